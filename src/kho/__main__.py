@@ -1,0 +1,52 @@
+"""`kho`, `research-agent` and `python -m kho`."""
+
+import asyncio
+import sys
+from argparse import ArgumentParser
+from functools import partial
+from importlib import import_module
+
+from pydantic import ValidationError
+
+from kho import __version__, app
+from kho.doors import logs
+from kho.settings import Settings
+
+
+def main() -> None:
+    try:
+        settings = Settings()
+    except (ValidationError, FileNotFoundError) as problem:
+        sys.exit(f"error: the settings are not valid. {problem}")
+    # The doors are loaded by name, when they are needed: importing them all takes longer than most commands.
+    if sys.argv[1:2] == ["stdio"] and not {"-h", "--help"} & set(sys.argv):
+        # A client waits for the first answer. It gets by without the command line's imports.
+        parser = ArgumentParser("kho stdio")
+        parser.add_argument("--tools", default="")
+        stdio(settings, [name for name in parser.parse_args(sys.argv[2:]).tools.split(",") if name])
+        return
+    # One command, one answer: its calls need no log. `kho serve` sets the log up anew for the hub.
+    logs.set_up("WARNING", settings.observe.log_format)
+    program = import_module("kho.doors.cli.program").Program(
+        version=__version__,
+        home=settings.home,
+        http=settings.http,
+        mcp=settings.mcp,
+        admin=app.local_principal(settings, admin=True),
+        registry=lambda: app.describe(settings),
+        open_hub=lambda: app.open_hub(settings),
+        stdio=partial(stdio, settings),
+        asgi="kho.app:asgi",
+    )
+    import_module("kho.doors.cli").main(program)
+
+
+def stdio(settings: Settings, tools: list[str]) -> None:
+    logs.set_up(settings.observe.log_level, settings.observe.log_format)
+    toolsets = frozenset(tools or settings.mcp.tools)
+    serve = import_module("kho.doors.stdio").serve
+    asyncio.run(serve(lambda: app.open_hub(settings), toolsets, settings.mcp.page_size))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""POST /actions: the action envelope. `request_id` makes writes idempotent."""
+
+import hashlib
+import uuid
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from kho.kernel import jsonrpc
+from kho.kernel.call import Call, Principal
+from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, UniqueViolation, UnknownOperation
+from kho.kernel.hub import Hub
+from kho.kernel.operation import Operation
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/@+-]{1,128}$")]
+
+
+class StatedPrincipal(BaseModel):
+    """Who the caller says it is. Believed only from this machine's own user; roles never grant anything."""
+
+    model_config = ConfigDict(extra="ignore")
+    sub: Name | None = None
+    tenant_id: Name | None = None
+    roles: list[str] = []
+
+
+class Envelope(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    action: Annotated[str, StringConstraints(min_length=1, max_length=128)]
+    request_id: Name | None = Field(None, description="Idempotency key of a write; a UUID is a good one.")
+    principal: StatedPrincipal | None = None
+    payload: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    body: bytes
+
+
+class Actions:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    async def answer(self, body: bytes, principal: Principal) -> Reply:
+        try:
+            envelope = _parse(body)
+        except KhoError as error:
+            return _refusal(None, None, error)
+        request_id = envelope.request_id or str(uuid.uuid4())
+        try:
+            caller = _caller(principal, envelope.principal)
+            operation = self._hub.registry.action(envelope.action)
+            if operation is None:
+                known = ", ".join(sorted(self._hub.registry.actions))
+                raise UnknownOperation(f"There is no such action. There are: {known}.")
+            call = Call(caller, "actions", request_id)
+            if operation.effect == "read" or envelope.request_id is None:
+                return await self._run(operation, envelope, call)
+            return await self._once(operation, envelope, call)
+        except KhoError as error:
+            return _refusal(request_id, envelope.action, error)
+
+    async def _run(self, operation: Operation, envelope: Envelope, call: Call) -> Reply:
+        outcome = await self._hub.registry.call(operation, envelope.payload, call)
+        if outcome.error is None:
+            return Reply(200, _success(call.request_id, envelope.action, outcome.value))
+        if isinstance(outcome.error, UniqueViolation) and call.receipt is not None:
+            raise outcome.error
+        if outcome.value is None:
+            return _refusal(call.request_id, envelope.action, outcome.error)
+        answer = {"request_id": call.request_id, "action": envelope.action, "status": "error", "result": outcome.value}
+        return Reply(outcome.error.status, orjson.dumps(answer))
+
+    async def _once(self, operation: Operation, envelope: Envelope, call: Call) -> Reply:
+        """Runs a write at most once for its request id, also when equal requests race."""
+        wanted = _digest(envelope)
+        if (reply := await self._replay(call, wanted)) is not None:
+            return reply
+
+        def render(result: Any) -> bytes:
+            return _success(call.request_id, envelope.action, operation.shape(result))
+
+        call.receipt = self._hub.receipts.issue(call.tenant, call.request_id, wanted, render)
+        try:
+            return await self._run(operation, envelope, call)
+        except UniqueViolation as lost:
+            # Most likely an equal request was faster and its answer is ours too; else the clash is the slice's own.
+            reply = await self._replay(call, wanted)
+            if reply is None:
+                raise Conflict(lost.message) from None
+            return reply
+
+    async def _replay(self, call: Call, wanted: str) -> Reply | None:
+        kept = await self._hub.receipts.find(call.tenant, call.request_id)
+        if kept is None:
+            return None
+        if kept.digest != wanted:
+            raise Conflict("This request_id was used for another request. Take a new one.", request_id=call.request_id)
+        return Reply(200, kept.answer)
+
+
+def _parse(body: bytes) -> Envelope:
+    try:
+        return Envelope.model_validate(jsonrpc.loads(body))
+    except jsonrpc.ParseError as problem:
+        raise InvalidParams(str(problem)) from None
+    except ValidationError as failure:
+        problem = failure.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = ".".join(map(str, problem["loc"]))
+        raise InvalidParams(f"The envelope is not valid: '{field}' {problem['msg']}.", field=field) from None
+
+
+def _caller(principal: Principal, stated: StatedPrincipal | None) -> Principal:
+    if stated is None:
+        return principal
+    if principal.kind == "local":
+        return replace(principal, sub=stated.sub or principal.sub, tenant=stated.tenant_id or principal.tenant)
+    if stated.tenant_id not in (None, principal.tenant) or stated.sub not in (None, principal.sub):
+        raise Forbidden("'principal' differs from the credential. Leave it out, or state the credential's own.")
+    return principal
+
+
+def _digest(envelope: Envelope) -> str:
+    # The order of keys is no difference.
+    body = orjson.dumps([envelope.action, envelope.payload], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(body).hexdigest()
+
+
+def _success(request_id: str, action: str, result: Any) -> bytes:
+    return orjson.dumps({"request_id": request_id, "action": action, "status": "ok", "result": result})
+
+
+def _refusal(request_id: str | None, action: str | None, error: KhoError) -> Reply:
+    body = {"code": error.code, "message": error.message, "details": error.details}
+    return Reply(
+        error.status, orjson.dumps({"request_id": request_id, "action": action, "status": "error", "error": body})
+    )

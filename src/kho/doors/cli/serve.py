@@ -1,0 +1,88 @@
+"""`kho serve` and `kho stdio`."""
+
+import errno
+import json
+import os
+import socket
+import tempfile
+
+import click
+import uvicorn
+
+from kho.doors.auth import is_loopback
+from kho.doors.cli.program import Program, fail, with_example
+from kho.doors.slow_clients import GuardedProtocol, guarded_protocol
+from kho.kernel.hub import Hub
+
+EVERYWHERE = ("0.0.0.0", "::")
+
+
+def register(group: click.Group, program: Program) -> None:
+    http = program.http
+
+    @group.command(help=with_example("Serve the hub over HTTP.", "kho serve --port 9000 --tools experiences"))
+    @click.option("--host", default=http.host, show_default=True, help="Address to listen on.")
+    @click.option("--port", default=http.port, show_default=True, type=click.IntRange(0, 65535))
+    @click.option("--workers", default=http.workers, show_default=True, type=click.IntRange(1, 64))
+    @click.option("--tools", default="", help="Offer only these capabilities' tools over MCP, e.g. 'experiences'.")
+    def serve(host: str, port: int, workers: int, tools: str) -> None:  # pyright: ignore[reportUnusedFunction]
+        if not is_loopback(host) and not program.run(_has_keys):
+            raise fail(
+                f"{host} can be reached from elsewhere, so callers need keys. Make one first with "
+                "'kho keys create', or listen on 127.0.0.1."
+            )
+        port = _free_port(host, port)
+        # The application, here or in a worker process, reads its own settings: options reach it as such.
+        if tools:
+            os.environ["KHO_MCP__TOOLS"] = _json_list(tools.split(","))
+        if not is_loopback(host) and host not in EVERYWHERE:
+            os.environ["KHO_HTTP__ALLOWED_HOSTS"] = _json_list([*http.allowed_hosts, host])
+        click.echo(f"Kho {program.version} answers at http://{host}:{port} (data in {program.home})", err=True)
+        _run(program, host, port, workers)
+
+    @group.command(help=with_example("Serve one MCP client over stdin and stdout.", "kho stdio --tools experiences"))
+    @click.option("--tools", default="", help="Offer only these capabilities' tools, e.g. 'experiences'.")
+    def stdio(tools: str) -> None:  # pyright: ignore[reportUnusedFunction]
+        program.stdio([name for name in tools.split(",") if name])
+
+
+async def _has_keys(hub: Hub) -> bool:
+    return await hub.keys.in_use()
+
+
+def _json_list(names: list[str]) -> str:
+    return json.dumps([name.strip() for name in names if name.strip()])
+
+
+def _free_port(host: str, port: int) -> int:
+    """The port, or one that is free for 0. A taken port is a plain sentence, not a traceback of the server."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+        except OSError as problem:
+            if problem.errno == errno.EADDRINUSE:
+                raise fail(f"port {port} is taken. Choose another with --port.") from None
+            raise fail(f"cannot listen on {host}:{port}: {problem.strerror}.") from None
+        return probe.getsockname()[1]
+
+
+def _run(program: Program, host: str, port: int, workers: int) -> None:
+    http = program.http
+    if workers == 1:
+        protocol = guarded_protocol(http.header_timeout, http.body_timeout)
+    else:
+        protocol = GuardedProtocol  # workers are spawned: what they are given must have a name
+        os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="kho-metrics-"))
+    uvicorn.run(
+        program.asgi,
+        host=host,
+        port=port,
+        workers=workers,
+        http=protocol,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=10,
+    )

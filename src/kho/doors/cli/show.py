@@ -1,0 +1,46 @@
+"""How an answer looks: JSON for programs, Markdown and short lists for people."""
+
+from typing import Any, cast
+
+import click
+import orjson
+from rich.console import Console
+from rich.markdown import Markdown
+
+from kho.kernel.registry import Outcome
+
+
+def as_json(value: Any) -> None:
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def outcome(found: Outcome, *, json: bool) -> int:
+    """Prints it and gives the exit status: 0, or 1 for a failure."""
+    error = found.error
+    if json:
+        as_json(found.value if error is None or found.value is not None else {"error": error.as_dict()})
+    elif error is not None:
+        click.secho(f"error: {error.message} ({error.code})", err=True, fg="red")
+        for problem in cast(list[dict[str, Any]], getattr(error, "problems", [])):
+            click.echo(f"  {problem['field']}: {problem['message']}", err=True)
+    elif found.operation.text:
+        text = found.operation.text(found.result)
+        console = Console()
+        console.print(Markdown(text)) if console.is_terminal else click.echo(text)
+    else:
+        lines(data(found.value))
+    return 1 if error else 0
+
+
+def data(value: Any) -> Any:
+    """What is inside a contract's envelope, if the value is one."""
+    return cast(dict[str, Any], value).get("data", value) if isinstance(value, dict) else value
+
+
+def lines(value: Any) -> None:
+    """`name: value`, a line each."""
+    if not isinstance(value, dict):
+        click.echo(value if isinstance(value, str) else orjson.dumps(value).decode())
+        return
+    for name, item in cast(dict[str, Any], value).items():
+        click.echo(f"{name}: {item if isinstance(item, str) else orjson.dumps(item).decode()}")

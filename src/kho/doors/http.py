@@ -1,0 +1,181 @@
+"""The HTTP door: every route of the hub in one ASGI application."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kho.doors.actions import Actions
+from kho.doors.auth import Auth
+from kho.doors.guard import Guard, loopback_hosts, loopback_origins
+from kho.doors.jsonrpc import JsonRpc
+from kho.doors.mcp import Context, McpDoor
+from kho.doors.mcp_http import McpHttp
+from kho.doors.metrics import Metrics
+from kho.doors.openapi import openapi
+from kho.doors.servers import capabilities_of, health, servers
+from kho.doors.wire import read_body, send_bytes, send_error, send_json
+from kho.kernel.background import Background
+from kho.kernel.call import Principal
+from kho.kernel.errors import KhoError, NotFound
+from kho.kernel.hub import Hub
+
+PRINCIPAL = "kho.principal"
+
+Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
+
+
+class HttpSettings(Protocol):
+    """The part of the settings that this door reads."""
+
+    @property
+    def max_body(self) -> int: ...
+    @property
+    def allowed_hosts(self) -> list[str]: ...
+    @property
+    def allowed_origins(self) -> list[str]: ...
+
+
+class McpSettings(Protocol):
+    @property
+    def tools(self) -> list[str]: ...
+    @property
+    def page_size(self) -> int: ...
+
+
+class Endpoint:
+    """An endpoint for callers whom the credential names. An object, not a function: Starlette then hands it the
+    bare ASGI call, without a Request that nobody reads."""
+
+    def __init__(self, auth: Auth, handler: Handler) -> None:
+        self._auth = auth
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            principal = await self._auth.principal(scope)
+        except KhoError as error:
+            await send_error(send, error)
+            return
+        await self._handler(scope, receive, send, principal)
+
+
+class Application:
+    """Opens the hub when the server starts, closes it when the server stops."""
+
+    def __init__(
+        self,
+        open_hub: Callable[[], AbstractAsyncContextManager[Hub]],
+        http: HttpSettings,
+        mcp: McpSettings,
+        customise: Callable[[McpDoor], None] = lambda door: None,
+    ) -> None:
+        self._open_hub = open_hub
+        self._http = http
+        self._mcp = mcp
+        self._customise = customise
+        inner = Starlette(lifespan=self._lifespan)
+        self._routes: list[BaseRoute] = inner.router.routes
+        self._app: ASGIApp = Guard(
+            inner,
+            hosts=[*loopback_hosts(), *http.allowed_hosts],
+            origins=[*loopback_origins(), *http.allowed_origins],
+            max_body=http.max_body,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:
+        async with self._open_hub() as hub:
+            background = Background()
+            metrics = Metrics()
+            hub.registry.observers.append(metrics.observe)
+            door = McpDoor(hub, background, _principal_of, frozenset(self._mcp.tools), self._mcp.page_size)
+            self._customise(door)
+            mcp = McpHttp(door, self._http.max_body)
+            self._routes.extend(_routes(hub, mcp, metrics))
+            try:
+                async with mcp.run():
+                    yield
+            finally:
+                await background.drain()
+
+
+def application(
+    open_hub: Callable[[], AbstractAsyncContextManager[Hub]], http: HttpSettings, mcp: McpSettings
+) -> Application:
+    return Application(open_hub, http, mcp)
+
+
+def _principal_of(ctx: Context) -> Principal:
+    assert ctx.request is not None
+    return ctx.request.scope[PRINCIPAL]
+
+
+def _routes(hub: Hub, mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
+    auth = Auth(hub)
+    rpc, actions, described = JsonRpc(hub.registry), Actions(hub), openapi(hub)
+
+    async def on_jsonrpc(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        answer = await rpc.answer(await read_body(receive), principal)
+        if answer is None:
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body"})
+        else:
+            await send_bytes(send, 200, answer)
+
+    async def on_actions(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        reply = await actions.answer(await read_body(receive), principal)
+        await send_bytes(send, reply.status, reply.body)
+
+    async def on_mcp(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        scope[PRINCIPAL] = principal
+        await mcp(scope, receive, send)
+
+    async def on_health(scope: Scope, receive: Receive, send: Send) -> None:
+        status, body = await health(hub)
+        await send_json(send, status, body)
+
+    async def on_servers(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        await send_json(send, 200, await servers(hub, principal))
+
+    async def on_capabilities(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        try:
+            await send_json(send, 200, await capabilities_of(hub, scope["path_params"]["name"], principal))
+        except NotFound as error:
+            await send_error(send, error)
+
+    async def on_openapi(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        await send_json(send, 200, described)
+
+    async def on_metrics(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        await send_bytes(send, 200, metrics.render(), metrics.content_type)
+
+    def route(path: str, handler: Handler, *methods: str) -> Route:
+        return Route(path, Endpoint(auth, handler), methods=methods)
+
+    return [
+        route("/jsonrpc", on_jsonrpc, "POST"),
+        route("/mcp", on_mcp, "GET", "POST", "DELETE"),
+        route("/actions", on_actions, "POST"),
+        Route("/health", _Open(on_health), methods=["GET"]),
+        route("/servers", on_servers, "GET"),
+        route("/servers/{name}/capabilities", on_capabilities, "GET"),
+        route("/openapi.json", on_openapi, "GET"),
+        route("/metrics", on_metrics, "GET"),
+    ]
+
+
+class _Open:
+    """An endpoint for everybody."""
+
+    def __init__(self, handler: Callable[[Scope, Receive, Send], Awaitable[Any]]) -> None:
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._handler(scope, receive, send)

@@ -1,0 +1,59 @@
+"""POST /jsonrpc: JSON-RPC 2.0 in full, methods named `{server}/{operation}`."""
+
+from typing import Any
+
+import orjson
+
+from kho.kernel import jsonrpc
+from kho.kernel.call import Call, Principal
+from kho.kernel.errors import KhoError
+from kho.kernel.jsonrpc import Invalid, Request, Response
+from kho.kernel.registry import Registry
+
+LARGEST_BATCH = 100
+
+
+class JsonRpc:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def answer(self, body: bytes, principal: Principal) -> bytes | None:
+        """The reply to a request body; None when it held only notifications."""
+        try:
+            messages, batch = jsonrpc.parse(body)
+        except jsonrpc.ParseError as problem:
+            return orjson.dumps(jsonrpc.error(None, jsonrpc.PARSE_ERROR, "Parse error", str(problem)))
+        if len(messages) > LARGEST_BATCH:
+            why = f"A batch holds at most {LARGEST_BATCH} requests; this one has {len(messages)}."
+            return orjson.dumps(jsonrpc.error(None, jsonrpc.INVALID_REQUEST, "Invalid Request", why))
+        # In order: a caller may well put a write before the read that depends on it.
+        replies = [reply for message in messages if (reply := await self._reply(message, principal)) is not None]
+        if not replies:
+            return None
+        return orjson.dumps(replies if batch else replies[0])
+
+    async def _reply(self, message: Request | Response | Invalid, principal: Principal) -> dict[str, Any] | None:
+        if isinstance(message, Invalid):
+            return message.reply
+        if isinstance(message, Response):
+            why = "This end asks nothing, so it takes no responses."
+            return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid Request", why)
+        reply = await self._run(message, principal)
+        return None if message.is_notification else reply
+
+    async def _run(self, request: Request, principal: Principal) -> dict[str, Any]:
+        operation = self._registry.method(request.method)
+        if operation is None:
+            why = "GET /servers lists the servers; a method is '{server}/{operation}'."
+            return jsonrpc.error(request.id, jsonrpc.METHOD_NOT_FOUND, "Method not found", why)
+        if isinstance(request.params, list):
+            why = "Give the parameters by name, as an object."
+            return jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, "Invalid params", why)
+        outcome = await self._registry.call(operation, request.params or {}, Call(principal, "jsonrpc"))
+        if outcome.error is None or outcome.value is not None:
+            return jsonrpc.result(request.id, outcome.value)
+        return failure(request.id, outcome.error)
+
+
+def failure(id: jsonrpc.Id, error: KhoError) -> dict[str, Any]:
+    return jsonrpc.error(id, error.rpc, error.message, {"code": error.code, **error.details})

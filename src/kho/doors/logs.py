@@ -1,0 +1,68 @@
+"""Logs: one line per call, on stderr. Never a body, never a credential."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from kho.kernel.call import Call
+from kho.kernel.operation import Operation
+from kho.kernel.registry import Outcome
+
+log = logging.getLogger("kho.calls")
+
+CALL_FIELDS = ("request_id", "operation", "door", "tenant", "sub", "code", "ms")
+
+
+class JsonFormatter(logging.Formatter):
+    """One line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update((name, getattr(record, name)) for name in CALL_FIELDS if hasattr(record, name))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+class LineFormatter(logging.Formatter):
+    """A readable line for a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra = " ".join(f"{name}={getattr(record, name)}" for name in CALL_FIELDS if hasattr(record, name))
+        line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname:7} {record.getMessage()} {extra}".rstrip()
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def set_up(level: str, style: str) -> None:
+    """To stderr, always: stdout may be a protocol."""
+    readable = style == "text" or (style == "auto" and sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter() if readable else JsonFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("kho").setLevel(level)
+
+
+def log_call(operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:
+    level = logging.INFO if outcome.error is None or outcome.error.status < 500 else logging.WARNING
+    if not log.isEnabledFor(level):
+        return
+    fields = {
+        "request_id": call.request_id,
+        "operation": operation.name,
+        "door": call.door,
+        "tenant": call.tenant,
+        "sub": call.principal.sub,
+        "code": outcome.error.code if outcome.error else "OK",
+        "ms": round(seconds * 1000, 2),
+    }
+    log.log(level, "call", extra=fields)

@@ -1,0 +1,55 @@
+"""Prompts over MCP."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+
+from kho.kernel import paging
+from kho.kernel.call import Call
+from kho.kernel.capability import Prompt
+from kho.kernel.errors import InvalidParams
+
+Context = ServerRequestContext[Any, Any]
+
+
+class Prompts:
+    def __init__(self, prompts: Mapping[str, Prompt], call_for: Callable[[Context], Call], page_size: int) -> None:
+        self._prompts = prompts
+        self._call_for = call_for
+        self._page_size = page_size
+
+    async def page(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        principal = self._call_for(ctx).principal
+        allowed = [_shown(prompt) for prompt in self._prompts.values() if principal.allows(prompt.scope)]
+        try:
+            page, more = paging.page(allowed, params.cursor if params else None, self._page_size)
+        except InvalidParams as error:
+            raise MCPError(types.INVALID_PARAMS, error.message) from None
+        return types.ListPromptsResult(prompts=list(page), next_cursor=more)
+
+    async def get(self, ctx: Context, params: types.GetPromptRequestParams) -> Any:
+        call = self._call_for(ctx)
+        prompt = self._prompts.get(params.name)
+        if prompt is None or not call.principal.allows(prompt.scope):
+            raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
+        arguments = params.arguments or {}
+        missing = [
+            argument.name for argument in prompt.arguments if argument.required and argument.name not in arguments
+        ]
+        if missing:
+            raise MCPError(types.INVALID_PARAMS, f"The prompt needs: {', '.join(missing)}")
+        rendered = await prompt.render(arguments, call)
+        if isinstance(rendered, types.Result):
+            return rendered  # made by a capability that speaks MCP itself
+        message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=rendered))
+        return types.GetPromptResult(description=prompt.description, messages=[message])
+
+
+def _shown(prompt: Prompt) -> types.Prompt:
+    arguments = [
+        types.PromptArgument(name=a.name, description=a.description, required=a.required) for a in prompt.arguments
+    ]
+    return types.Prompt(name=prompt.name, description=prompt.description, arguments=arguments)

@@ -1,0 +1,89 @@
+"""Resources over MCP: what the capabilities offer, one list after the other."""
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+
+from kho.kernel import paging
+from kho.kernel.call import Call
+from kho.kernel.capability import Capability, Content
+from kho.kernel.errors import InvalidParams
+
+Context = ServerRequestContext[Any, Any]
+
+
+class ResourceList:
+    def __init__(self, capabilities: Sequence[Capability], call_for: Callable[[Context], Call], page_size: int) -> None:
+        self._shelves = [capability.resources for capability in capabilities if capability.resources is not None]
+        self._call_for = call_for
+        self._page_size = page_size
+
+    async def page(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+        """A page of one shelf at a time; the cursor says which shelf, and where on it."""
+        shelf, inner = _position(params.cursor if params else None, len(self._shelves))
+        if not self._shelves:
+            return types.ListResourcesResult(resources=[])
+        found, more = await self._shelves[shelf].page(self._call_for(ctx), inner)
+        following = None
+        if more is not None:
+            following = paging.encode([shelf, more])
+        elif shelf + 1 < len(self._shelves):
+            following = paging.encode([shelf + 1, None])
+        resources = [
+            types.Resource(uri=r.uri, name=r.name, description=r.description, mime_type=r.mime_type) for r in found
+        ]
+        return types.ListResourcesResult(resources=resources, next_cursor=following)
+
+    async def templates(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        templates = [
+            types.ResourceTemplate(uri_template=t.uri, name=t.name, description=t.description, mime_type=t.mime_type)
+            for shelf in self._shelves
+            for t in shelf.templates
+        ]
+        return types.ListResourceTemplatesResult(resource_templates=templates)
+
+    async def read(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        call = self._call_for(ctx)
+        uri = str(params.uri)
+        for shelf in self._shelves:
+            content = await shelf.read(call, uri)
+            if content is not None:
+                return types.ReadResourceResult(contents=[_shown(content)])
+        raise MCPError(types.INVALID_PARAMS, "There is no such resource, or it is not yours.", {"uri": uri})
+
+    async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        call = self._call_for(ctx)
+        offered: list[str] = []
+        reference = params.ref
+        if isinstance(reference, types.ResourceTemplateReference):
+            for shelf in self._shelves:
+                offered += await shelf.complete(call, reference.uri, params.argument.name, params.argument.value)
+        shown = offered[:100]
+        completion = types.Completion(values=shown, total=len(offered), has_more=len(offered) > len(shown))
+        return types.CompleteResult(completion=completion)
+
+
+def _position(cursor: str | None, shelves: int) -> tuple[int, str | None]:
+    if cursor is None:
+        return 0, None
+    try:
+        match paging.decode(cursor):
+            case [int(shelf), str() | None as inner] if 0 <= shelf < shelves:
+                return shelf, inner
+            case _:
+                raise InvalidParams("The cursor does not belong to this list. Start again without it.")
+    except InvalidParams as error:
+        raise MCPError(types.INVALID_PARAMS, error.message) from None
+
+
+def _shown(content: Content) -> types.TextResourceContents | types.BlobResourceContents:
+    if content.blob is not None:
+        blob = base64.b64encode(content.blob).decode()
+        return types.BlobResourceContents(uri=content.uri, mime_type=content.mime_type, blob=blob)
+    return types.TextResourceContents(uri=content.uri, mime_type=content.mime_type, text=content.text or "")

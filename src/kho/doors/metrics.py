@@ -1,0 +1,36 @@
+"""GET /metrics: counts and times of every call, for Prometheus."""
+
+import os
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from kho.kernel.call import Call
+from kho.kernel.operation import Operation
+from kho.kernel.registry import Outcome
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        labels = ("operation", "door")
+        self._calls = Counter("kho_calls", "Calls, by outcome.", (*labels, "code"), registry=self._registry)
+        self._seconds = Histogram("kho_call_seconds", "Time to an answer.", labels, registry=self._registry)
+        self._children: dict[tuple[str, str, str], tuple[Any, Any]] = {}
+        self.content_type = CONTENT_TYPE_LATEST.encode()
+
+    def observe(self, operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:
+        key = (operation.name, call.door, outcome.error.code if outcome.error else "OK")
+        children = self._children.get(key)
+        if children is None:  # looking a child up by its labels costs more than counting
+            children = self._children[key] = (self._calls.labels(*key), self._seconds.labels(*key[:2]))
+        children[0].inc()
+        children[1].observe(seconds)
+
+    def render(self) -> bytes:
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self._registry)
+        everyone = CollectorRegistry()  # several workers share a folder of counters
+        multiprocess.MultiProcessCollector(everyone)
+        return generate_latest(everyone)

@@ -1,0 +1,52 @@
+"""GET /health, /servers and /servers/{name}/capabilities: exactly what contract 002 shows."""
+
+from typing import Any
+
+from kho.kernel.call import Call, Principal
+from kho.kernel.capability import Capability
+from kho.kernel.errors import KhoError, NotFound
+from kho.kernel.hub import Hub
+
+MOST_RESOURCES = 100
+
+
+async def health(hub: Hub) -> tuple[int, dict[str, Any]]:
+    names = [capability.server for capability in hub.registry.capabilities]
+    try:
+        await hub.ping()
+    except KhoError:
+        return 503, {"status": "unhealthy", "servers": names}
+    return 200, {"status": "healthy", "servers": names}
+
+
+async def servers(hub: Hub, principal: Principal) -> dict[str, Any]:
+    listed = [
+        {"name": capability.server, "capabilities": await _capabilities(capability, principal)}
+        for capability in hub.registry.capabilities
+    ]
+    return {"servers": listed}
+
+
+async def capabilities_of(hub: Hub, name: str, principal: Principal) -> dict[str, Any]:
+    for capability in hub.registry.capabilities:
+        if capability.server == name:
+            return {"server_name": name, "capabilities": await _capabilities(capability, principal)}
+    raise NotFound("There is no such server. GET /servers lists those there are.")
+
+
+async def _capabilities(capability: Capability, principal: Principal) -> dict[str, Any]:
+    tools = [
+        {"name": operation.tool, "description": operation.summary, "inputSchema": operation.input_schema}
+        for operation in capability.operations
+        if operation.tool and principal.allows(operation.scope)
+    ]
+    resources: list[dict[str, Any]] = []
+    if capability.resources is not None:
+        page, _ = await capability.resources.page(Call(principal, "servers"), None)
+        resources = [{"uri": r.uri, "name": r.name, "mimeType": r.mime_type} for r in page[:MOST_RESOURCES]]
+    prompts = [
+        {"name": prompt.name, "description": prompt.description}
+        for prompt in capability.prompts
+        if principal.allows(prompt.scope)
+    ]
+    return {"tools": tools, "resources": resources, "prompts": prompts}

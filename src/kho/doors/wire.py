@@ -1,0 +1,48 @@
+"""The least that an ASGI endpoint needs: a body in, JSON out."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from kho.kernel.errors import KhoError, Unauthorized
+
+JSON = b"application/json"
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+async def read_body(receive: Receive) -> bytes:
+    """The whole body; the guard has bounded it."""
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        return body
+    parts = [body]
+    while message.get("more_body"):
+        message = await receive()
+        parts.append(message.get("body", b""))
+    return b"".join(parts)
+
+
+async def send_bytes(send: Send, status: int, body: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
+    fixed = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": fixed})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_json(send: Send, status: int, value: Any, headers: Headers = ()) -> None:
+    await send_bytes(send, status, orjson.dumps(value), headers=headers)
+
+
+async def send_error(send: Send, error: KhoError) -> None:
+    # A plain challenge without resource metadata: naming OAuth makes clients drop the header they were given.
+    challenge = [(b"www-authenticate", b"Bearer")] if isinstance(error, Unauthorized) else []
+    await send_json(send, error.status, {"error": error.as_dict()}, challenge)
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    for key, value in scope["headers"]:
+        if key == name:
+            return value.decode("latin-1")
+    return None

@@ -1,0 +1,193 @@
+"""What goes in and out of experience records."""
+
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from kho.kernel.fields import Id, Strings, Whole
+from kho.kernel.model import Params, Result
+
+MAX_TEXT = 100_000
+"""Characters of one field: room for a long log, not for a book."""
+
+Sort = Literal["relevance", "query_count", "created_at"]
+
+
+def _present(value: Any) -> Any:
+    if value is None:
+        raise PydanticCustomError("null", "must not be null")
+    return value
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("blank", "must not be empty")
+    return value
+
+
+def _title(value: str) -> str:
+    value = value.strip()
+    if not 1 <= len(value) <= 500:
+        raise PydanticCustomError("length", "must have 1 to 500 characters")
+    return value
+
+
+def normalised(keywords: list[str]) -> list[str]:
+    """Trimmed and lower-cased; a keyword given twice is kept once."""
+    found: dict[str, None] = {}
+    for keyword in keywords:
+        keyword = keyword.strip().lower()
+        if not 1 <= len(keyword) <= 100:
+            raise PydanticCustomError("length", "each keyword must have 1 to 100 characters")
+        found[keyword] = None
+    return list(found)
+
+
+Title = Annotated[str, BeforeValidator(_present), AfterValidator(_title)]
+Required = Annotated[str, Field(max_length=MAX_TEXT), BeforeValidator(_present), AfterValidator(_not_blank)]
+Optional = Annotated[
+    str | None, Field(max_length=MAX_TEXT), AfterValidator(lambda v: v if v is None else _not_blank(v))
+]
+Keywords = Annotated[Strings, Field(max_length=100), AfterValidator(normalised)]
+
+
+def _query_words(value: Any) -> Any:
+    """A text, or a list of texts, as one text."""
+    if isinstance(value, list):
+        words = cast(list[Any], value)
+        if not words or not all(isinstance(word, str) and word.strip() for word in words):
+            raise PydanticCustomError("keywords", "must be a text that is not empty, or a list of such texts")
+        return " ".join(words)
+    return value
+
+
+class QueryExperiences(Params):
+    keywords: Annotated[
+        Annotated[str, Field(max_length=10_000), AfterValidator(_not_blank)] | None,
+        BeforeValidator(_query_words, json_schema_input_type=str | list[str]),
+    ] = Field(None, description="What to look for: words, an error message, a sentence; any language.")
+    limit: Annotated[Whole, Field(ge=1, le=50)] = Field(10, description="How many records to return.")
+    offset: Annotated[Whole, Field(ge=0, le=1_000_000)] = Field(0, description="How many to skip, for the next page.")
+    ids: Annotated[Strings, Field(max_length=50)] | None = Field(None, description="Fetch these records instead.")
+    sort: Sort = Field("relevance", description="Order of the matches.")
+
+
+class SubmitExperience(Params):
+    title: Title = Field(description="What happened, in 1-500 characters.")
+    problem_description: Required = Field(description="What went wrong, with the exact error message.")
+    root_cause: Optional = Field(None, description="Why it went wrong.")
+    solution: Required = Field(description="What solved it.")
+    context: Optional = Field(None, description="Versions and code, without secrets or personal data.")
+    keywords: Keywords | None = Field(None, description="Technologies and topics.")
+    sanitize: bool = Field(False, description="If something must be masked, return the masked text to confirm.")
+
+
+class ById(Params):
+    id: Id
+
+
+class GetExperience(ById):
+    revision: Annotated[Whole, Field(ge=1)] | None = Field(None, description="An earlier revision of it.")
+
+
+class UpdateExperience(ById):
+    expected_revision: Annotated[Whole, Field(ge=1)] = Field(description="The revision that you read.")
+    title: Title | None = None
+    problem_description: Required | None = None
+    root_cause: Optional = None
+    solution: Required | None = None
+    context: Optional = None
+    keywords: Keywords | None = None
+
+
+class DeleteExperience(ById):
+    reason: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class RateExperience(ById):
+    helpful: bool = Field(description="Did it help?")
+    note: Annotated[str, Field(max_length=2000)] | None = Field(None, description="What was missing, or what worked.")
+
+
+class ExportExperiences(Params):
+    cursor: str | None = None
+    limit: Annotated[Whole, Field(ge=1, le=1000)] = 500
+    include_deleted: bool = False
+
+
+class Record(Result):
+    """An experience as the contract shows it; the time of the last change and the revision come on top."""
+
+    id: str
+    title: str
+    problem_description: str
+    root_cause: str | None = None
+    solution: str
+    context: str | None = None
+    keywords: list[str]
+    query_count: int
+    created_at: str
+    updated_at: str
+    revision: int
+    helpful: int = 0
+    unhelpful: int = 0
+    deleted_at: str | None = None
+
+
+class Hit(Record):
+    relevance_score: float
+
+
+class Found(Result):
+    experiences: list[Hit]
+    total: int
+    limit: int
+    offset: int
+
+
+class Submitted(Result):
+    id: str
+    status: Literal["published"] = "published"
+    message: str
+
+
+class Changed(Result):
+    id: str
+    revision: int
+    message: str
+
+
+class Rated(Result):
+    id: str
+    helpful: int
+    unhelpful: int
+    message: str
+
+
+class Exported(Result):
+    experiences: list[Record]
+    next_cursor: str | None = None
+
+
+class ImportExperiences(Params):
+    experiences: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1000)]
+
+
+class Kept(Params):
+    """What an import keeps of a record besides its words."""
+
+    id: Id | None = None
+    query_count: Annotated[Whole, Field(ge=0, lt=2**62)] = 0
+    helpful: Annotated[Whole, Field(ge=0, lt=2**62)] = 0
+    unhelpful: Annotated[Whole, Field(ge=0, lt=2**62)] = 0
+    revision: Annotated[Whole, Field(ge=1, lt=2**62)] = 1
+    created_at: str | None = None
+    updated_at: str | None = None
+    deleted_at: str | None = None
+
+
+class Imported(Result):
+    imported: int
+    unchanged: int
+    message: str

@@ -1,0 +1,53 @@
+"""The contract's ranking: 0.6 relevance + 0.3 use + 0.1 freshness, each in 0..1."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kho.kernel.clock import DAY
+
+HALF_LIFE = 90 * DAY
+"""A record that is this old is half as fresh as a new one."""
+
+VERDICT = 10
+"""How many queries one verdict of a reader is worth, up or down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    id: str
+    relevance: float
+    query_count: int
+    created_at: int
+    helpful: int = 0
+    unhelpful: int = 0
+
+
+def use(candidate: Candidate) -> int:
+    return max(0, candidate.query_count + VERDICT * (candidate.helpful - candidate.unhelpful))
+
+
+def freshness(created_at: int, now: int) -> float:
+    return 0.5 ** (max(0, now - created_at) / HALF_LIFE)
+
+
+def score(candidate: Candidate, most_used: int, now: int) -> float:
+    # The logarithm keeps a much-read record from burying a better match.
+    used = math.log1p(use(candidate)) / math.log1p(most_used) if most_used else 0.0
+    return 0.6 * candidate.relevance + 0.3 * used + 0.1 * freshness(candidate.created_at, now)
+
+
+def ranked(candidates: Sequence[Candidate], sort: str, now: int) -> list[Candidate]:
+    """Best first; among equals the newest, then the smallest id."""
+    most_used = max(map(use, candidates), default=0)
+
+    def key(candidate: Candidate) -> tuple[float, int, str]:
+        if sort == "created_at":
+            first = 0.0
+        elif sort == "query_count":
+            first = float(candidate.query_count)
+        else:
+            first = score(candidate, most_used, now)
+        return (-first, -candidate.created_at, candidate.id)
+
+    return sorted(candidates, key=key)

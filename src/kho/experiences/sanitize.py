@@ -1,0 +1,399 @@
+"""Find secrets and personal data in the text of an experience, and mask them.
+
+Pure functions, standard library only. Positions are always those of the text as it was sent, although the rules read
+a normalised copy (compatibility forms folded, invisible characters dropped) and look once into base64 and
+percent-encoded blobs.
+"""
+
+import base64
+import binascii
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, repeat
+from urllib.parse import unquote
+
+from kho.experiences.secret_patterns import (
+    CONTEXT_RULES,
+    KUBERNETES_DATA,
+    KUBERNETES_ENTRY,
+    KUBERNETES_SECRET,
+    NAME_RULES,
+    SHORTEST_VALUE,
+    TOKEN_RULES,
+    Rule,
+    Tier,
+    read_assignment,
+    span_of,
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Where something that must not be stored stands. It never holds the text itself."""
+
+    kind: str
+    start: int
+    end: int
+    tier: Tier
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A finding before overlaps are settled; the lower rank gives the kind."""
+
+    start: int
+    end: int
+    kind: str
+    tier: Tier
+    rank: int
+
+
+# --- personal data --------------------------------------------------------------------------------------------------
+
+# Local parts and domains that belong to nobody.
+NOBODY = re.compile(
+    r"\A(?:no-?reply|do-?not-?reply|git|hg|svn|user(?:name)?|you|me|name|someone|somebody|foo|bar|x{2,20}|test|e?mail"
+    r"|your[\w.-]{0,40})@"
+    r"|@(?:[\w-]{1,63}\.){0,4}(?:example|test|invalid|localhost|domain|your-?domain|yourcompany|email"
+    r"|users\.noreply\.github)(?:\.[a-z]{2,8}){0,2}\Z"
+    r"|\.(?:png|jpe?g|gif|svg|webp|ico|css|js|ts|tsx|py|json|html|md|example|test|invalid|local|service|target)\Z",
+    re.IGNORECASE,
+)
+SHARED_ACCOUNTS = frozenset(
+    "user username users you yourname your-name your_name me name myuser someone somebody runner runneradmin ubuntu"
+    " debian vagrant node app circleci jenkins travis gitlab-runner ec2-user root vscode shared public default admin"
+    " linuxbrew pi git build builder docker dev developer deploy www www-data container codespace gitpod coder jovyan index about"
+    " dashboard page pages login xxx foo bar test".split()
+)
+KNOWN_HOSTS = frozenset(("host.docker.internal", "gateway.docker.internal", "metadata.google.internal"))
+CHINESE_ID_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
+
+
+def is_somebody(match: re.Match[str]) -> bool:
+    return not NOBODY.search(match[0])
+
+
+def is_card(match: re.Match[str]) -> bool:
+    """Right length and issuer, and the Luhn sum holds."""
+    digits = [int(c) for c in match[0] if c.isdigit()]
+    if len(digits) not in (14, 15, 16) or len(set(digits)) < 4:
+        return False
+    doubled = (d if i % 2 == 0 else sum(divmod(2 * d, 10)) for i, d in enumerate(reversed(digits)))
+    return sum(doubled) % 10 == 0
+
+
+def is_chinese_id(match: re.Match[str]) -> bool:
+    number = match[0]
+    total = sum(int(d) * w for d, w in zip(number, CHINESE_ID_WEIGHTS, strict=False))
+    return "10X98765432"[total % 11] == number[-1].upper()
+
+
+def is_owned_home(match: re.Match[str]) -> bool:
+    return match["name"].lower().rstrip(".") not in SHARED_ACCOUNTS
+
+
+def is_internal_host(match: re.Match[str]) -> bool:
+    """Code has attributes called `local` and `internal`: plain words count only where a host must stand."""
+    text, (start, end) = match.string, match.span()
+    if match[0].lower() in KNOWN_HOSTS:
+        return False
+    as_address = (
+        text[max(0, start - 3) : start] == "://" or text[start - 1 : start] == "@" or text[end : end + 1] == ":"
+    )
+    return as_address or any(c.isdigit() or c == "-" for c in match[0].rpartition(".")[0])
+
+
+def is_call_number(match: re.Match[str]) -> bool:
+    """Not one of the numbers reserved for fiction (555-01xx), nor one digit over and over."""
+    digits = "".join(c for c in match[0] if c.isdigit())
+    return len(set(digits)) > 3 and digits[-7:-2] != "55501"
+
+
+def personal(
+    kind: str,
+    anchors: tuple[str, ...],
+    pattern: str,
+    accept: Callable[[re.Match[str]], bool] = lambda match: True,
+) -> Rule:
+    """Searched for, with a look-behind in front, so that a run of one character is tried once."""
+    flags = re.IGNORECASE | re.ASCII
+    return Rule(kind, re.compile(pattern, flags), anchors, accept, at_anchor=False, tier="personal", rank=2)
+
+
+# Not followed by more of the same word or number.
+END = r"(?![\w-]|\.[0-9])"
+OCTET = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]{1,2})"
+GAP = r"[ .-]?"
+
+PERSONAL_RULES: tuple[Rule, ...] = (
+    personal(
+        "email", ("@",), r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,24}(?![\w-])", is_somebody
+    ),
+    personal(
+        "phone",
+        ("3", "5", "7", "8", "9"),
+        rf"(?<![\w.+/-])(?:\+84{GAP}|0084|0)[35789][0-9]{GAP}"
+        rf"(?:[0-9]{{3}}{GAP}(?:[0-9]{{4}}|[0-9]{{2}}{GAP}[0-9]{{2}})|[0-9]{GAP}[0-9]{{3}}{GAP}[0-9]{{3}}){END}",
+        is_call_number,
+    ),
+    personal(
+        "phone",
+        ("1",),
+        r"(?<![\w.+/-])(?:\+?86[ -]?)?1[3-9][0-9][ -]?[0-9]{4}[ -]?[0-9]{4}" + END,
+        is_call_number,
+    ),
+    personal(
+        "phone",
+        ("+1", "(", "-"),
+        # Ten digits alone may be anything: a country code, brackets or a separator has to be there.
+        r"(?<![\w.+/-])(?:\+?1[ .-]?)?"
+        r"(?:\([2-9][0-9]{2}\)[ ]?|[2-9][0-9]{2}[.-]|(?<=\+1)[2-9][0-9]{2}|(?<=\+1[ -])[2-9][0-9]{2}[ ]?)"
+        r"[2-9][0-9]{2}[ .-]?[0-9]{4}" + END,
+        is_call_number,
+    ),
+    personal("phone", ("+",), r"(?<![\w.+/)\]-])\+[2-9][0-9]{0,2}(?:[ -]?[0-9]{2,4}){3,4}" + END, is_call_number),
+    personal(
+        "card",
+        ("2", "3", "4", "5", "6"),
+        r"(?<![\w.+-])(?:4[0-9]{3}|5[1-5][0-9]{2}|2[2-7][0-9]{2}|3[4-8][0-9]{2}|6(?:011|5[0-9]{2}|2[0-9]{2}))[ -]?"
+        r"(?:[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4}|[0-9]{6}[ -]?[0-9]{4,5})" + END,
+        is_card,
+    ),
+    personal(
+        "national-id",
+        ("19", "20"),
+        r"(?<![\w.-])[1-8][0-9]{5}(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9]{3}[0-9x](?![\w-])",
+        is_chinese_id,
+    ),
+    personal(
+        "national-id",
+        ("cccd", "cmnd", "căn cước", "can cuoc", "chứng minh"),
+        r"(?:cccd|cmnd|c[aă]n c[uư][oớ]c|ch[uứ]ng minh)[^\n0-9]{0,24}(?P<v>[0-9]{12}|[0-9]{9})(?![\w-])",
+    ),
+    personal(
+        "internal-ip",
+        ("10.", "192.168.", "172.", "100.", "169.254."),
+        r"(?<![\w.-])(?:192\.168|172\.(?:1[6-9]|2[0-9]|3[01])|100\.(?:6[4-9]|[7-9][0-9]|1[01][0-9]|12[0-7])|169\.254"
+        rf"|10\.{OCTET})\.{OCTET}\.{OCTET}{END}",
+    ),
+    personal("internal-ip", ("fe80:", "fc", "fd"), r"(?<![\w:.])(?:f[cd][0-9a-f]{2}|fe80):[0-9a-f:]{2,36}(?![\w:])"),
+    personal(
+        "internal-host",
+        (".internal", ".local", ".corp", ".lan", ".intranet", ".home.arpa"),
+        r"(?<![\w.-])(?:[a-z0-9-]{1,63}\.){1,6}(?:internal|local|corp|lan|intranet|home\.arpa)(?![\w(-]|\.\w)",
+        is_internal_host,
+    ),
+    personal(
+        "home-path",
+        ("/home/", "/users/", "\\users\\"),
+        r"(?<![\w.~-])(?:/home/|[a-z]:[/\\]{1,2}Users[/\\]{1,2}|/Users/)(?P<name>[a-z0-9][\w.-]{0,31})",
+        is_owned_home,
+    ),
+)
+
+
+# --- the text the rules read ----------------------------------------------------------------------------------------
+
+# Zero-width and other characters that do not show: they break up a token without changing how it looks.
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+)
+# What is folded as one: a character with the marks that follow it.
+CLUSTER = re.compile(f"[{INVISIBLE}]|.[\u0300-\u036f]{{0,8}}", re.DOTALL)
+IS_INVISIBLE = re.compile(f"[{INVISIBLE}]")
+
+
+@dataclass(frozen=True)
+class Readable:
+    """The normalised text and, unless it equals the original, where each of its characters came from."""
+
+    text: str
+    origins: list[int] | None
+
+    def original_span(self, start: int, end: int) -> tuple[int, int]:
+        if self.origins is None:
+            return start, end
+        # One original character may become several, so the end can fall inside it.
+        return self.origins[start], max(self.origins[end], self.origins[end - 1] + 1)
+
+
+@lru_cache(maxsize=4096)
+def fold(cluster: str) -> str:
+    return "" if IS_INVISIBLE.match(cluster) else unicodedata.normalize("NFKC", cluster)
+
+
+def make_readable(text: str) -> Readable:
+    if text.isascii() or (not IS_INVISIBLE.search(text) and unicodedata.is_normalized("NFKC", text)):
+        return Readable(text, None)
+    parts: list[str] = []
+    origins: list[int] = []
+    at = 0
+    for cluster in CLUSTER.findall(text):
+        folded = fold(cluster)
+        parts.append(folded)
+        origins.extend(repeat(at, len(folded)))
+        at += len(cluster)
+    origins.append(at)
+    return Readable("".join(parts), origins)
+
+
+ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def lower_in_place(text: str) -> str:
+    """Lower case of the same length, so that positions hold: a few letters grow when lowered."""
+    lowered = text.lower()
+    return lowered if len(lowered) == len(text) else text.translate(ASCII_LOWER)
+
+
+# --- detectors ------------------------------------------------------------------------------------------------------
+
+
+def positions(lowered: str, literal: str) -> Iterator[int]:
+    at = lowered.find(literal)
+    while at >= 0:
+        yield at
+        at = lowered.find(literal, at + len(literal))
+
+
+def by_rules(rules: Sequence[Rule], text: str, lowered: str) -> Iterator[Candidate]:
+    for rule in rules:
+        present = [anchor for anchor in rule.anchors if anchor in lowered]
+        if not present:
+            continue
+        if rule.at_anchor:
+            starts = (at for anchor in present for at in positions(lowered, anchor))
+            matches = filter(None, (rule.pattern.match(text, at) for at in starts))
+        else:
+            matches = rule.pattern.finditer(text)
+        for match in matches:
+            if rule.accept(match):
+                yield Candidate(*span_of(match), rule.kind, rule.tier, rule.rank)
+
+
+def by_name(text: str, lowered: str) -> Iterator[Candidate]:
+    """Values that follow a word for a secret."""
+    for rule in NAME_RULES:
+        for name in rule.names:
+            for at in positions(lowered, name):
+                for tail in rule.tails:
+                    match = tail.match(text, at + len(name))
+                    if not match:
+                        continue
+                    start, end = match.span(match.lastgroup or 0)
+                    # The second test is for speed: a "value" that repeats the name is hostile or a list of names.
+                    if end - start < SHORTEST_VALUE or lowered.count(name, start, end) > 1:
+                        continue
+                    if rule.accept(read_assignment(match, name)):
+                        yield Candidate(start, end, rule.kind, "secret", 1)
+                        break
+
+
+def in_kubernetes_secrets(text: str) -> Iterator[Candidate]:
+    if "Secret" not in text or not KUBERNETES_SECRET.search(text):
+        return
+    for block in KUBERNETES_DATA.finditer(text):
+        entry = KUBERNETES_ENTRY.match(text, block.end())
+        while entry:
+            yield Candidate(*entry.span("v"), "kubernetes-secret", "secret", 1)
+            entry = KUBERNETES_ENTRY.match(text, entry.end())
+
+
+def secrets_in(text: str) -> Iterator[Candidate]:
+    lowered = lower_in_place(text)
+    yield from by_rules(TOKEN_RULES, text, lowered)
+    yield from by_rules(CONTEXT_RULES, text, lowered)
+    yield from by_name(text, lowered)
+    yield from in_kubernetes_secrets(text)
+
+
+BASE64_BLOB = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,65536}={0,2}")
+PERCENT_BLOB = re.compile(r"(?<![A-Za-z0-9%._~+!*-])[A-Za-z0-9%._~+!*-]{12,8192}")
+
+
+def decode_base64(blob: str) -> str | None:
+    """The text inside, or None for anything that is not base64 of text."""
+    body = blob.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        decoded = base64.b64decode(body + "=" * (-len(body) % 4), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return decoded if decoded.isascii() or "\x00" not in decoded else None
+
+
+def decode_percent(blob: str) -> str | None:
+    return unquote(blob) if "%" in blob else None
+
+
+# No rule reads across it, so that many small blobs can be judged in one go.
+BETWEEN_BLOBS = "\n\0\n"
+
+
+def in_encoded_blobs(text: str) -> Iterator[Candidate]:
+    """Secrets one decoding away; the whole blob is reported, for its parts mean nothing alone."""
+    blobs: list[re.Match[str]] = []
+    inner: list[str] = []
+    for pattern, decode in ((BASE64_BLOB, decode_base64), (PERCENT_BLOB, decode_percent)):
+        for blob in pattern.finditer(text):
+            if decoded := decode(blob[0]):
+                blobs.append(blob)
+                inner.append(decoded + BETWEEN_BLOBS)
+    if not blobs:
+        return
+    ends = list(accumulate(map(len, inner)))
+    for secret in secrets_in("".join(inner)):
+        blob = blobs[bisect_right(ends, secret.start)]
+        yield Candidate(blob.start(), blob.end(), secret.kind, "secret", 2)
+
+
+# --- public ---------------------------------------------------------------------------------------------------------
+
+
+def join_overlapping(candidates: list[Candidate]) -> list[Candidate]:
+    """Overlapping ones become one that covers them all, under the most specific and then longest one's kind."""
+    joined: list[Candidate] = []
+    for new in sorted(candidates, key=lambda c: c.start):
+        if joined and new.start < joined[-1].end:
+            last = joined.pop()
+            best = min(last, new, key=lambda c: (c.rank, c.start - c.end))
+            new = Candidate(last.start, max(last.end, new.end), best.kind, best.tier, best.rank)
+        joined.append(new)
+    return joined
+
+
+def settle(candidates: list[Candidate]) -> list[Candidate]:
+    """No overlaps; where personal data overlaps a secret (`user:password@host.vn`) the secret stands."""
+    secrets = join_overlapping([c for c in candidates if c.tier == "secret"])
+    ends = [secret.end for secret in secrets]
+
+    def is_free(candidate: Candidate) -> bool:
+        following = bisect_right(ends, candidate.start)
+        return following == len(secrets) or secrets[following].start >= candidate.end
+
+    people = join_overlapping([c for c in candidates if c.tier == "personal"])
+    return sorted([*secrets, *filter(is_free, people)], key=lambda c: c.start)
+
+
+def scan(text: str) -> list[Finding]:
+    """Everything in the text that must not be stored, in order and without overlaps."""
+    readable = make_readable(text)
+    candidates = [
+        *secrets_in(readable.text),
+        *in_encoded_blobs(readable.text),
+        *by_rules(PERSONAL_RULES, readable.text, lower_in_place(readable.text)),
+    ]
+    return [Finding(c.kind, *readable.original_span(c.start, c.end), c.tier) for c in settle(candidates)]
+
+
+def mask(text: str, findings: Sequence[Finding]) -> str:
+    """The text with each finding replaced by the name of its kind."""
+    parts: list[str] = []
+    done = 0
+    for finding in sorted(findings, key=lambda f: f.start):
+        parts += (text[done : finding.start], f"<{finding.kind}>")
+        done = finding.end
+    return "".join((*parts, text[done:]))

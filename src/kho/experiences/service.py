@@ -1,0 +1,307 @@
+"""The rules of experience records."""
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from kho.experiences import model
+from kho.experiences.errors import Invalid, InvalidKeywords, NotSanitized
+from kho.experiences.near import likeness
+from kho.experiences.rank import Candidate, ranked
+from kho.experiences.sanitize import Finding, mask, scan
+from kho.experiences.store import FIELDS, Experience, Store, gist
+from kho.experiences.usage import Usage
+from kho.kernel import paging
+from kho.kernel.call import Call
+from kho.kernel.clock import Clock, from_iso, iso
+from kho.kernel.errors import Conflict, NotFound, Timeout
+from kho.kernel.ports import Database, Tx
+from kho.search.fold import query_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    query_timeout: float = 5.0
+    """Seconds before a query is given up with TIMEOUT."""
+    floor: float = 0.15
+    """The least relevance that counts as a match."""
+    longest_list: int = 1_000
+    """Matches that are ranked; what lies beyond could be reached by no reader."""
+    duplicate: float = 0.8
+    """Share of common words from which the submit reply mentions a near-duplicate."""
+
+
+class Service:
+    def __init__(self, db: Database, store: Store, usage: Usage, clock: Clock, limits: Limits) -> None:
+        self._db = db
+        self._store = store
+        self._usage = usage
+        self._clock = clock
+        self._limits = limits
+
+    async def query(self, params: model.QueryExperiences, call: Call) -> model.Found:
+        if params.ids is None and params.keywords is None:
+            raise InvalidKeywords
+        tenant, now, limits = call.tenant, self._clock(), self._limits
+        page = slice(params.offset, params.offset + params.limit)
+
+        def work(tx: Tx) -> tuple[list[Candidate], list[Experience]]:
+            if params.ids is not None:
+                known = self._store.get_many(tx, tenant, params.ids)
+                return [Candidate(e.id, 1.0, e.query_count, e.created_at) for e in known], known[page]
+            tokens = query_tokens(params.keywords or "")
+            found = self._store.candidates(tx, tenant, tokens, limits.floor, limits.longest_list)
+            listed = ranked(found, params.sort, now)
+            return listed, self._store.get_many(tx, tenant, [c.id for c in listed[page]])
+
+        listed, shown = await self._db.read(work, timeout=call.remaining(limits.query_timeout))
+        relevance = {candidate.id: candidate.relevance for candidate in listed}
+        ids = [experience.id for experience in shown]
+
+        async def count() -> None:
+            self._usage.add(tenant, ids)
+
+        call.after(count)
+        return model.Found(
+            experiences=[model.Hit(**record(e).model_dump(), relevance_score=round(relevance[e.id], 4)) for e in shown],
+            total=len(listed),
+            limit=params.limit,
+            offset=params.offset,
+        )
+
+    async def submit(self, params: model.SubmitExperience, call: Call) -> model.Submitted:
+        fields = {name: getattr(params, name) for name in FIELDS}
+        fields["keywords"] = fields["keywords"] or []
+        warnings = _sanitized(fields, call.shared, params.sanitize)
+        now = self._clock()
+        experience = Experience(
+            id=str(uuid.uuid4()),
+            **fields,
+            query_count=0,
+            helpful=0,
+            unhelpful=0,
+            revision=1,
+            created_by=call.principal.sub,
+            created_at=now,
+            updated_at=now,
+        )
+        message = " ".join(
+            ["Experience record created and published successfully", *await self._near(experience, call), *warnings]
+        )
+
+        def work(tx: Tx) -> model.Submitted:
+            self._store.insert(tx, call.tenant, experience)
+            return model.Submitted(id=experience.id, message=message)
+
+        return await call.commit(self._db, work)
+
+    async def get(self, params: model.GetExperience, call: Call) -> model.Record:
+        def work(tx: Tx) -> Experience:
+            experience = _known(self._store.get(tx, call.tenant, params.id))
+            if params.revision is None or params.revision == experience.revision:
+                return experience
+            earlier = self._store.revision(tx, call.tenant, params.id, params.revision)
+            if earlier is None:
+                raise NotFound(f"There is no revision {params.revision} of this record.", latest=experience.revision)
+            return replace(experience, **earlier, revision=params.revision)
+
+        return record(await self._db.read(work, timeout=call.remaining(self._limits.query_timeout)))
+
+    async def update(self, params: model.UpdateExperience, call: Call) -> model.Changed:
+        changes = {name: getattr(params, name) for name in FIELDS if name in params.model_fields_set}
+        changes = {name: value for name, value in changes.items() if value is not None or name in CLEARABLE}
+        if changes.get("keywords", ...) is None:
+            changes["keywords"] = []
+        if not changes:
+            raise Invalid("Name at least one field to change.")
+        warnings = _sanitized(changes, call.shared, False)
+        now = self._clock()
+
+        def work(tx: Tx) -> model.Changed:
+            old = _known(self._store.lock(tx, call.tenant, params.id))
+            if old.revision != params.expected_revision:
+                raise Conflict(
+                    "The record changed meanwhile. Read it again and apply your change to what is there now.",
+                    expected_revision=params.expected_revision,
+                    actual_revision=old.revision,
+                )
+            new = self._store.edit(tx, call.tenant, old, changes, call.principal.sub, now)
+            return model.Changed(id=new.id, revision=new.revision, message=" ".join(["Updated.", *warnings]))
+
+        return await call.commit(self._db, work)
+
+    async def delete(self, params: model.DeleteExperience, call: Call) -> model.Changed:
+        now = self._clock()
+
+        def work(tx: Tx) -> model.Changed:
+            experience = _known(self._store.lock(tx, call.tenant, params.id))
+            self._store.set_deleted(tx, call.tenant, experience, now, now)
+            return model.Changed(
+                id=experience.id, revision=experience.revision, message="Deleted. 'restore_experience' brings it back."
+            )
+
+        return await call.commit(self._db, work)
+
+    async def restore(self, params: model.ById, call: Call) -> model.Changed:
+        now = self._clock()
+
+        def work(tx: Tx) -> model.Changed:
+            experience = self._store.lock(tx, call.tenant, params.id)
+            if experience is None or experience.deleted_at is None:
+                raise NotFound("There is no deleted record with that id.")
+            self._store.set_deleted(tx, call.tenant, experience, None, now)
+            return model.Changed(id=experience.id, revision=experience.revision, message="Restored.")
+
+        return await call.commit(self._db, work)
+
+    async def rate(self, params: model.RateExperience, call: Call) -> model.Rated:
+        if params.note is not None:
+            _sanitized({"note": params.note}, call.shared, False)
+        now = self._clock()
+
+        def work(tx: Tx) -> model.Rated:
+            _known(self._store.lock(tx, call.tenant, params.id))
+            self._store.rate(tx, call.tenant, params.id, call.principal.sub, params.helpful, params.note, now)
+            rated = _known(self._store.get(tx, call.tenant, params.id))
+            return model.Rated(
+                id=rated.id,
+                helpful=rated.helpful,
+                unhelpful=rated.unhelpful,
+                message="Thank you. It counts in the rank.",
+            )
+
+        return await call.commit(self._db, work)
+
+    async def export(self, params: model.ExportExperiences, call: Call) -> model.Exported:
+        after = paging.decode(params.cursor) if params.cursor else ""
+        if not isinstance(after, str):
+            raise Invalid("The cursor is not one that Kho gave out. Start again without it.")
+
+        def work(tx: Tx) -> list[Experience]:
+            return self._store.page(tx, call.tenant, after, params.limit, params.include_deleted)
+
+        page = await self._db.read(work, timeout=call.remaining(60.0))
+        more = paging.encode(page[-1].id) if len(page) == params.limit else None
+        return model.Exported(experiences=[record(e) for e in page], next_cursor=more)
+
+    async def import_(self, params: model.ImportExperiences, call: Call) -> model.Imported:
+        """Takes what `export` gave. A record that is here already is left as it is, so importing twice is harmless."""
+        experiences = [self._from_export(number, line, call) for number, line in enumerate(params.experiences, 1)]
+
+        def work(tx: Tx) -> model.Imported:
+            new = [e for e in experiences if self._store.get(tx, call.tenant, e.id) is None]
+            for experience in {e.id: e for e in new}.values():
+                self._store.insert(tx, call.tenant, experience)
+            count = len({e.id for e in new})
+            unchanged = len(experiences) - count
+            return model.Imported(
+                imported=count, unchanged=unchanged, message=f"{count} imported, {unchanged} were here already."
+            )
+
+        return await call.commit(self._db, work)
+
+    def _from_export(self, number: int, line: dict[str, Any], call: Call) -> Experience:
+        try:
+            written = model.SubmitExperience.model_validate({name: line.get(name) for name in FIELDS})
+            kept = model.Kept.model_validate({k: v for k, v in line.items() if k not in FIELDS})
+            created = from_iso(kept.created_at) if kept.created_at else self._clock()
+            updated = from_iso(kept.updated_at) if kept.updated_at else created
+            deleted = from_iso(kept.deleted_at) if kept.deleted_at else None
+        except ValidationError as failure:
+            problem = failure.errors(include_url=False, include_input=False)[0]
+            raise Invalid(f"Record {number}: '{problem['loc'][0]}' {problem['msg']}.") from None
+        except ValueError:
+            raise Invalid(f"Record {number}: a time is not in ISO 8601 form.") from None
+        fields = {name: getattr(written, name) for name in FIELDS}
+        fields["keywords"] = fields["keywords"] or []
+        _sanitized(fields, call.shared, False, prefix=f"experiences[{number - 1}].")
+        return Experience(
+            id=kept.id or str(uuid.uuid4()),
+            **fields,
+            query_count=kept.query_count,
+            helpful=kept.helpful,
+            unhelpful=kept.unhelpful,
+            revision=kept.revision,
+            created_by=call.principal.sub,
+            created_at=created,
+            updated_at=updated,
+            deleted_at=deleted,
+        )
+
+    async def _near(self, experience: Experience, call: Call) -> list[str]:
+        """A sentence that names records that say nearly the same, if there are any."""
+        try:
+            found = await self._db.read(
+                lambda tx: self._store.near(tx, call.tenant, experience), timeout=call.remaining(1.0)
+            )
+        except Timeout:
+            return []  # a courtesy must not cost the record
+        words = gist(experience)
+        close = [e for e in found if likeness(words, gist(e)) >= self._limits.duplicate]
+        return [f"(similar records exist: {', '.join(f'{e.id} ({e.title})' for e in close[:3])})."] if close else []
+
+
+CLEARABLE = ("root_cause", "context", "keywords")
+
+
+def record(e: Experience) -> model.Record:
+    return model.Record(
+        **e.fields(),
+        id=e.id,
+        query_count=e.query_count,
+        created_at=iso(e.created_at),
+        updated_at=iso(e.updated_at),
+        revision=e.revision,
+        helpful=e.helpful,
+        unhelpful=e.unhelpful,
+        deleted_at=None if e.deleted_at is None else iso(e.deleted_at),
+    )
+
+
+def _known(experience: Experience | None) -> Experience:
+    if experience is None or experience.deleted_at is not None:
+        raise NotFound("There is no record with that id.")
+    return experience
+
+
+def _sanitized(fields: dict[str, Any], shared: bool, offer: bool, prefix: str = "") -> list[str]:
+    """Refuses secrets always and personal data on a shared hub; gives back the warnings for a local one."""
+    texts: dict[str, str] = {}
+    for name, value in fields.items():
+        if isinstance(value, str):
+            texts[name] = value
+        elif isinstance(value, list):
+            texts.update({f"{name}[{index}]": keyword for index, keyword in enumerate(cast(list[str], value))})
+    found = {name: scan(text) for name, text in texts.items()}
+    refused = [
+        (name, finding)
+        for name, findings in found.items()
+        for finding in findings
+        if finding.tier == "secret" or shared
+    ]
+    if refused or (offer and any(found.values())):
+        listed = refused or [(name, finding) for name, findings in found.items() for finding in findings]
+        problems = [_problem(prefix + name, finding) for name, finding in listed]
+        if offer:
+            masked = {prefix + name: mask(texts[name], found[name]) for name in texts if found[name]}
+            raise NotSanitized(
+                "Nothing was stored. 'details.sanitized' holds the masked text: check it and submit it again.",
+                problems,
+                sanitized=masked,
+            )
+        raise NotSanitized(problems=problems)
+    kinds = sorted({finding.kind for findings in found.values() for finding in findings})
+    return [f"Note: the text seems to hold personal data ({', '.join(kinds)})."] if kinds else []
+
+
+def _problem(field: str, finding: Finding) -> dict[str, Any]:
+    """Names field, kind and position; never the value."""
+    return {
+        "field": field,
+        "message": f"contains {finding.kind} at characters {finding.start}-{finding.end}",
+        "kind": finding.kind,
+        "start": finding.start,
+        "end": finding.end,
+    }

@@ -1,0 +1,246 @@
+"""The SQL of experience records. Every statement names the tenant."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from kho.experiences import near
+from kho.experiences.rank import Candidate
+from kho.kernel.ports import Row, Tx, Words
+from kho.search.fold import index_tokens
+
+SPACE = "experiences"
+COLUMNS = (
+    "id, title, problem_description, root_cause, solution, context, keywords, query_count, helpful, unhelpful, "
+    "revision, created_by, created_at, updated_at, deleted_at"
+)
+FIELDS = ("title", "problem_description", "root_cause", "solution", "context", "keywords")
+"""What a person writes, and an edit may change."""
+
+BATCH = 500
+"""Ids in one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    id: str
+    title: str
+    problem_description: str
+    root_cause: str | None
+    solution: str
+    context: str | None
+    keywords: list[str]
+    query_count: int
+    helpful: int
+    unhelpful: int
+    revision: int
+    created_by: str
+    created_at: int
+    updated_at: int
+    deleted_at: int | None = None
+
+    @classmethod
+    def from_row(cls, row: Row) -> "Experience":
+        values: list[Any] = list(row)
+        values[6] = orjson.loads(values[6])
+        return cls(*values)
+
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in FIELDS}
+
+
+def gist(experience: Experience) -> set[str]:
+    """The words by which near-duplicates are told."""
+    return set(index_tokens("\n".join((experience.title, experience.problem_description, experience.solution))))
+
+
+class Store:
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def insert(self, tx: Tx, tenant: str, experience: Experience) -> None:
+        tx.run(
+            f"INSERT INTO experiences (tenant, {COLUMNS}) "
+            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+            tenant,
+            experience.id,
+            experience.title,
+            experience.problem_description,
+            experience.root_cause,
+            experience.solution,
+            experience.context,
+            orjson.dumps(experience.keywords).decode(),
+            experience.query_count,
+            experience.helpful,
+            experience.unhelpful,
+            experience.revision,
+            experience.created_by,
+            experience.created_at,
+            experience.updated_at,
+            experience.deleted_at,
+        )
+        self._index(tx, tenant, experience)
+
+    def get(self, tx: Tx, tenant: str, id: str) -> Experience | None:
+        row = tx.one(f"SELECT {COLUMNS} FROM experiences WHERE tenant = $1 AND id = $2", tenant, id)
+        return Experience.from_row(row) if row else None
+
+    def get_many(self, tx: Tx, tenant: str, ids: Sequence[str]) -> list[Experience]:
+        """Those of the ids that exist and are not deleted, in the order asked for."""
+        rows = _by_ids(tx, f"SELECT {COLUMNS} FROM experiences WHERE tenant = $1 AND deleted_at IS NULL", tenant, ids)
+        found = {row[0]: Experience.from_row(row) for row in rows}
+        return [found[id] for id in dict.fromkeys(ids) if id in found]
+
+    def candidates(
+        self, tx: Tx, tenant: str, tokens: Sequence[tuple[str, float]], floor: float, limit: int
+    ) -> list[Candidate]:
+        scores = {key: score for key, score in self._words.match(tx, SPACE, tenant, tokens, limit) if score >= floor}
+        rows = _by_ids(
+            tx,
+            "SELECT id, query_count, created_at, helpful, unhelpful FROM experiences "
+            "WHERE tenant = $1 AND deleted_at IS NULL",
+            tenant,
+            list(scores),
+        )
+        return [Candidate(row[0], scores[row[0]], *row[1:]) for row in rows]
+
+    def edit(self, tx: Tx, tenant: str, old: Experience, changes: dict[str, Any], by: str, now: int) -> Experience:
+        """Replaces fields of `old`, whose words stay readable as a revision."""
+        new = replace(old, **changes, revision=old.revision + 1, updated_at=now)
+        tx.run(
+            "INSERT INTO experience_revisions (tenant, id, revision, fields, replaced_by, replaced_at) "
+            "VALUES ($1, $2, $3, $4, $5, $6)",
+            tenant,
+            old.id,
+            old.revision,
+            orjson.dumps(old.fields()).decode(),
+            by,
+            now,
+        )
+        tx.run(
+            "UPDATE experiences SET title = $1, problem_description = $2, root_cause = $3, solution = $4, "
+            "context = $5, keywords = $6, revision = $7, updated_at = $8 WHERE tenant = $9 AND id = $10",
+            new.title,
+            new.problem_description,
+            new.root_cause,
+            new.solution,
+            new.context,
+            orjson.dumps(new.keywords).decode(),
+            new.revision,
+            now,
+            tenant,
+            new.id,
+        )
+        self._index(tx, tenant, new)
+        return new
+
+    def lock(self, tx: Tx, tenant: str, id: str) -> Experience | None:
+        """As `get`, and nobody else changes the row before this transaction ends."""
+        # A write that changes nothing takes the row lock on both databases, in one portable statement.
+        tx.run("UPDATE experiences SET revision = revision WHERE tenant = $1 AND id = $2", tenant, id)
+        return self.get(tx, tenant, id)
+
+    def revision(self, tx: Tx, tenant: str, id: str, revision: int) -> dict[str, Any] | None:
+        row = tx.one(
+            "SELECT fields FROM experience_revisions WHERE tenant = $1 AND id = $2 AND revision = $3",
+            tenant,
+            id,
+            revision,
+        )
+        return orjson.loads(row[0]) if row else None
+
+    def set_deleted(self, tx: Tx, tenant: str, experience: Experience, at: int | None, now: int) -> None:
+        tx.run(
+            "UPDATE experiences SET deleted_at = $1, updated_at = $2 WHERE tenant = $3 AND id = $4",
+            at,
+            now,
+            tenant,
+            experience.id,
+        )
+        self._index(tx, tenant, replace(experience, deleted_at=at))
+
+    def rate(self, tx: Tx, tenant: str, id: str, sub: str, helpful: bool, note: str | None, now: int) -> None:
+        tx.run(
+            "INSERT INTO experience_feedback (tenant, id, sub, helpful, note, created_at) "
+            "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, id, sub) "
+            "DO UPDATE SET helpful = excluded.helpful, note = excluded.note, created_at = excluded.created_at",
+            tenant,
+            id,
+            sub,
+            int(helpful),
+            note,
+            now,
+        )
+        tx.run(
+            """
+            UPDATE experiences SET
+                helpful = (SELECT COUNT(*) FROM experience_feedback WHERE tenant = $1 AND id = $2 AND helpful = 1),
+                unhelpful = (SELECT COUNT(*) FROM experience_feedback WHERE tenant = $1 AND id = $2 AND helpful = 0)
+            WHERE tenant = $1 AND id = $2
+            """,
+            tenant,
+            id,
+        )
+
+    def count_uses(self, tx: Tx, uses: Iterable[tuple[str, str, int]], now: int) -> None:
+        """Adds to the query counts of (tenant, id, times). In a fixed order, so that two processes that
+        count the same records cannot lock each other out."""
+        tx.many(
+            "UPDATE experiences SET query_count = query_count + $1, updated_at = $2 WHERE tenant = $3 AND id = $4",
+            [(times, now, tenant, id) for tenant, id, times in sorted(uses)],
+        )
+
+    def page(self, tx: Tx, tenant: str, after: str, limit: int, include_deleted: bool) -> list[Experience]:
+        """In the order of ids, for export."""
+        alive = "" if include_deleted else " AND deleted_at IS NULL"
+        rows = tx.all(
+            f"SELECT {COLUMNS} FROM experiences WHERE tenant = $1 AND id > $2{alive} ORDER BY id LIMIT $3",
+            tenant,
+            after,
+            limit,
+        )
+        return [Experience.from_row(row) for row in rows]
+
+    def near(self, tx: Tx, tenant: str, experience: Experience) -> list[Experience]:
+        """Records that may be near-duplicates, the likeliest first."""
+        found = near.bands(gist(experience))
+        if not found:
+            return []
+        places = ", ".join(f"${n}" for n in range(2, len(found) + 2))
+        rows = tx.all(
+            f"SELECT id, count(*) AS shared FROM experience_bands WHERE tenant = $1 AND band IN ({places}) "
+            "GROUP BY id ORDER BY shared DESC, id LIMIT 10",
+            tenant,
+            *found,
+        )
+        return self.get_many(tx, tenant, [row[0] for row in rows])
+
+    def _index(self, tx: Tx, tenant: str, experience: Experience) -> None:
+        tx.run("DELETE FROM experience_bands WHERE tenant = $1 AND id = $2", tenant, experience.id)
+        if experience.deleted_at is not None:
+            self._words.drop(tx, SPACE, tenant, experience.id)
+            return
+        tx.many(
+            "INSERT INTO experience_bands (tenant, band, id) VALUES ($1, $2, $3)",
+            [(tenant, band, experience.id) for band in near.bands(gist(experience))],
+        )
+        body = (experience.problem_description, experience.root_cause, experience.solution, experience.context)
+        self._words.put(
+            tx,
+            SPACE,
+            tenant,
+            experience.id,
+            head=index_tokens(" ".join([experience.title, *experience.keywords])),
+            body=index_tokens("\n".join(text for text in body if text)),
+        )
+
+
+def _by_ids(tx: Tx, select: str, tenant: str, ids: Sequence[str]) -> list[Row]:
+    rows: list[Row] = []
+    for start in range(0, len(ids), BATCH):
+        batch = ids[start : start + BATCH]
+        places = ", ".join(f"${n}" for n in range(2, len(batch) + 2))
+        rows += tx.all(f"{select} AND id IN ({places})", tenant, *batch)
+    return rows

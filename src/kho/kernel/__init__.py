@@ -1,0 +1,1 @@
+"""The kernel: what every slice and every door agrees on. It imports nothing of ours."""

@@ -1,0 +1,37 @@
+"""Work that follows an answer. Nobody waits for it but the hub, when it stops."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+log = logging.getLogger("kho.background")
+
+
+class Background:
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+
+    def add(self, work: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def pause(self, seconds: float) -> None:
+        """Sleeps, but not past the moment when the hub begins to stop."""
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def drain(self) -> None:
+        """Ends every pause and waits until nothing is left to do."""
+        self._stopping.set()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception:  # the boundary of background work: nobody above could act on it
+            log.exception("background work failed")

@@ -1,0 +1,95 @@
+"""Who calls, on whose behalf, until when, and what is left to do once they have their answer."""
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from kho.kernel.errors import Forbidden, Timeout
+from kho.kernel.ports import Database, Tx
+
+T = TypeVar("T")
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+Work = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The caller, as the credential says (never the request's body)."""
+
+    sub: str
+    tenant: str
+    scopes: frozenset[str]
+    kind: str = "local"
+    """local (this machine's user) | key | anonymous"""
+
+    def allows(self, scope: str) -> bool:
+        return scope in self.scopes or "*" in self.scopes
+
+
+class Receipt(Protocol):
+    """Makes a write idempotent: its key is claimed and its answer kept in the write's own transaction."""
+
+    def claim(self, tx: Tx) -> None: ...
+
+    def keep(self, tx: Tx, result: Any) -> None: ...
+
+
+async def _no_progress(done: float, total: float | None, message: str | None) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Call:
+    principal: Principal
+    door: str = "memory"
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    deadline: float | None = None
+    """On the monotonic clock."""
+    progress: Progress = _no_progress
+    receipt: Receipt | None = None
+    peer: Any = None
+    """The door's own handle on the other side, for capabilities that speak one door's dialect."""
+    afterwards: list[Work] = field(default_factory=list[Work])
+
+    @property
+    def tenant(self) -> str:
+        return self.principal.tenant
+
+    @property
+    def shared(self) -> bool:
+        """Whether the hub serves others than this machine's user (stricter rules apply)."""
+        return self.principal.kind != "local"
+
+    def need(self, scope: str) -> None:
+        if not self.principal.allows(scope):
+            raise Forbidden(f"This needs the scope '{scope}', which the credential does not have.", scope=scope)
+
+    def remaining(self, default: float) -> float:
+        """Seconds left for a piece of work: the caller's deadline, `default` at most."""
+        if self.deadline is None:
+            return default
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise Timeout
+        return min(left, default)
+
+    def after(self, work: Work) -> None:
+        """Runs `work` once the answer is on its way; the hub waits for it before it stops."""
+        self.afterwards.append(work)
+
+    async def commit(self, db: Database, work: Callable[[Tx], T]) -> T:
+        """The one write of an operation. What `work` returns is the operation's result, so that an
+        idempotent caller's receipt can be kept in the same transaction."""
+        receipt = self.receipt
+        if receipt is None:
+            return await db.write(work)
+
+        def with_receipt(tx: Tx) -> T:
+            receipt.claim(tx)
+            result = work(tx)
+            receipt.keep(tx, result)
+            return result
+
+        return await db.write(with_receipt)

@@ -1,0 +1,81 @@
+"""A capability: one slice's whole contribution to the hub, as `app` plugs it in."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from kho.kernel.call import Call
+from kho.kernel.operation import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    name: str
+    description: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A text that a client's user starts from. `render` gives the user message."""
+
+    name: str
+    description: str
+    render: Callable[[dict[str, str], Call], Awaitable[Any]]
+    arguments: Sequence[Argument] = ()
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    uri: str
+    name: str
+    description: str = ""
+    mime_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    uri: str
+    mime_type: str
+    text: str | None = None
+    blob: bytes | None = None
+
+
+class Resources(Protocol):
+    """Things a client may list and read by URI."""
+
+    @property
+    def templates(self) -> Sequence[Resource]:
+        """URI templates, for what is too many to list."""
+        ...
+
+    async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]: ...
+
+    async def read(self, call: Call, uri: str) -> Content | None:
+        """None when the URI is not one of these, or not the caller's."""
+        ...
+
+    async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]: ...
+
+
+class Source(Protocol):
+    """Operations that come and go while the hub runs, such as the tools of connected boards."""
+
+    def operations(self) -> Sequence[Operation]: ...
+
+    def subscribe(self, changed: Callable[[], None]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    name: str
+    server: str
+    """Its name at /servers and before its methods at /jsonrpc."""
+    operations: Sequence[Operation]
+    prompts: Sequence[Prompt] = ()
+    resources: Resources | None = None
+    sources: Sequence[Source] = ()
+    migrations: Path | None = None
+    close: Sequence[Callable[[], Awaitable[None]]] = field(default_factory=tuple)

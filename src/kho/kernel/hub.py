@@ -1,0 +1,24 @@
+"""What a door is given: the operations, and who may call them."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from kho.kernel.call import Principal
+from kho.kernel.clock import Clock
+from kho.kernel.idempotency import Receipts
+from kho.kernel.identity import Keys
+from kho.kernel.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    version: str
+    instructions: str
+    registry: Registry
+    ping: Callable[[], Awaitable[None]]
+    """Comes back if the database answers, raises KhoError if not."""
+    keys: Keys
+    receipts: Receipts
+    clock: Clock
+    local: Principal
+    public_tenant: str | None = None

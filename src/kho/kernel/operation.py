@@ -1,0 +1,100 @@
+"""An operation: defined once, served at every door."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from kho.kernel import schema
+from kho.kernel.call import Call
+from kho.kernel.errors import InvalidParams, KhoError
+from kho.kernel.schema import JsonSchema
+
+Effect = Literal["read", "write", "destructive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with one parameter. `kind` is pydantic's error type ('missing', 'string_too_long', …)."""
+
+    field: str
+    kind: str
+    message: str
+
+
+def invalid_params(problems: Sequence[Problem]) -> KhoError:
+    first = problems[0]
+    where = f"'{first.field}': " if first.field else ""
+    return InvalidParams(
+        f"Invalid parameters: {where}{first.message}",
+        problems=[{"field": problem.field, "message": problem.message} for problem in problems],
+    )
+
+
+def plain(result: Any) -> Any:
+    """The JSON form of a result: absent optional parts are left out."""
+    if isinstance(result, BaseModel):
+        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    name: str
+    """`capability.verb`, for logs and metrics."""
+    summary: str
+    """One line for lists and help."""
+    params: type[BaseModel]
+    run: Callable[[Any, Call], Awaitable[Any]]
+    scope: str
+    effect: Effect = "read"
+    result: type[BaseModel] | None = None
+    description: str = ""
+    """What a model needs to know to use it well; the summary when empty."""
+
+    tool: str | None = None
+    """Its name over MCP."""
+    rpc: str | None = None
+    """Its method at /jsonrpc, behind the name of the capability's server."""
+    action: str | None = None
+    """Its name at /actions."""
+    cli: str | None = None
+    """Its words on the command line, e.g. 'experiences query'."""
+    positional: Sequence[str] = ()
+    """Parameters that the command line takes without a flag."""
+
+    example: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Arguments that work; shown in help, in OpenAPI and run by the tests."""
+    shape: Callable[[Any], Any] = plain
+    """Result to JSON, when a contract has an envelope of its own."""
+    shape_error: Callable[[KhoError], Any] | None = None
+    """Error to JSON, when a contract answers failures inside its envelope."""
+    invalid: Callable[[Sequence[Problem]], KhoError] = invalid_params
+    """Which error wrong parameters are."""
+    text: Callable[[Any], str] | None = None
+    """Result to Markdown, for people at the command line."""
+    literal_input: JsonSchema | None = None
+    """A schema to send as it is, when a contract prints one."""
+    literal_output: JsonSchema | None = None
+
+    @cached_property
+    def input_schema(self) -> JsonSchema:
+        return self.literal_input or schema.of(self.params)
+
+    @cached_property
+    def output_schema(self) -> JsonSchema | None:
+        if self.literal_output:
+            return self.literal_output
+        return schema.or_error(schema.of(self.result, "serialization")) if self.result else None
+
+    def parse(self, arguments: Any) -> Any:
+        try:
+            return self.params.model_validate(arguments)
+        except ValidationError as failure:
+            problems = [
+                Problem(".".join(str(part) for part in error["loc"]), error["type"], error["msg"])
+                for error in failure.errors(include_url=False, include_context=False, include_input=False)
+            ]
+        raise self.invalid(problems)

@@ -1,0 +1,132 @@
+"""The one place where operations are found and run: every door ends here."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kho.kernel import values
+from kho.kernel.background import Background
+from kho.kernel.call import Call, Principal
+from kho.kernel.capability import Capability, Prompt
+from kho.kernel.errors import InvalidParams, KhoError
+from kho.kernel.operation import Operation, Problem
+
+log = logging.getLogger("kho.registry")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an operation came to, in its JSON form. Exactly one of `result` and `error` is meant."""
+
+    operation: Operation
+    value: Any
+    """The shaped result; for a failure the contract's error envelope, or None where it has none."""
+    result: Any = None
+    error: KhoError | None = None
+
+
+Observer = Callable[[Operation, Call, Outcome, float], None]
+
+
+class Registry:
+    def __init__(self, capabilities: Sequence[Capability], background: Background) -> None:
+        self.capabilities = capabilities
+        self.observers: list[Observer] = []
+        self._background = background
+        self._listeners: list[Callable[[], None]] = []
+        self._tools = _index(capabilities, lambda _, operation: operation.tool)
+        self._actions = _index(capabilities, lambda _, operation: operation.action)
+        self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
+        self._prompts = {prompt.name: prompt for capability in capabilities for prompt in capability.prompts}
+        for capability in capabilities:
+            for source in capability.sources:
+                source.subscribe(self._changed)
+
+    def operations(self, principal: Principal) -> Iterator[Operation]:
+        """Everything the caller may use, in a fixed order: the slices' own, then what live sources add."""
+        for capability in self.capabilities:
+            for operation in capability.operations:
+                if principal.allows(operation.scope):
+                    yield operation
+        yield from (operation for operation in self._live() if principal.allows(operation.scope))
+
+    def tool(self, name: str) -> Operation | None:
+        return self._tools.get(name) or next((found for found in self._live() if found.tool == name), None)
+
+    def action(self, name: str) -> Operation | None:
+        return self._actions.get(name)
+
+    def method(self, name: str) -> Operation | None:
+        return self._methods.get(name)
+
+    @property
+    def actions(self) -> Mapping[str, Operation]:
+        return self._actions
+
+    @property
+    def methods(self) -> Mapping[str, Operation]:
+        return self._methods
+
+    @property
+    def prompts(self) -> Mapping[str, Prompt]:
+        return self._prompts
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """Calls `changed` whenever a live source gains or loses operations."""
+        self._listeners.append(changed)
+
+    async def call(self, operation: Operation, arguments: Any, call: Call) -> Outcome:
+        started = time.perf_counter()
+        try:
+            call.need(operation.scope)
+            params = self._parse(operation, arguments)
+            result = await operation.run(params, call)
+            outcome = Outcome(operation, operation.shape(result), result)
+        except KhoError as error:
+            outcome = _failure(operation, error)
+        except Exception:  # the boundary of every request: a bug must not take the door down or leak its text
+            log.exception("%s failed", operation.name, extra={"request_id": call.request_id})
+            outcome = _failure(operation, KhoError(request_id=call.request_id))
+        for observer in self.observers:
+            observer(operation, call, outcome, time.perf_counter() - started)
+        for work in call.afterwards:
+            self._background.add(work)
+        return outcome
+
+    def _parse(self, operation: Operation, arguments: Any) -> Any:
+        try:
+            values.check(arguments)
+        except InvalidParams as error:
+            raise operation.invalid([Problem(error.details.get("field", ""), "value_error", error.message)]) from None
+        return operation.parse(arguments)
+
+    def _live(self) -> Iterable[Operation]:
+        for capability in self.capabilities:
+            for source in capability.sources:
+                yield from source.operations()
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+def _failure(operation: Operation, error: KhoError) -> Outcome:
+    value = operation.shape_error(error) if operation.shape_error else None
+    return Outcome(operation, value, error=error)
+
+
+def _index(
+    capabilities: Sequence[Capability], name: Callable[[Capability, Operation], str | None]
+) -> dict[str, Operation]:
+    found: dict[str, Operation] = {}
+    for capability in capabilities:
+        for operation in capability.operations:
+            key = name(capability, operation)
+            if key is None:
+                continue
+            if key in found:
+                raise ValueError(f"two operations are called {key}: {found[key].name} and {operation.name}")
+            found[key] = operation
+    return found

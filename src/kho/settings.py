@@ -1,0 +1,90 @@
+"""Every setting, in one place: the only reader of the environment and of the settings file.
+
+`KHO_HOME`, `KHO_DATABASE_URL` and `KHO_CONFIG` stand alone; the others are nested, e.g. `KHO_HTTP__PORT=9000`,
+or in the TOML file that `KHO_CONFIG` names:
+
+    [http]
+    port = 9000
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Http(Section):
+    host: str = "127.0.0.1"
+    port: int = Field(default=8001, ge=0, le=65535)
+    workers: int = Field(default=1, ge=1, le=64)
+    max_body: int = Field(default=8 * 1024 * 1024, ge=1024)
+    header_timeout: float = Field(default=10.0, gt=0)
+    body_timeout: float = Field(default=30.0, gt=0)
+    allowed_hosts: list[str] = []
+    """Names under which the hub is reached besides the loopback ones, e.g. 'kho.example.org'."""
+    allowed_origins: list[str] = []
+    """Web pages that may call the hub from a browser, e.g. 'https://app.example.org'."""
+
+
+class Local(Section):
+    """Who the user of this machine is."""
+
+    sub: str = "local"
+    tenant: str = "local"
+
+
+class Experiences(Section):
+    query_timeout: float = Field(default=5.0, gt=0)
+    floor: float = Field(default=0.15, ge=0, le=1)
+    public_tenant: str | None = None
+    """On a shared hub, callers without a key may read this tenant's records. Nobody may by default."""
+
+
+class Mcp(Section):
+    tools: list[str] = []
+    """Capabilities whose tools are offered over MCP; all when empty."""
+    page_size: int = Field(default=50, ge=1, le=1000)
+
+
+class Observe(Section):
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_format: Literal["auto", "json", "text"] = "auto"
+    """'auto' is a readable line on a terminal and JSON elsewhere."""
+    otlp_endpoint: str | None = None
+    """Where OpenTelemetry spans go, e.g. 'http://127.0.0.1:4318/v1/traces'. Needs kho[otel]."""
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="KHO_", env_nested_delimiter="__", extra="ignore")
+
+    home: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("kho", appauthor=False)))
+    database_url: str | None = None
+    """'postgresql://…'; a SQLite file in `home` when absent."""
+    http: Http = Field(default_factory=Http)
+    local: Local = Field(default_factory=Local)
+    mcp: Mcp = Field(default_factory=Mcp)
+    experiences: Experiences = Field(default_factory=Experiences)
+    observe: Observe = Field(default_factory=Observe)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = os.environ.get("KHO_CONFIG")
+        if file is None:
+            return init_settings, env_settings
+        if not Path(file).is_file():
+            raise FileNotFoundError(f"KHO_CONFIG names {file}, which is not a file.")
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(file))

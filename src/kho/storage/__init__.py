@@ -1,0 +1,1 @@
+"""Where the rows live: SQLite and PostgreSQL behind the same ports, their migrations and word indexes."""

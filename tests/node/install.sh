@@ -1,0 +1,21 @@
+#!/bin/sh
+# Installs what package-lock.json pins into .venv/node, once. The Node 22 that the tools need comes along as a package,
+# so any Node that brings npm can start this. To move to other versions: edit package.json, then run here
+#   npm install --package-lock-only --ignore-scripts
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+target=$here/../../.venv/node
+
+if cmp -s "$here/package-lock.json" "$target/.installed"; then
+    exit 0
+fi
+if ! command -v npm >/dev/null; then
+    echo "This needs Node 20 or newer with npm." >&2
+    exit 1
+fi
+echo "Installing the Node tools ..." >&2
+mkdir -p "$target"
+cp "$here/package.json" "$here/package-lock.json" "$here/.npmrc" "$target"
+(cd "$target" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+cp "$here/package-lock.json" "$target/.installed"

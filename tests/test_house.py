@@ -1,0 +1,235 @@
+"""The rules of the house, read from the source: who may import whom, where a broad `except` may stand, sizes.
+
+Each rule is a function from one source file to what is wrong with it. The samples at the end feed every rule
+a breach and a lawful twin, so that a rule that no longer bites fails too.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "kho"
+
+SHARED = {"storage", "models", "search"}
+ROOMS = SHARED | {"kernel", "doors"}
+ROOT = {"__init__", "__main__", "app", "client", "settings"}
+"""The modules beside the rooms. Every other folder of the package is a slice."""
+
+BROAD_EXCEPTS = {"kernel/registry.py": 1, "kernel/background.py": 1}
+LOADS_DOORS = {"app", "__main__"}
+"""They load a door when it is used: the SDK alone takes a second to import, and most commands need no door."""
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 80
+
+
+@dataclass(frozen=True)
+class Source:
+    path: PurePosixPath
+    """Below src/kho."""
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def room(self) -> str:
+        """The folder, or the module's name at the root."""
+        return self.path.parts[0].removesuffix(".py")
+
+    @property
+    def package(self) -> list[str]:
+        return ["kho", *self.path.parts[:-1]]
+
+
+def own_imports(source: Source, within: ast.AST | None = None) -> Iterator[tuple[int, str]]:
+    """The line and the full dotted name of every import of ours, `import_module("kho.…")` included."""
+    for node in ast.walk(within or source.tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = source.package[: len(source.package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            names = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+        for name in names:
+            if name.split(".")[0] == "kho":
+                yield node.lineno if isinstance(node, ast.stmt | ast.expr) else 0, name
+
+
+def functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def may_import(room: str, target: str) -> bool:
+    if room == "app":
+        return True
+    if room == "settings":
+        return False
+    if room in ROOT:
+        return target in ROOMS | ROOT
+    if room in {"kernel", *SHARED, "doors"}:
+        return target in {"kernel", room}
+    return target in {"kernel", "search", room}
+
+
+def imports_follow_the_directions(source: Source) -> Iterator[str]:
+    for line, name in own_imports(source):
+        target = "__init__" if name in {"kho", "kho.__version__"} else name.split(".")[1]
+        if not may_import(source.room, target):
+            yield f"line {line}: {source.room} must not import {name}"
+
+
+def own_modules_are_imported_at_the_top(source: Source) -> Iterator[str]:
+    for function in functions(source):
+        for line, name in own_imports(source, function):
+            if source.room in LOADS_DOORS and name.startswith("kho.doors."):
+                continue
+            yield f"line {line}: {name} is imported inside {function.name}()"
+
+
+def excepts_name_what_they_expect(source: Source) -> Iterator[str]:
+    broad: list[int] = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ExceptHandler):
+            kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+            kinds = node.args
+        else:
+            continue
+        if any(kind is None or ast.unparse(kind) in {"Exception", "BaseException"} for kind in kinds):
+            broad.append(node.lineno)
+    if len(broad) > BROAD_EXCEPTS.get(str(source.path), 0):
+        yield f"lines {broad}: broad except"
+
+
+def only_the_command_line_prints(source: Source) -> Iterator[str]:
+    if source.path.is_relative_to("doors/cli"):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            yield f"line {node.lineno}: print()"
+
+
+def files_are_short(source: Source) -> Iterator[str]:
+    lines = len(source.text.splitlines())
+    if lines > MAX_FILE_LINES:
+        yield f"{lines} lines, {MAX_FILE_LINES} at most"
+
+
+def functions_are_short(source: Source) -> Iterator[str]:
+    for function in functions(source):
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        if lines > MAX_FUNCTION_LINES:
+            yield f"line {function.lineno}: {function.name}() has {lines} lines, {MAX_FUNCTION_LINES} at most"
+
+
+Rule = Callable[[Source], Iterator[str]]
+RULES: list[Rule] = [
+    imports_follow_the_directions,
+    own_modules_are_imported_at_the_top,
+    excepts_name_what_they_expect,
+    only_the_command_line_prints,
+    files_are_short,
+    functions_are_short,
+]
+
+
+def test_there_is_source_to_read() -> None:
+    assert (PACKAGE / "kernel" / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_source_keeps_the_rule(rule: Rule) -> None:
+    problems = [
+        f"src/kho/{source.path}: {problem}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for source in [Source(PurePosixPath(path.relative_to(PACKAGE).as_posix()), path.read_text("utf-8"))]
+        for problem in rule(source)
+    ]
+    assert problems == []
+
+
+CATCH_ALL = "try:\n    work()\nexcept Exception:\n    pass\n"
+LAZY = "def f():\n    from kho.kernel import call\n"
+
+SAMPLES: list[tuple[Rule, str, str, str]] = [
+    # rule, file, breach, lawful twin
+    (imports_follow_the_directions, "kernel/x.py", "import kho.storage.sqlite", "import kho.kernel.call"),
+    (imports_follow_the_directions, "kernel/x.py", "from kho import settings", "from kho import kernel"),
+    (imports_follow_the_directions, "kernel/x.py", "from ..search import rank", "from . import call"),
+    (imports_follow_the_directions, "storage/x.py", "from kho.models import make", "from kho.storage import migrate"),
+    (imports_follow_the_directions, "models/x.py", "from kho.search import fold", "from kho.kernel import ports"),
+    (imports_follow_the_directions, "search/x.py", "from kho.storage import sqlite", "from .fold import fold"),
+    (imports_follow_the_directions, "memory/x.py", "from kho.toolbox import model", "from kho.memory import model"),
+    (imports_follow_the_directions, "memory/x.py", "from kho.storage import sqlite", "from kho.search import rank"),
+    (imports_follow_the_directions, "memory/x.py", "from kho.doors import http", "from kho.kernel.call import Call"),
+    (imports_follow_the_directions, "memory/x.py", "from kho.settings import Settings", "from .model import Message"),
+    (imports_follow_the_directions, "doors/x.py", "from kho.memory import service", "from kho.doors import guard"),
+    (imports_follow_the_directions, "doors/cli/x.py", "from ...storage import sqlite", "from ..guard import Guard"),
+    (imports_follow_the_directions, "doors/x.py", "from kho.models import make", "from kho.kernel import errors"),
+    (imports_follow_the_directions, "doors/x.py", "from kho.search import rank", "import kho.kernel.errors"),
+    (imports_follow_the_directions, "doors/x.py", "from kho.settings import Settings", "import kho.doors.auth"),
+    (imports_follow_the_directions, "doors/x.py", "from kho.app import build", "import starlette"),
+    (imports_follow_the_directions, "settings.py", "from kho.kernel import clock", "import pydantic_settings"),
+    (imports_follow_the_directions, "client.py", "from kho.memory import model", "from kho.kernel import errors"),
+    (imports_follow_the_directions, "__main__.py", "from kho import memory", "from kho.app import build"),
+    (imports_follow_the_directions, "__main__.py", "import kho.memory", "from kho import __version__"),
+    (own_modules_are_imported_at_the_top, "app.py", LAZY, "from kho.kernel import call"),
+    (own_modules_are_imported_at_the_top, "app.py", LAZY.replace("kho.kernel", "."), "def f():\n    import openai\n"),
+    (
+        own_modules_are_imported_at_the_top,
+        "app.py",
+        "async def f():\n    importlib.import_module('kho.memory')\n",
+        "async def f():\n    importlib.import_module('openai')\n",
+    ),
+    (
+        own_modules_are_imported_at_the_top,
+        "__main__.py",
+        "def f():\n    import_module('kho.memory.service')\n",
+        "def f():\n    import_module('kho.doors.http')\n",
+    ),
+    (own_modules_are_imported_at_the_top, "doors/x.py", "def f():\n    import_module('kho.doors.http')\n", "import os"),
+    (excepts_name_what_they_expect, "memory/x.py", CATCH_ALL, CATCH_ALL.replace("Exception", "ValueError")),
+    (excepts_name_what_they_expect, "memory/x.py", CATCH_ALL.replace(" Exception", ""), "try:\n    f()\nfinally: g()"),
+    (
+        excepts_name_what_they_expect,
+        "memory/x.py",
+        CATCH_ALL.replace("Exception", "(OSError, BaseException)"),
+        CATCH_ALL.replace("Exception", "(OSError, ValueError)"),
+    ),
+    (
+        excepts_name_what_they_expect,
+        "memory/x.py",
+        "with contextlib.suppress(Exception): work()",
+        "with contextlib.suppress(OSError): work()",
+    ),
+    (excepts_name_what_they_expect, "kernel/registry.py", CATCH_ALL * 2, CATCH_ALL),
+    (excepts_name_what_they_expect, "kernel/background.py", CATCH_ALL * 2, CATCH_ALL),
+    (only_the_command_line_prints, "doors/http.py", "print('hello')", "log.info('hello')"),
+    (files_are_short, "memory/x.py", "x = 1\n" * 601, "x = 1\n" * 600),
+    (functions_are_short, "memory/x.py", "def f():\n" + "    x = 1\n" * 80, "def f():\n" + "    x = 1\n" * 79),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "breach", "lawful"), SAMPLES)
+def test_the_rule_bites(rule: Rule, path: str, breach: str, lawful: str) -> None:
+    assert list(rule(Source(PurePosixPath(path), breach)))
+    assert not list(rule(Source(PurePosixPath(path), lawful)))
+
+
+def test_the_command_line_may_print_and_app_may_name_slices() -> None:
+    assert not list(only_the_command_line_prints(Source(PurePosixPath("doors/cli/tables.py"), "print('hello')")))
+    assert not list(imports_follow_the_directions(Source(PurePosixPath("app.py"), "from kho.memory import service")))
+
+
+def test_every_rule_has_a_sample() -> None:
+    assert {rule for rule, *_ in SAMPLES} == set(RULES)
