@@ -71,7 +71,7 @@ async def measure(db: Database, work: Callable[[Tx, int], None], writers: int, s
         nonlocal written
         while time.perf_counter() < end:
             number = next(numbers)
-            await db.write(lambda tx: work(tx, number))
+            await db.write(lambda tx, number=number: work(tx, number))
             written += 1
 
     cpu, start = time.process_time(), time.perf_counter()

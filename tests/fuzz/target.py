@@ -292,6 +292,7 @@ class Target:
         cursor: dict[str, str] = {}
         while True:
             page = self._act("export_experiences", include_deleted=True, **cursor)
+            assert not re.search(rb"(?<!\\)\\u0000", orjson.dumps(page)), "NUL was stored"
             if "next_cursor" not in page:
                 return
             cursor = {"cursor": page["next_cursor"]}

@@ -20,12 +20,9 @@ class JsonRpc:
     async def answer(self, body: bytes, principal: Principal) -> bytes | None:
         """The reply to a request body; None when it held only notifications."""
         try:
-            messages, batch = jsonrpc.parse(body)
+            messages, batch = jsonrpc.parse(body, most=LARGEST_BATCH)
         except jsonrpc.ParseError as problem:
             return orjson.dumps(jsonrpc.error(None, jsonrpc.PARSE_ERROR, "Parse error", str(problem)))
-        if len(messages) > LARGEST_BATCH:
-            why = f"A batch holds at most {LARGEST_BATCH} requests; this one has {len(messages)}."
-            return orjson.dumps(jsonrpc.error(None, jsonrpc.INVALID_REQUEST, "Invalid Request", why))
         # In order: a caller may well put a write before the read that depends on it.
         replies = [reply for message in messages if (reply := await self._reply(message, principal)) is not None]
         if not replies:

@@ -66,8 +66,8 @@ NOBODY = re.compile(
 SHARED_ACCOUNTS = frozenset(
     "user username users you yourname your-name your_name me name myuser someone somebody runner runneradmin ubuntu"
     " debian vagrant node app circleci jenkins travis gitlab-runner ec2-user root vscode shared public default admin"
-    " linuxbrew pi git build builder docker dev developer deploy www www-data container codespace gitpod coder jovyan index about"
-    " dashboard page pages login xxx foo bar test".split()
+    " linuxbrew pi git build builder docker dev developer deploy www www-data container codespace gitpod coder jovyan"
+    " index about dashboard page pages login xxx foo bar test".split()
 )
 KNOWN_HOSTS = frozenset(("host.docker.internal", "gateway.docker.internal", "metadata.google.internal"))
 CHINESE_ID_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
@@ -260,17 +260,22 @@ def positions(lowered: str, literal: str) -> Iterator[int]:
         at = lowered.find(literal, at + len(literal))
 
 
+def at_anchors(rule: Rule, text: str, lowered: str) -> Iterator[re.Match[str]]:
+    for anchor in rule.anchors:
+        at = lowered.find(anchor)
+        while at >= 0:
+            match = rule.pattern.match(text, at)
+            if match:
+                yield match
+            # A match is judged as a whole: looking again inside it would make a run of anchors quadratic.
+            at = lowered.find(anchor, max(at + len(anchor), match.end() if match else 0))
+
+
 def by_rules(rules: Sequence[Rule], text: str, lowered: str) -> Iterator[Candidate]:
     for rule in rules:
-        present = [anchor for anchor in rule.anchors if anchor in lowered]
-        if not present:
+        if not any(anchor in lowered for anchor in rule.anchors):
             continue
-        if rule.at_anchor:
-            starts = (at for anchor in present for at in positions(lowered, anchor))
-            matches = filter(None, (rule.pattern.match(text, at) for at in starts))
-        else:
-            matches = rule.pattern.finditer(text)
-        for match in matches:
+        for match in at_anchors(rule, text, lowered) if rule.at_anchor else rule.pattern.finditer(text):
             if rule.accept(match):
                 yield Candidate(*span_of(match), rule.kind, rule.tier, rule.rank)
 

@@ -5,6 +5,9 @@ from typing import Annotated, Any
 import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
+from kho.kernel import values
+from kho.kernel.errors import InvalidParams
+
 
 def _no_bool(value: Any) -> Any:
     if isinstance(value, bool):
@@ -22,9 +25,12 @@ def _json_list(value: Any) -> Any:
     """Some clients send a list as its JSON text."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            return orjson.loads(value)
+            value = orjson.loads(value)
+            values.check(value)  # until now it was one harmless text
         except orjson.JSONDecodeError:
             return value
+        except InvalidParams as problem:
+            raise ValueError(problem.message) from None
     return value
 
 

@@ -95,13 +95,15 @@ def request(id: Id, method: str, params: Any = None) -> dict[str, Any]:
     return body
 
 
-def parse(raw: bytes | str, *, lenient: bool = False) -> tuple[list[Message], bool]:
-    """The messages in `raw`, and whether they came as a batch. Raises ParseError."""
+def parse(raw: bytes | str, *, lenient: bool = False, most: int = 100) -> tuple[list[Message], bool]:
+    """The messages in `raw`, and whether they came as a batch (of `most` at most). Raises ParseError."""
     value = loads(raw)
     if isinstance(value, list):
         members = cast(list[Any], value)
         if not members:
             return [_invalid(None, "A batch must not be empty.")], False
+        if len(members) > most:
+            return [_invalid(None, f"A batch holds at most {most} requests; this one has {len(members)}.")], False
         return [_message(member, lenient) for member in members], True
     return [_message(value, lenient)], False
 

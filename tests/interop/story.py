@@ -1,0 +1,30 @@
+"""What every client does: the same story as story.mjs tells, with the same texts."""
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+STORY = json.loads(Path(__file__).with_name("story.json").read_text("utf-8"))
+
+Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Gives a tool's result as it came over the wire."""
+
+
+async def tell(names: list[str], call: Call) -> None:
+    assert {"submit_experience", "query_experiences"} <= set(names), names
+
+    submitted = await call("submit_experience", STORY["record"])
+    assert not submitted["isError"], submitted
+    id = submitted["structuredContent"]["data"]["id"]
+
+    for keywords in STORY["queries"]:
+        found = await call("query_experiences", {"keywords": keywords, "limit": 50})
+        assert not found["isError"], found
+        hits = [hit for hit in found["structuredContent"]["data"]["experiences"] if hit["id"] == id]
+        assert hits, f"{keywords}: {id} is not among the matches"
+        assert {field: hits[0][field] for field in STORY["record"]} == STORY["record"]
+
+    refused = await call("query_experiences", {"keywords": ""})
+    assert refused["isError"] is True
+    assert refused["structuredContent"]["error"]["code"] == "INVALID_KEYWORDS", refused
