@@ -2,7 +2,7 @@
 
 - `bash`, `sh` and `python` blocks must end with status 0; each is a process of its own. They run in the page's order,
   in one empty folder that is also $HOME, with a fresh KHO_HOME.
-- `console` blocks are `$ command` lines with the output below; there `...` alone stands for any lines, and `<id>`,
+- `console` blocks are `$ command` lines with the output below; there `...` stands for any text, alone for any lines, and `<id>`,
   `<time>` and `<number>` for what differs from run to run.
 - `json` blocks must parse.
 - `<!-- test: serve -->` in a page's first line starts a hub for it; 127.0.0.1:8001 then means that one.
@@ -32,7 +32,7 @@ LINKED = sorted({*ROOT.glob("*.md"), *RUN})
 ADDRESS = re.compile(r"(127\.0\.0\.1|localhost):8001")
 RUNNABLE = ("bash", "sh", "python", "console", "json")
 SHOWN = ("text", "toml", "yaml", "ini", "sql", "http", "typescript", "javascript", "cpp", "diff", "mermaid")
-STANDS_FOR = {"<id>": r"[A-Za-z0-9._:/-]+", "<time>": r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<number>": r"\d+(\.\d+)?"}
+STANDS_FOR = {"<id>": r"[A-Za-z0-9._:/-]+", "<time>": r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<number>": r"\d+(\.\d+)?", "...": ".*"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def matches(expected: str, output: str) -> bool:
         if line.strip() == "...":
             pattern += r"(?:.*\n)*?"
             continue
-        for text in re.split("(" + "|".join(STANDS_FOR) + ")", line):
+        for text in re.split("(" + "|".join(map(re.escape, STANDS_FOR)) + ")", line):
             pattern += STANDS_FOR.get(text) or re.escape(text)
         pattern += r"[ \t]*\n"
     return re.fullmatch(pattern, output.strip("\n") + "\n" if output.strip() else "") is not None

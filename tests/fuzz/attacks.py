@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -12,7 +13,7 @@ from kho.kernel.call import Principal
 from kho.kernel.operation import Operation
 from kho.settings import Settings
 from tests.fuzz.corpus import VALUES
-from tests.fuzz.target import MODERN, SEED, Request, action, mcp_handshake, mcp_modern, rpc
+from tests.fuzz.target import MODERN, SEED, Request, Target, action, mcp_handshake, mcp_modern, rpc
 
 REGISTRY = app.describe(Settings())
 OPERATIONS: Sequence[Operation] = list(REGISTRY.operations(Principal("fuzz", "fuzz", frozenset({"*"}))))
@@ -29,6 +30,7 @@ META = json.dumps(
 ).encode()
 
 Bytes = st.SearchStrategy[bytes]
+Requests = st.SearchStrategy[Request]
 
 
 def explore(strategy: st.SearchStrategy[Any], send: Callable[[Any], object], count: int) -> None:
@@ -77,8 +79,7 @@ def dumps(value: Any, escaped: bool = True) -> bytes:
     return json.dumps(value, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
 
 
-def hostile() -> Bytes:
-    return HOSTILE | encoded(ANYTHING)
+ODD = encoded(ANYTHING)
 
 
 @st.composite
@@ -90,11 +91,25 @@ def objects(draw: st.DrawFn, members: dict[str, Bytes], extra: int = 1) -> bytes
             pairs.append(dumps(name) + b": " + draw(values))
     if draw(st.integers(0, 9)) == 0:
         for _ in range(extra):
-            pairs.append(draw(encoded(TEXTS)) + b": " + draw(hostile()))
+            pairs.append(draw(encoded(TEXTS)) + b": " + draw(HOSTILE))
     return b"{" + b", ".join(draw(st.permutations(pairs))) + b"}"
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------------
+
+
+def properties(operation: Operation) -> dict[str, dict[str, Any]]:
+    return operation.input_schema.get("properties", {})
+
+
+_TIME: dict[str, Any] = {"type": "string", "enum": ["2024-05-01T12:00:00Z", "1969-12-31T23:59:59+07:00"]}
+RECORD: dict[str, dict[str, Any]] = {
+    **properties(ACTIONS["submit_experience"]),
+    **dict.fromkeys(("created_at", "updated_at", "deleted_at"), _TIME),
+    **dict.fromkeys(("query_count", "helpful", "unhelpful", "revision"), {"type": "integer"}),
+    "id": {"type": "string"},
+}
+"""The fields of a record that is imported."""
 
 
 def plausible(name: str, spec: dict[str, Any], ids: Sequence[str]) -> Bytes:
@@ -103,7 +118,8 @@ def plausible(name: str, spec: dict[str, Any], ids: Sequence[str]) -> Bytes:
         some = st.sampled_from([*ids, "no-such-id"])
         return encoded(some if name == "id" else st.lists(some, max_size=3))
     if name == "experiences":
-        return encoded_list(objects({field: argument(field, inner, ids) for field, inner in RECORD.items()}))
+        record = objects({field: argument(field, inner, ids) for field, inner in RECORD.items()})
+        return listed(record, most=3)
     match spec.get("type"):
         case "integer":
             return encoded(st.integers(0, 60) | st.integers())
@@ -118,118 +134,85 @@ def plausible(name: str, spec: dict[str, Any], ids: Sequence[str]) -> Bytes:
 
 
 def argument(name: str, spec: dict[str, Any], ids: Sequence[str]) -> Bytes:
-    return st.one_of(plausible(name, spec, ids), plausible(name, spec, ids), hostile())
+    return st.one_of(plausible(name, spec, ids), plausible(name, spec, ids), HOSTILE, ODD)
 
 
-def encoded_list(items: Bytes) -> Bytes:
-    return st.lists(items, max_size=3).map(lambda found: b"[" + b", ".join(found) + b"]")
+def listed(items: Bytes, most: int) -> Bytes:
+    return st.lists(items, max_size=most).map(lambda found: b"[" + b", ".join(found) + b"]")
 
 
-def properties(operation: Operation) -> dict[str, dict[str, Any]]:
-    return operation.input_schema.get("properties", {})
-
-
-TIME: dict[str, Any] = {"type": "string", "enum": ["2024-05-01T12:00:00Z", "1969-12-31T23:59:59+07:00"]}
-RECORD: dict[str, dict[str, Any]] = {
-    **properties(ACTIONS["submit_experience"]),
-    **{name: TIME for name in ("created_at", "updated_at", "deleted_at")},
-    **{name: {"type": "integer"} for name in ("query_count", "helpful", "unhelpful", "revision")},
-    "id": {"type": "string"},
-}
-
-
-def arguments(operation: Operation, ids: Sequence[str]) -> Bytes:
+def arguments(operation: Operation, target: Target) -> Bytes:
+    """A record that may be deleted for those who delete, so that the others keep one to work on."""
+    ids = [target.doomed] if operation.effect == "destructive" else [target.victim, target.doomed]
     members = {name: argument(name, spec, ids) for name, spec in properties(operation).items()}
     example = {name: st.just(dumps(value)) for name, value in operation.example.items()}
-    one_wrong = st.sampled_from(sorted(members)).flatmap(lambda name: objects({**example, name: members[name]}))
-    return st.one_of(objects(members), one_wrong, hostile())
+    if "id" in example:
+        example["id"] = st.just(dumps(ids[0]))
+    one_wrong = [objects({**example, name: values}) for name, values in members.items()]
+    return st.one_of(objects(members), st.one_of(one_wrong), HOSTILE)
 
 
 # --- requests -----------------------------------------------------------------------------------------------------------
 
-
-def ids_of_calls() -> Bytes:
-    return st.one_of(encoded(st.integers() | TEXTS | st.none() | st.floats()), hostile())
+IDS = st.one_of(encoded(st.integers() | TEXTS | st.none() | st.floats()), HOSTILE)
 
 
-def rpc_calls(ids: Sequence[str]) -> Bytes:
-    def call(name: str) -> Bytes:
-        return objects(
-            {
-                "jsonrpc": st.one_of(*[st.just(b'"2.0"')] * 9, hostile()),
-                "id": ids_of_calls(),
-                "method": st.one_of(*[st.just(dumps(name))] * 9, hostile()),
-                "params": arguments(METHODS[name], ids),
-            }
-        )
-
-    return st.sampled_from(sorted(METHODS)).flatmap(call)
+def mostly(value: str) -> Bytes:
+    return st.one_of(*[st.just(dumps(value))] * 9, HOSTILE)
 
 
-def rpc_requests(ids: Sequence[str]) -> st.SearchStrategy[Request]:
-    calls = rpc_calls(ids)
-    batches = st.lists(calls | hostile(), max_size=6).map(lambda found: b"[" + b", ".join(found) + b"]")
-    return st.one_of(calls, calls, calls, batches).map(rpc)
+def rpc_requests(target: Target) -> Requests:
+    def call(name: str, operation: Operation) -> Bytes:
+        params = arguments(operation, target)
+        return objects({"jsonrpc": mostly("2.0"), "id": IDS, "method": mostly(name), "params": params})
+
+    calls = st.one_of([call(name, operation) for name, operation in METHODS.items()])
+    return st.one_of(calls, calls, calls, listed(calls | HOSTILE, most=6)).map(rpc)
 
 
-def action_requests(ids: Sequence[str]) -> st.SearchStrategy[Request]:
+def action_requests(target: Target) -> Requests:
     # Few request ids, so that the same one comes again with the same and with another body.
-    request_ids = st.one_of(encoded(st.sampled_from(["a", "b", "c"])), encoded(st.uuids().map(str)), hostile())
-    names = st.sampled_from(["local", "other", "a/b@c"])
-    principal = objects({"sub": encoded(names) | hostile(), "tenant_id": encoded(names), "roles": hostile()})
+    request_ids = st.one_of(encoded(st.sampled_from(["a", "b", "c"])), encoded(st.uuids().map(str)), HOSTILE)
+    names = encoded(st.sampled_from(["local", "other", "a/b@c"])) | HOSTILE
+    principal = st.one_of(st.just(b"null"), objects({"sub": names, "tenant_id": names, "roles": ODD}), HOSTILE)
 
-    def act(name: str) -> Bytes:
+    def act(name: str, operation: Operation) -> Bytes:
+        payload = arguments(operation, target)
         return objects(
-            {
-                "action": st.one_of(*[st.just(dumps(name))] * 9, hostile()),
-                "request_id": request_ids,
-                "principal": st.one_of(st.just(b"null"), principal, hostile()),
-                "payload": arguments(ACTIONS[name], ids),
-            }
+            {"action": mostly(name), "request_id": request_ids, "principal": principal, "payload": payload}
         )
 
-    return st.sampled_from(sorted(ACTIONS)).flatmap(act).map(action)
+    return st.one_of([act(name, operation) for name, operation in ACTIONS.items()]).map(action)
 
 
-def tool_calls(ids: Sequence[str], modern: bool) -> st.SearchStrategy[Request]:
-    def call(name: str) -> st.SearchStrategy[Request]:
-        params = objects(
-            {
-                "name": st.one_of(*[st.just(dumps(name))] * 9, hostile()),
-                "arguments": arguments(TOOLS[name], ids),
-                "_meta": st.one_of(*[st.just(META)] * 9, hostile()),
-            }
-        )
-        body = objects(
-            {
-                "jsonrpc": st.just(b'"2.0"'),
-                "id": ids_of_calls(),
-                "method": st.just(b'"tools/call"'),
-                "params": st.one_of(*[params] * 9, hostile()),
-            }
-        )
+def tool_requests(target: Target, *, modern: bool) -> Requests:
+    def call(name: str, operation: Operation) -> Requests:
+        meta = st.one_of(*[st.just(META)] * 9, HOSTILE)
+        params = objects({"name": mostly(name), "arguments": arguments(operation, target), "_meta": meta})
+        body = objects({"jsonrpc": mostly("2.0"), "id": IDS, "method": mostly("tools/call"), "params": params})
         return body.map(lambda found: mcp_modern(found, name) if modern else mcp_handshake(found))
 
-    return st.sampled_from(sorted(TOOLS)).flatmap(call)
+    return st.one_of([call(name, operation) for name, operation in TOOLS.items()])
 
 
-def mutated(originals: Sequence[bytes]) -> Bytes:
-    """Good requests with a few bytes changed, lost, doubled or swapped in from another."""
+def raw_requests(originals: Sequence[Request]) -> Requests:
+    """Any bytes at all, and good requests with a few bytes changed, lost, doubled or swapped in from another."""
 
     @st.composite
-    def mutate(draw: st.DrawFn) -> bytes:
-        body = bytearray(draw(st.sampled_from(originals)))
+    def mutate(draw: st.DrawFn) -> Request:
+        request = draw(st.sampled_from(originals))
+        body = bytearray(request.body)
         for _ in range(draw(st.integers(1, 4))):
             at = draw(st.integers(0, len(body)))
             match draw(st.integers(0, 3)):
                 case 0:
                     body[at : at + draw(st.integers(0, 8))] = draw(st.binary(max_size=8))
                 case 1:
-                    body[at:at] = draw(st.sampled_from(originals))
+                    body[at:at] = draw(st.sampled_from(originals)).body
                 case 2:
                     body[at:at] = draw(HOSTILE)
                 case _:
                     del body[at:]
-        return bytes(body)
+        return replace(request, body=bytes(body))
 
-    return mutate()
+    return st.one_of(mutate(), mutate(), st.builds(replace, st.sampled_from(originals), body=st.binary(max_size=200)))

@@ -1,4 +1,4 @@
-"""Hand-made hostile input. `VALUES` go where an argument is expected, `BODIES` are whole requests.
+"""Hand-made hostile input. `VALUES` go where an argument is expected, the `…BODIES` are whole requests.
 
 They are bytes, not Python values: much of what hurts (NaN, half a surrogate, a key given twice) has no other form.
 """
@@ -153,11 +153,12 @@ VALUES: dict[str, bytes] = {
 }
 
 
-def _call(method: bytes = b'"experiences-server/query_experiences"', params: bytes = b'{"keywords": "a"}') -> bytes:
+def _call(method: bytes = b'"experiences-server/query_experiences"', params: bytes = b'{"keywords": "nonsuch"}') -> bytes:
     return b'{"jsonrpc": "2.0", "id": 1, "method": ' + method + b', "params": ' + params + b"}"
 
 
 CALL = _call()
+
 BODIES: dict[str, bytes] = {
     "empty": b"",
     "white space": b" \r\n\t ",
@@ -192,7 +193,10 @@ BODIES: dict[str, bytes] = {
     "1 MB of text": b'"' + b"x" * 1_000_000 + b'"',
     "1 MB of spaces and a call": b" " * 1_000_000 + CALL,
     "over the cap": b'"' + b"x" * MAX_BODY + b'"',
-    # JSON-RPC
+}
+"""For every door."""
+
+RPC_BODIES: dict[str, bytes] = {
     "version 1": CALL.replace(b'"2.0"', b'"1.0"'),
     "version as a number": CALL.replace(b'"2.0"', b"2.0"),
     "method as a number": _call(b"1"),
@@ -235,7 +239,9 @@ BODIES: dict[str, bytes] = {
     "batch of 100,000 nulls": b"[" + b"null," * 99_999 + b"null]",
     "batch in a batch": b"[[" + CALL + b"]]",
     "mixed batch": b"[" + CALL + b', 1, {"jsonrpc": "2.0", "method": "no"}, ' + _call(b'"x"') + b"]",
-    # actions
+}
+
+ACTION_BODIES: dict[str, bytes] = {
     "no action": b'{"payload": {}}',
     "action empty": b'{"action": ""}',
     "action of 129": b'{"action": "' + b"a" * 129 + b'"}',
@@ -259,7 +265,9 @@ BODIES: dict[str, bytes] = {
     "roles with a surrogate": b'{"action": "query_experiences", "principal": {"roles": ["\\ud800"]}}',
     "tenant with NUL": b'{"action": "query_experiences", "principal": {"tenant_id": "a\\u0000b"}, "payload": {"keywords": "a"}}',
     "another tenant": b'{"action": "query_experiences", "principal": {"tenant_id": "other"}, "payload": {"keywords": "kettle quokka"}}',
-    # MCP
+}
+
+MCP_BODIES: dict[str, bytes] = {
     "initialize": b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25", '
     b'"capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}}}',
     "initialize, odd": b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 7}}',
@@ -290,3 +298,79 @@ BODIES: dict[str, bytes] = {
     "sampling backwards": _call(b'"sampling/createMessage"', b"{}"),
 }
 
+
+_POST = b"POST /jsonrpc HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nContent-Type: application/json\r\n"
+_LENGTH = b"Content-Length: %d\r\n\r\n" % len(CALL)
+
+HEADS: dict[str, bytes] = {
+    "nothing": b"",
+    "line ends": b"\r\n\r\n\r\n",
+    "NUL": b"\x00" * 100,
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\xaa" * 64,
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP/0.9": b"GET /health\r\n\r\n",
+    "HTTP/1.0": b"GET /health HTTP/1.0\r\nHost: localhost\r\n\r\n",
+    "HTTP/9.9": b"GET /health HTTP/9.9\r\nHost: localhost\r\n\r\n",
+    "a method of our own": b"BREW /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a method in lower case": b"get /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "TRACE": b"TRACE /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "CONNECT": b"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "OPTIONS *": b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "whole address": b"GET http://localhost/health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "another's address": b"GET http://evil.test/health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "path with high bytes": b"GET /servers/\xff\xfe/capabilities HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "path with UTF-8": "GET /servers/kho-đ/capabilities HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(),
+    "path with escaped bytes": b"GET /servers/%ff%00%2e%2e%2f/capabilities HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "path with a broken escape": b"GET /servers/%zz%/capabilities HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "path with a surrogate": b"GET /servers/%ed%a0%80/capabilities HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "path above the root": b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "two slashes": b"GET //health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "slash at the end": b"GET /health/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "odd query": b"GET /health?\xff=%00&&&=;# HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "60 KB of path": b"GET /" + b"a" * 60_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "100 KB of path": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "1,000 headers": b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
+    "a header without a name": b"GET /health HTTP/1.1\r\nHost: localhost\r\n: x\r\n\r\n",
+    "a header with a space": b"GET /health HTTP/1.1\r\nHost : localhost\r\n\r\n",
+    "a folded header": b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: b\r\n c\r\n\r\n",
+    "a header with high bytes": b"GET /servers HTTP/1.1\r\nHost: localhost\r\nAuthorization: \xff\xfe\r\n\r\n",
+    "a header with NUL": b"GET /health HTTP/1.1\r\nHost: localhost\r\nA: b\x00c\r\n\r\n",
+    "no host": b"GET /health HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.test\r\n\r\n",
+    "host with high bytes": b"GET /health HTTP/1.1\r\nHost: \xff\r\n\r\n",
+    "only line feeds": b"GET /health HTTP/1.1\nHost: localhost\n\n",
+    "half a head": b"GET /health HTTP/1.1\r\nHost: loc",
+    "a call": _POST + _LENGTH + CALL,
+    "two calls at once": (_POST + _LENGTH + CALL) * 2,
+    "half a body": _POST + _LENGTH + CALL[:20],
+    "more body than announced": _POST + _LENGTH + CALL + b"xxxx",
+    "length with a sign": _POST + b"Content-Length: +5\r\n\r\n12345",
+    "length below zero": _POST + b"Content-Length: -5\r\n\r\n12345",
+    "length in words": _POST + b"Content-Length: five\r\n\r\n12345",
+    "length of 5,000 digits": _POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    "two lengths": _POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}x",
+    "length and chunks": _POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunks": _POST + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(CALL), CALL),
+    "chunks that lie": _POST + b"Transfer-Encoding: chunked\r\n\r\nff\r\nabc\r\n0\r\n\r\n",
+    "chunks of nonsense": _POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
+    "a chunk of 2^64": _POST + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\nabc\r\n",
+    "unknown encoding": _POST + b"Transfer-Encoding: gzip, banana\r\n\r\n" + CALL,
+    "zipped": _POST + b"Content-Encoding: gzip\r\n" + _LENGTH + CALL,
+    "100-continue": _POST + b"Expect: 100-continue\r\n" + _LENGTH + CALL,
+    "expecting something else": _POST + b"Expect: miracles\r\n" + _LENGTH + CALL,
+    "UTF-16 by its type": _POST.replace(b"application/json", b"application/json; charset=utf-16") + _LENGTH + CALL,
+    "no type": _POST.replace(b"Content-Type: application/json\r\n", b"") + _LENGTH + CALL,
+    "upgrade": b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    "WebSocket": b"GET /jsonrpc HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+    "session with odd signs": b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Accept: application/json, text/event-stream\r\nMcp-Session-Id: \xff' OR 1=1\r\n" + _LENGTH + CALL,
+    "version of the future": b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2999-01-01\r\n" + _LENGTH + CALL,
+    "accepting nothing": b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Accept: image/png\r\n" + _LENGTH + CALL,
+    "event from another time": b"GET /mcp HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+    b"Last-Event-Id: \xff\r\nMcp-Protocol-Version: 2026-07-28\r\n\r\n",
+    "ending no session": b"DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: nonsuch\r\n\r\n",
+}
+"""From the first byte on, for the socket."""

@@ -28,8 +28,8 @@ from kho.doors.http import application
 from kho.doors.slow_clients import guarded_protocol
 from kho.settings import Settings
 
-REQUESTS = int(os.environ.get("KHO_FUZZ_REQUESTS", "1500"))
-SEED = int(os.environ.get("KHO_FUZZ_SEED", "0")) or (1 if REQUESTS <= 1500 else random.SystemRandom().randrange(1, 2**32))
+REQUESTS = int(os.environ.get("KHO_FUZZ_REQUESTS", "2000"))
+SEED = int(os.environ.get("KHO_FUZZ_SEED", "0")) or (1 if REQUESTS <= 2000 else random.SystemRandom().randrange(1, 2**32))
 """The slice in `make test` is the same every time; a long run is another one each time, and says which."""
 
 PATIENCE = 30.0

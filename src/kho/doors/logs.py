@@ -13,7 +13,8 @@ from kho.kernel.registry import Outcome
 
 log = logging.getLogger("kho.calls")
 
-CALL_FIELDS = ("request_id", "operation", "door", "tenant", "sub", "code", "ms")
+FIELDS = "fields"
+"""The attribute of a log record that holds what is known besides its message."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -26,7 +27,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line.update((name, getattr(record, name)) for name in CALL_FIELDS if hasattr(record, name))
+        line.update(getattr(record, FIELDS, ()))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(line, default=str).decode()
@@ -36,13 +37,16 @@ class LineFormatter(logging.Formatter):
     """A readable line for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        extra = " ".join(f"{name}={getattr(record, name)}" for name in CALL_FIELDS if hasattr(record, name))
+        fields: dict[str, Any] = getattr(record, FIELDS, {})
+        extra = " ".join(f"{name}={value}" for name, value in fields.items())
         line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname:7} {record.getMessage()} {extra}".rstrip()
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 def set_up(level: str, style: str) -> None:
     """To stderr, always: stdout may be a protocol."""
+    # Nobody reads these of a record, and every call would pay for them.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     readable = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter() if readable else JsonFormatter())
@@ -65,4 +69,4 @@ def log_call(operation: Operation, call: Call, outcome: Outcome, seconds: float)
         "code": outcome.error.code if outcome.error else "OK",
         "ms": round(seconds * 1000, 2),
     }
-    log.log(level, "call", extra=fields)
+    log.log(level, "call", extra={FIELDS: fields})

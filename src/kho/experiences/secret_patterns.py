@@ -42,10 +42,13 @@ def value_of(match: re.Match[str]) -> str:
 
 # --- judgements -----------------------------------------------------------------------------------------------------
 
-STANDS_FOR_VALUE = re.compile(
-    r"your|_here\b|-here\b|example|change.?me|placeholder|redacted|replace.?me|insert|dummy|x{4,200}|\*{3,200}|\.{3}|<[^<>]{0,80}>"
-    r"|\$\{|\{\{|\}\}|\$\(|%\(|\{[\w. ]{0,40}\}|^\$[A-Za-z_]|^%[A-Za-z_]{1,40}%$|^\[[^\]]{0,60}\]$|^!|^(.)\1{3,200}$",
-    re.IGNORECASE,
+# Anywhere in a value, these make it a placeholder or a template; plain substrings because they are tested often.
+STAND_IN_PARTS = (
+    "your", "_here", "-here", "example", "changeme", "change_me", "change-me", "placeholder", "redacted", "replaceme",
+    "replace_me", "replace-me", "insert", "dummy", "xxxx", "***", "...", "${", "{{", "}}", "$(", "%(",
+)  # fmt: skip
+STAND_IN_SHAPE = re.compile(
+    r"<[^<>]{0,80}>|\{[\w. ]{0,40}\}|\A(?:\$[A-Za-z_]|%[A-Za-z_]{1,40}%\Z|\[[^\]]{0,60}\]\Z|!|(.)\1{3,200}\Z)"
 )
 # Values made of nothing but these words name a secret rather than being one.
 NAMING_WORDS = frozenset(
@@ -70,9 +73,15 @@ PUBLIC_KEY = re.compile(r"AAAA[A-Z][23]Nza|MII[A-Z]|sha(?:1|256|384|512)[-:]")
 HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]{1,100}:[0-9]{2,5}")
 
 
+def is_template(value: str) -> bool:
+    """Placeholders and variables."""
+    lowered = value.lower()
+    return any(part in lowered for part in STAND_IN_PARTS) or bool(STAND_IN_SHAPE.search(value))
+
+
 def is_stand_in(value: str) -> bool:
     """Placeholders, variables and names of secrets."""
-    if STANDS_FOR_VALUE.search(value):
+    if is_template(value):
         return True
     words = WORD.findall(value)
     return not DIGIT.search(value) and all(word.lower() in NAMING_WORDS for word in words)
@@ -109,14 +118,13 @@ def classes(value: str) -> int:
 
 def is_password(value: str) -> bool:
     """Something a person would type as a password: not a plain word, a sentence or a stand-in."""
-    if not 6 <= len(value) <= 200 or is_stand_in(value) or not value.isascii() or "://" in value:
-        return False
-    if UUID.fullmatch(value) or PUBLIC_KEY.match(value) or HOST_AND_PORT.fullmatch(value) or " " in value:
+    if not 6 <= len(value) <= 200 or not value.isascii() or " " in value or "://" in value:
         return False
     bare = TECHNICAL.sub("", value)
-    if value.isdigit():
-        return True
-    return bool(DIGIT.search(bare) or (SIGN_INSIDE.search(bare) and classes(bare) >= 2))
+    if not DIGIT.search(bare) and not (SIGN_INSIDE.search(bare) and classes(bare) >= 2):
+        return False
+    shaped = UUID.fullmatch(value) or PUBLIC_KEY.match(value) or HOST_AND_PORT.fullmatch(value)
+    return not shaped and not is_stand_in(value)
 
 
 def is_strong_password(value: str) -> bool:
@@ -153,7 +161,7 @@ def token(kind: str, *shapes: tuple[str, str]) -> list[Rule]:
 def not_documented(match: re.Match[str]) -> bool:
     """Vendors' documentation keys carry EXAMPLE; a masked one is all x."""
     value = value_of(match)
-    return not STANDS_FOR_VALUE.search(value) and len(set(value)) >= 8
+    return len(set(value)) >= 8 and not is_template(value)
 
 
 A, U, H = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
@@ -362,7 +370,7 @@ SHORT_NAME_TAILS = name_tails(r"(?![a-z])[A-Za-z0-9_.-]{0,40}+")
 KEY_TAILS = name_tails(r"(?![A-Za-z])[0-9]{0,4}+")
 # Vietnamese and Chinese: no letters continue the name, and Chinese puts no blanks between words.
 WORD_TAILS = (
-    re.compile(r"(?P<more>)(?P<gap>[^\n:=<>|\"'`,;。、]{0,16}?)[\"'`*)]{0,3}" + WORD_SIGN + VALUE),
+    re.compile(r"(?P<more>)(?P<gap>[^\n:=<>|\"'`,;。、]{0,12}?)[\"'`*)]{0,3}" + WORD_SIGN + VALUE),
     re.compile(r"(?P<more>)(?P<gap>)(?P<sep>[ \t]{0,4})" + VALUE),
 )
 

@@ -87,7 +87,7 @@ class Registry:
         except KhoError as error:
             outcome = _failure(operation, error)
         except Exception:  # the boundary of every request: a bug must not take the door down or leak its text
-            log.exception("%s failed", operation.name, extra={"request_id": call.request_id})
+            log.exception("%s failed", operation.name, extra={"fields": {"request_id": call.request_id}})
             outcome = _failure(operation, KhoError(request_id=call.request_id))
         for observer in self.observers:
             observer(operation, call, outcome, time.perf_counter() - started)

@@ -66,9 +66,10 @@ def full_score(weighed: Iterable[Weighed]) -> int:
 
 def distinct(head: Sequence[str], body: Sequence[str]) -> tuple[list[str], list[str]]:
     """The head's tokens, and those of head and body together: once each, and at most MAX_ENTRY_TOKENS."""
-    whole = list(dict.fromkeys(token for tokens in (head, body) for token in tokens if token))[:MAX_ENTRY_TOKENS]
-    kept = set(whole)
-    return [token for token in dict.fromkeys(head) if token in kept], whole
+    return (
+        list(dict.fromkeys(head))[:MAX_ENTRY_TOKENS],
+        list(dict.fromkeys((*head, *body)))[:MAX_ENTRY_TOKENS],
+    )
 
 
 def digest(*parts: str) -> bytes:

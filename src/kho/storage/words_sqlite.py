@@ -7,6 +7,7 @@ and then says whether it stands for the head or for the whole entry.
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kho.kernel.ports import Tx
 from kho.storage.words import IN_BODY, IN_HEAD, chosen, digest, distinct, full_score, weigh
@@ -87,6 +88,7 @@ def _mark(space: str, tenant: str) -> str:
     return digest(space, tenant).hex()[:12]
 
 
+@lru_cache(maxsize=16_384)
 def _plain(token: str) -> str:
     """The token, or its digest (0x…) where FTS5 would split or fold it."""
     return token if _AS_IT_IS.fullmatch(token) else "0x" + digest(token).hex()

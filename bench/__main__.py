@@ -1,0 +1,25 @@
+"""`make bench`: every benchmark, one after the other; `make bench ARGS=doors` runs one of them.
+
+Each is a module with its own options: `python -m bench.doors --help`.
+"""
+
+import subprocess
+import sys
+
+BENCHES = ("doors", "storage", "experiences", "sanitize", "crash")
+
+
+def main() -> int:
+    chosen = sys.argv[1:] or BENCHES
+    if unknown := sorted({*chosen} - {*BENCHES}):
+        print(f"no such benchmark: {', '.join(unknown)}. There are: {', '.join(BENCHES)}.", file=sys.stderr)
+        return 2
+    failed = 0
+    for name in chosen:
+        print(f"\n== bench.{name} ==", flush=True)
+        failed += subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode != 0
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,194 @@
+"""The doors, as tests use them: a hub on a real socket, real `kho` processes, and tools that come and go.
+
+Run as a program, it serves the tools that come and go over stdio.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+from pydantic import BaseModel, ConfigDict
+
+from kho.app import open_hub
+from kho.doors.http import Application, application
+from kho.doors.slow_clients import guarded_protocol
+from kho.doors.stdio import serve
+from kho.kernel.call import Call
+from kho.kernel.capability import Capability
+from kho.kernel.operation import Operation
+from kho.settings import Settings
+
+Json = dict[str, Any]
+
+MODERN = "2026-07-28"
+HANDSHAKE = "2025-11-25"
+ERAS = ("legacy", MODERN)
+"""As the SDK's client names them."""
+
+KHO = str(Path(sys.executable).with_name("kho"))
+
+
+# -- a hub on a socket -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Served:
+    url: str
+    app: Application
+    http: httpx2.AsyncClient
+
+    async def post(self, path: str, body: Any, **headers: str) -> httpx2.Response:
+        """JSON there. Bytes are sent as they are."""
+        content = {"content": body} if isinstance(body, bytes) else {"json": body}
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.http.post(path, headers={"content-type": "application/json", **sent}, **content)
+
+    async def get(self, path: str, **headers: str) -> httpx2.Response:
+        return await self.http.get(path, headers=headers)
+
+    async def rpc(self, method: str, params: Any = None, **headers: str) -> Json:
+        """The whole JSON-RPC answer of an operation of experiences."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": f"experiences-server/{method}", "params": params or {}}
+        return (await self.post("/jsonrpc", body, **headers)).json()
+
+    async def act(self, action: str, payload: Json, *, key: str | None = None, **envelope: Any) -> httpx2.Response:
+        headers = {} if key is None else bearer(key)
+        return await self.post("/actions", {"action": action, "payload": payload, **envelope}, **headers)
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+@asynccontextmanager
+async def served(settings: Settings, *extra: Capability) -> AsyncGenerator[Served, None]:
+    """The whole HTTP application, by uvicorn in this loop, on a free port of the loopback."""
+    app = application(lambda: open_hub(settings, extra), settings.http, settings.mcp)
+    config = uvicorn.Config(app, http=guarded_protocol(), log_config=None, timeout_graceful_shutdown=1)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await server.startup([listener])
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False) as http:
+                yield Served(url, app, http)
+        finally:
+            await server.shutdown([listener])
+
+
+# -- real processes ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Finished:
+    status: int
+    out: str
+    err: str
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """Nothing of ours from outside, and no locale: the program must speak UTF-8 by itself."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KHO_", "LC_", "LANG"))}
+    return {**kept, "KHO_HOME": str(home), **more}
+
+
+async def kho(home: Path, *arguments: str, stdin: bytes = b"", **env: str) -> Finished:
+    """Runs the command to its end."""
+    process = await asyncio.create_subprocess_exec(
+        KHO,
+        *arguments,
+        env=environment(home, **env),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(60):
+            out, err = await process.communicate(stdin)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode is not None
+    return Finished(process.returncode, out.decode(), err.decode())
+
+
+# -- tools that come and go --------------------------------------------------------------------------------------------
+
+
+class Named(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str
+
+
+class Nothing(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Boards:
+    """A live source: boards are plugged in and out, and each brings a tool of its name."""
+
+    def __init__(self) -> None:
+        self.plugged: dict[str, Operation] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    def operations(self) -> Sequence[Operation]:
+        return list(self.plugged.values())
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        self._listeners.append(changed)
+
+    def plug(self, name: str) -> None:
+        async def run(params: Nothing, call: Call) -> Json:
+            return {"board": name}
+
+        self.plugged[name] = Operation(f"boards.{name}", f"Asks {name}.", Nothing, run, "boards", tool=name)
+        self._changed()
+
+    def unplug(self, name: str) -> None:
+        del self.plugged[name]
+        self._changed()
+
+    def _changed(self) -> None:
+        for changed in self._listeners:
+            changed()
+
+    @property
+    def capability(self) -> Capability:
+        async def plug(params: Named, call: Call) -> Json:
+            self.plug(params.name)
+            return {}
+
+        async def unplug(params: Named, call: Call) -> Json:
+            self.unplug(params.name)
+            return {}
+
+        async def count(params: Nothing, call: Call) -> Json:
+            for step in (1, 2, 3):
+                await call.progress(step, 3, f"step {step}")
+            return {"counted": 3}
+
+        async def fail(params: Nothing, call: Call) -> Json:
+            raise RuntimeError("the secret ingredient is umami")
+
+        operations = (
+            Operation("boards.plug", "Plugs a board in.", Named, plug, "boards", "write", tool="plug"),
+            Operation("boards.unplug", "Plugs a board out.", Named, unplug, "boards", "destructive", tool="unplug"),
+            Operation("boards.count", "Counts to three.", Nothing, count, "boards", tool="count", rpc="count"),
+            Operation("boards.fail", "Has a bug.", Nothing, fail, "boards", tool="fail", rpc="fail", action="fail"),
+        )
+        return Capability("boards", "boards-server", operations, sources=(self,))
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(lambda: open_hub(Settings(), (Boards().capability,)), frozenset(), 50))
