@@ -10,7 +10,7 @@ work=$(mktemp -d)
 
 .venv/bin/python tests/conformance/server.py "$work/home" >"$work/url" 2>"$work/server.log" &
 server=$!
-trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null || :; rm -rf "$work"' EXIT
+trap 'kill "$server" 2>/dev/null || :; wait "$server" 2>/dev/null || :; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
 patience=300

@@ -1,11 +1,15 @@
-"""How many requests each test sends. The seeds and the odd heads are always sent whole; the rest is shared out."""
+"""How many requests each test sends. What is made by hand is always sent whole; the rest is shared out."""
 
-from tests.fuzz.corpus import HEADS
+from tests.fuzz.corpus import HEADS, WRONG_PLACES
 from tests.fuzz.seeds import POSTGRES_SEEDS, SEEDS
 from tests.fuzz.target import REQUESTS
 
+DESCRIBED = ["/health", "/servers"]
+"""Places where there is nothing to vary."""
+
 PERCENT = {"jsonrpc": 24, "actions": 24, "mcp": 24, "raw": 8, "openapi": 10, "socket": 6, "postgres": 4}
-_LEFT = max(REQUESTS - len(SEEDS) - len(POSTGRES_SEEDS) - len(HEADS), 100)
+_FIXED = [SEEDS, POSTGRES_SEEDS, HEADS, WRONG_PLACES, DESCRIBED]
+_LEFT = max(REQUESTS - sum(map(len, _FIXED)), 100)
 
 
 def share(name: str, part: int = 0, parts: int = 1) -> int:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.fuzz.target import REQUESTS, SEED, Target, sent, serving
 
 from kho.settings import Settings
-from tests.fuzz.target import REQUESTS, SEED, Target, sent, serving
 
 
 @pytest.fixture(scope="package")

@@ -153,7 +153,9 @@ VALUES: dict[str, bytes] = {
 }
 
 
-def _call(method: bytes = b'"experiences-server/query_experiences"', params: bytes = b'{"keywords": "nonsuch"}') -> bytes:
+def _call(
+    method: bytes = b'"experiences-server/query_experiences"', params: bytes = b'{"keywords": "nonsuch"}'
+) -> bytes:
     return b'{"jsonrpc": "2.0", "id": 1, "method": ' + method + b', "params": ' + params + b"}"
 
 
@@ -276,11 +278,16 @@ MCP_BODIES: dict[str, bytes] = {
     "tool of 100,000": _call(b'"tools/call"', b'{"name": "' + b"t" * 100_000 + b'"}'),
     "arguments as a list": _call(b'"tools/call"', b'{"name": "query_experiences", "arguments": []}'),
     "arguments as text": _call(b'"tools/call"', b'{"name": "query_experiences", "arguments": "a"}'),
-    "arguments with a surrogate": _call(b'"tools/call"', b'{"name": "query_experiences", "arguments": {"keywords": "\\ud800"}}'),
-    "argument name with a surrogate": _call(b'"tools/call"', b'{"name": "query_experiences", "arguments": {"\\ud800": 1}}'),
+    "arguments with a surrogate": _call(
+        b'"tools/call"', b'{"name": "query_experiences", "arguments": {"keywords": "\\ud800"}}'
+    ),
+    "argument name with a surrogate": _call(
+        b'"tools/call"', b'{"name": "query_experiences", "arguments": {"\\ud800": 1}}'
+    ),
     "progress token, odd": _call(b'"tools/call"', b'{"name": "query_experiences", "_meta": {"progressToken": {}}}'),
     "progress token with a surrogate": _call(
-        b'"tools/call"', b'{"name": "query_experiences", "arguments": {"keywords": "a"}, "_meta": {"progressToken": "\\ud800"}}'
+        b'"tools/call"',
+        b'{"name": "query_experiences", "arguments": {"keywords": "a"}, "_meta": {"progressToken": "\\ud800"}}',
     ),
     "prompt with a surrogate": _call(b'"prompts/get"', b'{"name": "\\ud800"}'),
     "prompt argument with a surrogate": _call(
@@ -292,7 +299,10 @@ MCP_BODIES: dict[str, bytes] = {
     "cursor beyond the end": _call(b'"tools/list"', b'{"cursor": "OTk5OTk"}'),
     "cursor with a surrogate": _call(b'"tools/list"', b'{"cursor": "\\ud800"}'),
     "cursor with another value": _call(b'"resources/list"', b'{"cursor": "WzAsIHt9XQ"}'),
-    "completion, odd": _call(b'"completion/complete"', b'{"ref": {"type": "ref/prompt", "name": "\\ud800"}, "argument": {"name": "a", "value": "b"}}'),
+    "completion, odd": _call(
+        b'"completion/complete"',
+        b'{"ref": {"type": "ref/prompt", "name": "\\ud800"}, "argument": {"name": "a", "value": "b"}}',
+    ),
     "level, odd": _call(b'"logging/setLevel"', b'{"level": "loud"}'),
     "cancel something": b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": {}}}',
     "sampling backwards": _call(b'"sampling/createMessage"', b"{}"),
@@ -374,3 +384,9 @@ HEADS: dict[str, bytes] = {
     "ending no session": b"DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: nonsuch\r\n\r\n",
 }
 """From the first byte on, for the socket."""
+
+_PATHS = ("/", "/nonsuch", "/jsonrpc", "/actions", "/health", "/metrics", "/servers/x/capabilities", "/mcp/x")
+_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS", "BREW")
+_SERVED = {("POST", "/jsonrpc"), ("POST", "/actions"), ("GET", "/health"), ("GET", "/metrics")}
+WRONG_PLACES = [(method, path) for method in _METHODS for path in _PATHS if (method, path) not in _SERVED]
+"""Methods and paths that are not served."""

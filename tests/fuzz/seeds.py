@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
-from kho.kernel.operation import Operation
 from tests.fuzz.attacks import ACTIONS, META, METHODS, RECORD, TOOLS, dumps, properties
 from tests.fuzz.corpus import ACTION_BODIES, BODIES, MCP_BODIES, RPC_BODIES, VALUES
 from tests.fuzz.target import Request, Target, action, mcp_handshake, mcp_modern, rpc
+
+from kho.kernel.operation import Operation
 
 Seed = Callable[[Target], Request]
 """Makes the request once there is a hub: only then is there an id to name."""

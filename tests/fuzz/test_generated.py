@@ -1,7 +1,6 @@
 """Generated requests: real calls with something wrong in them, and bytes that are nothing at all."""
 
 import pytest
-
 from tests.fuzz.attacks import action_requests, explore, raw_requests, rpc_requests, tool_requests
 from tests.fuzz.budget import share
 from tests.fuzz.seeds import good_requests

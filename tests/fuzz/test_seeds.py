@@ -1,7 +1,6 @@
 """Every hand-made seed, one by one."""
 
 import pytest
-
 from tests.fuzz.seeds import POSTGRES_SEEDS, SEEDS, Seed
 from tests.fuzz.target import Target
 

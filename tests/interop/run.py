@@ -67,7 +67,7 @@ class Run:
     def check(self, client: str, transport: str, version: str, work: Callable[[], None]) -> None:
         try:
             work()
-        except Failed as failure:
+        except (Failed, LookupError, ValueError) as failure:
             self.failed += 1
             say(f"FAILED  {client} {transport} {version}\n{failure}")
         else:

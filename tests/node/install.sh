@@ -17,5 +17,8 @@ fi
 echo "Installing the Node tools ..." >&2
 mkdir -p "$target"
 cp "$here/package.json" "$here/package-lock.json" "$here/.npmrc" "$target"
-(cd "$target" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
-cp "$here/package-lock.json" "$target/.installed"
+cd "$target"
+npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+# Packages for several platforms bring a program of this name, and npm 10 ends up with none of them.
+ln -sf "$(ls "$PWD"/node_modules/node-*/bin/node 2>/dev/null || command -v node)" node_modules/.bin/node
+cp package-lock.json .installed

@@ -2,9 +2,14 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from http import HTTPStatus
+from typing import Any, Protocol, cast
 
+import orjson
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -77,7 +82,7 @@ class Application:
         self._http = http
         self._mcp = mcp
         self._customise = customise
-        inner = Starlette(lifespan=self._lifespan)
+        inner = Starlette(lifespan=self._lifespan, exception_handlers={HTTPException: _no_route})
         self._routes: list[BaseRoute] = inner.router.routes
         self._app: ASGIApp = Guard(
             inner,
@@ -110,6 +115,13 @@ def application(
     open_hub: Callable[[], AbstractAsyncContextManager[Hub]], http: HttpSettings, mcp: McpSettings
 ) -> Application:
     return Application(open_hub, http, mcp)
+
+
+async def _no_route(request: Request, problem: Exception) -> Response:
+    """In JSON, as every other refusal: callers parse what they get."""
+    refused = cast(HTTPException, problem)
+    error = {"code": HTTPStatus(refused.status_code).name, "message": "GET /openapi.json says what is served here."}
+    return Response(orjson.dumps({"error": error}), refused.status_code, refused.headers, media_type="application/json")
 
 
 def _principal_of(ctx: Context) -> Principal:

@@ -6,6 +6,7 @@ is served without one, where the SDK alone would answer 404 and strand the clien
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -39,6 +40,9 @@ class McpHttp:
             door.server, session_idle_timeout=IDLE_SESSION, max_sessions=MOST_SESSIONS, max_request_body_size=max_body
         )
 
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        """Sessions that their clients ended: these, and only these, are answered 404."""
+
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None, None]:
         async with self._stateless.run(), self._stateful.run():
@@ -65,8 +69,12 @@ class McpHttp:
         session = header(scope, b"mcp-session-id")
         sessions = self._stateful._server_instances  # pyright: ignore[reportPrivateUsage]
         if session is not None:
-            manager = self._stateful if session in sessions else self._stateless
-            await manager.handle_request(scope, receive, send)
+            ours = session in sessions or session in self._ended
+            if session in sessions and scope["method"] == "DELETE":
+                self._ended[session] = None
+                if len(self._ended) > MOST_SESSIONS:
+                    self._ended.popitem(last=False)
+            await (self._stateful if ours else self._stateless).handle_request(scope, receive, send)
             return
         opens = b'"initialize"' in body and len(sessions) < MOST_SESSIONS
         manager = self._stateful if opens else self._stateless

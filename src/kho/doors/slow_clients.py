@@ -92,6 +92,10 @@ class GuardedProtocol(HttpToolsProtocol):
         elif self._phase == "idle":
             self._restore_keep_alive()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # RFC 9110: white space around a value is no part of it. The parser strips it before, not behind.
+        super().on_header(name, value.rstrip(b" \t"))
+
     def on_message_begin(self) -> None:
         if self._phase == "idle":
             # Pipelined: it begins somewhere inside this piece, which data_received will count as a whole.

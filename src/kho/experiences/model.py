@@ -44,12 +44,18 @@ def normalised(keywords: list[str]) -> list[str]:
     return list(found)
 
 
+def _keywords(value: list[str]) -> list[str]:
+    """Checked, but as they were sent: a secret is only recognised in its own case."""
+    normalised(value)
+    return value
+
+
 Title = Annotated[str, BeforeValidator(_present), AfterValidator(_title)]
 Required = Annotated[str, Field(max_length=MAX_TEXT), BeforeValidator(_present), AfterValidator(_not_blank)]
 Optional = Annotated[
     str | None, Field(max_length=MAX_TEXT), AfterValidator(lambda v: v if v is None else _not_blank(v))
 ]
-Keywords = Annotated[Strings, Field(max_length=100), AfterValidator(normalised)]
+Keywords = Annotated[Strings, Field(max_length=100), AfterValidator(_keywords)]
 
 
 def _query_words(value: Any) -> Any:

@@ -118,7 +118,7 @@ def classes(value: str) -> int:
 
 def is_password(value: str) -> bool:
     """Something a person would type as a password: not a plain word, a sentence or a stand-in."""
-    if not 6 <= len(value) <= 200 or not value.isascii() or " " in value or "://" in value:
+    if not 6 <= len(value) <= 200 or not value.isascii() or "://" in value:
         return False
     bare = TECHNICAL.sub("", value)
     if not DIGIT.search(bare) and not (SIGN_INSIDE.search(bare) and classes(bare) >= 2):
@@ -129,8 +129,7 @@ def is_password(value: str) -> bool:
 
 def is_strong_password(value: str) -> bool:
     """For places where only the value itself can tell: "password Foo1!" without a sign in between."""
-    bare = TECHNICAL.sub("", value)
-    return classes(bare) >= 3 and bool(LETTER.search(bare)) and is_password(value)
+    return classes(value) >= 3 and bool(LETTER.search(value)) and is_password(value)
 
 
 def decodes_to_pair(value: str) -> bool:
@@ -331,10 +330,11 @@ TOKEN_RULES: list[Rule] = [
 
 # --- values known by their surroundings -----------------------------------------------------------------------------
 
-# Quoted, or bare up to a delimiter. A prefix (bytes literal, []byte(, Laravel's base64:) is not part of the value.
+# Quoted, or bare up to a delimiter; with blanks inside it is a sentence. A prefix (bytes literal, []byte() is not part
+# of the value.
 QUOTED = (
     r"(?:\[\]byte\(|@|[bBrRuU](?=[\"']))?\\{0,2}"
-    r"(?:\"(?P<d>[^\"\n]{1,300})\"|'(?P<s>[^'\n]{1,300})'|`(?P<t>[^`\n]{1,300})`)"
+    r"(?:\"(?P<d>[^\"\s]{1,300}+)\"|'(?P<s>[^'\s]{1,300}+)'|`(?P<t>[^`\s]{1,300}+)`)"
 )
 # The next field of a query string ends a bare value, another `&` does not.
 BARE = r"(?P<u>[!#-%*+\--:=?-Z^_a-z~\\]{1,200}+(?:&(?!\w{1,30}=)[!#-%*+\--:=?-Z^_a-z~\\]{0,60}+){0,3}+)"
@@ -387,7 +387,7 @@ PASSWORD_NAMES = (
 )
 # Only as a word or a part of an identifier of their own ("dbPass", "SMTP_PW"), not inside other words.
 SHORT_PASSWORD_NAMES = ("pass", "pwd", "psk", "pw", "mk")
-TOKEN_NAMES = ("secret", "token", "credential", "jsessionid", "phpsessid", "sessionid", "_auth")
+TOKEN_NAMES = ("secret", "token", "credential", "phpsessid", "sessionid", "_auth")
 SHORT_TOKEN_NAMES = ("sid", "session", "jwt", "sess")
 PASSWORD_WORDS = ("mật khẩu", "mat khau", "密码", "密碼", "口令")
 TOKEN_WORDS = (

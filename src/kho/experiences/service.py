@@ -73,8 +73,8 @@ class Service:
 
     async def submit(self, params: model.SubmitExperience, call: Call) -> model.Submitted:
         fields = {name: getattr(params, name) for name in FIELDS}
-        fields["keywords"] = fields["keywords"] or []
         warnings = _sanitized(fields, call.shared, params.sanitize)
+        fields["keywords"] = model.normalised(fields["keywords"] or [])
         now = self._clock()
         experience = Experience(
             id=str(uuid.uuid4()),
@@ -112,11 +112,11 @@ class Service:
     async def update(self, params: model.UpdateExperience, call: Call) -> model.Changed:
         changes = {name: getattr(params, name) for name in FIELDS if name in params.model_fields_set}
         changes = {name: value for name, value in changes.items() if value is not None or name in CLEARABLE}
-        if changes.get("keywords", ...) is None:
-            changes["keywords"] = []
         if not changes:
             raise Invalid("Name at least one field to change.")
         warnings = _sanitized(changes, call.shared, False)
+        if "keywords" in changes:
+            changes["keywords"] = model.normalised(changes["keywords"] or [])
         now = self._clock()
 
         def work(tx: Tx) -> model.Changed:
@@ -215,8 +215,8 @@ class Service:
         except ValueError:
             raise Invalid(f"Record {number}: a time is not in ISO 8601 form.") from None
         fields = {name: getattr(written, name) for name in FIELDS}
-        fields["keywords"] = fields["keywords"] or []
         _sanitized(fields, call.shared, False, prefix=f"experiences[{number - 1}].")
+        fields["keywords"] = model.normalised(fields["keywords"] or [])
         return Experience(
             id=kept.id or str(uuid.uuid4()),
             **fields,

@@ -208,10 +208,13 @@ class Store:
         found = near.bands(gist(experience))
         if not found:
             return []
-        places = ", ".join(f"${n}" for n in range(2, len(found) + 2))
+        # A band that many records share tells nothing: a few of each are enough, and the work stays bounded.
+        each = " UNION ALL ".join(
+            f"SELECT id FROM (SELECT id FROM experience_bands WHERE tenant = $1 AND band = ${n} LIMIT 32) AS b{n}"
+            for n in range(2, len(found) + 2)
+        )
         rows = tx.all(
-            f"SELECT id, count(*) AS shared FROM experience_bands WHERE tenant = $1 AND band IN ({places}) "
-            "GROUP BY id ORDER BY shared DESC, id LIMIT 10",
+            f"SELECT id, count(*) AS shared FROM ({each}) AS shares GROUP BY id ORDER BY shared DESC, id LIMIT 10",
             tenant,
             *found,
         )

@@ -139,8 +139,8 @@ def _response(body: dict[str, Any], id: Id, lenient: bool) -> Message:
     if lenient:
         found = cast(dict[str, Any], failure) if isinstance(failure, dict) else {"message": str(failure)}
         return Response(id, error={"code": INTERNAL_ERROR, "message": "", **found})
-    match cast(Any, failure):
+    match failure:
         case {"code": int() as code, "message": str()} if not isinstance(code, bool):
-            return Response(id, error=cast(dict[str, Any], failure))
+            return Response(id, error=failure)
         case _:
             return _invalid(id, "'error' must be an object with an integer 'code' and a 'message'.")

@@ -3,10 +3,11 @@
 Weights are whole numbers, so that sums are exact, and equal entries tie alike on both databases.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import isfinite, log
+from time import monotonic
 
 MAX_QUERY_TOKENS = 32
 MAX_ENTRY_TOKENS = 20_000
@@ -15,9 +16,12 @@ IN_BODY, IN_HEAD = 4, 1
 """An entry with the token anywhere gets 4 parts of its weight, and 1 part more if it is in the head."""
 
 COMMON = 2_000
-"""Tokens in more entries than this are costly to follow …"""
+"""Tokens in more entries than this are costly to follow and to count."""
 NEGLIGIBLE = 0.15
-"""… and entries that hold nothing else are left out, as long as their score could not pass this."""
+"""Entries that hold nothing but common tokens are left out, as long as their score could not pass this."""
+KEPT = 600.0
+"""Seconds for which the count of a common token is believed, unless the index grows or shrinks by a tenth."""
+MOST_KEPT = 20_000
 
 _STEP = 1_000_000
 
@@ -26,8 +30,38 @@ _STEP = 1_000_000
 class Weighed:
     token: str
     weight: int
-    leads: bool
+    frequency: int
+    leads: bool = True
     """Whether the token brings entries in, or only adds to those that other tokens brought."""
+
+
+Found = list[tuple[str, int]]
+"""Keys with their points, best first."""
+
+
+class Counts:
+    """How many entries hold a token. Small counts are asked for every time; those of common tokens cost a walk
+    over thousands of entries, hardly change, and are kept for a while."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, str], tuple[int, int, float]] = {}
+
+    def known(self, space: str, tenant: str, entries: int, tokens: Iterable[str]) -> dict[str, int]:
+        now = monotonic()
+        found: dict[str, int] = {}
+        for token in tokens:
+            kept = self._kept.get((space, tenant, token))
+            if kept and now - kept[2] < KEPT and abs(entries - kept[1]) * 10 <= kept[1]:
+                found[token] = kept[0]
+        return found
+
+    def learn(self, space: str, tenant: str, entries: int, counts: dict[str, int]) -> None:
+        if len(self._kept) > MOST_KEPT:
+            self._kept.clear()
+        now = monotonic()
+        self._kept.update(
+            ((space, tenant, token), (count, entries, now)) for token, count in counts.items() if count > COMMON
+        )
 
 
 def chosen(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
@@ -39,24 +73,42 @@ def chosen(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
     return dict(sorted(importance.items(), key=lambda item: -item[1])[:MAX_QUERY_TOKENS])
 
 
-def weigh(importance: dict[str, float], entries: int, frequencies: Sequence[int]) -> list[Weighed]:
-    """`frequencies` says, for each token in order, how many of the `entries` hold it."""
+def weigh(importance: dict[str, float], entries: int, frequencies: dict[str, int]) -> list[Weighed]:
+    """Rarer tokens weigh more. The commonest only follow, as far as what they alone would bring in is negligible."""
     most = max(importance.values())
-    weights = [
-        max(1, round(_STEP * value / most * log(1 + (entries + 10) / (frequency + 1))))
-        for value, frequency in zip(importance.values(), frequencies, strict=True)
+    weighed = [
+        Weighed(token, max(1, round(_STEP * value / most * log(1 + (entries + 10) / (frequency + 1)))), frequency)
+        for token, value in importance.items()
+        for frequency in [frequencies[token]]
     ]
-    negligible = NEGLIGIBLE * sum(weights)
-    follows: set[int] = set()
-    for index in sorted(range(len(weights)), key=lambda index: -frequencies[index]):
-        negligible -= weights[index]
-        if frequencies[index] <= COMMON or negligible < 0:
+    left = NEGLIGIBLE * sum(item.weight for item in weighed)
+    follows: set[str] = set()
+    for item in sorted(weighed, key=lambda item: -item.frequency):
+        left -= item.weight
+        if item.frequency <= COMMON or left < 0:
             break
-        follows.add(index)
-    return [
-        Weighed(token, weight, index not in follows)
-        for index, (token, weight) in enumerate(zip(importance, weights, strict=True))
-    ]
+        follows.add(item.token)
+    return [replace(item, leads=item.token not in follows) for item in weighed]
+
+
+def best(weighed: list[Weighed], limit: int, ask: Callable[[list[Weighed]], Found]) -> Found:
+    """The best entries, of which `ask` finds those that hold a leading token.
+
+    First only the rarest tokens lead, just enough of them to fill the list. If it is full and its last entry beats
+    whatever the other tokens could bring in, that is the answer, and the long way round is saved.
+    """
+    fewer, enough = set[str](), 0
+    for item in sorted(weighed, key=lambda item: item.frequency):
+        if item.leads and (item.frequency <= COMMON or enough < 2 * limit):
+            fewer.add(item.token)
+            enough += item.frequency
+    narrow = [replace(item, leads=item.token in fewer) for item in weighed]
+    if narrow != weighed:
+        found = ask(narrow)
+        unseen = full_score(item for item in narrow if not item.leads)
+        if len(found) == limit and found[-1][1] > unseen:
+            return found
+    return ask(weighed)
 
 
 def full_score(weighed: Iterable[Weighed]) -> int:

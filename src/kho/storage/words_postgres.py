@@ -9,40 +9,43 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from kho.kernel.ports import Tx
-from kho.storage.words import IN_BODY, IN_HEAD, chosen, digest, distinct, full_score, weigh
+from kho.storage.words import (
+    IN_BODY,
+    IN_HEAD,
+    Counts,
+    Found,
+    Weighed,
+    best,
+    chosen,
+    digest,
+    distinct,
+    full_score,
+    weigh,
+)
 
 _PUT = """
 INSERT INTO words_entries (space, tenant, key, terms) VALUES ($1, $2, $3, $4::bigint[])
 ON CONFLICT (space, tenant, key) DO UPDATE SET terms = excluded.terms
 """
+_ENTRIES = "SELECT count(*) FROM words_entries WHERE space = $1 AND tenant = $2"
 _FREQUENCIES = """
-SELECT 0 AS place, count(*) FROM words_entries WHERE space = $1 AND tenant = $2
-UNION ALL
-SELECT asked.place, (SELECT count(*) FROM words_entries WHERE terms @> ARRAY[asked.term::bigint])
-FROM jsonb_array_elements_text($3::jsonb) WITH ORDINALITY AS asked (term, place)
-ORDER BY place
+SELECT asked.place - 1, (SELECT count(*) FROM words_entries WHERE terms @> ARRAY[asked.term::bigint])
+FROM jsonb_array_elements_text($1::jsonb) WITH ORDINALITY AS asked (term, place)
 """
-# OFFSET 0 keeps each term a search of its own in the index. The tenant is checked on the rows as well:
-# a term is a digest, and could in theory be another's.
+# One walk over the entries that hold a leading term; each is scored from its own terms, so that a common term costs
+# nothing more. The tenant is checked on the rows as well: a term is a digest, and could in theory be another's.
 _SCORES = """
-SELECT words_entries.key, best.points
-FROM (
-    SELECT hit.seq, sum(asked.points)::bigint AS points
-    FROM jsonb_to_recordset($1::jsonb) AS asked (term bigint, leaders text, points bigint)
-    CROSS JOIN LATERAL (
-        SELECT seq FROM words_entries
-        WHERE terms @> ARRAY[asked.term] AND terms && asked.leaders::bigint[] OFFSET 0
-    ) AS hit
-    GROUP BY hit.seq ORDER BY points DESC, hit.seq DESC LIMIT $2
-) AS best
-JOIN words_entries ON words_entries.seq = best.seq
-WHERE words_entries.space = $3 AND words_entries.tenant = $4
-ORDER BY best.points DESC, best.seq DESC
+SELECT key, {points} AS points FROM words_entries
+WHERE terms && $1::bigint[] AND space = $2 AND tenant = $3
+ORDER BY points DESC, seq DESC LIMIT $4
 """
 
 
 class PostgresWords:
     """The `Words` port."""
+
+    def __init__(self) -> None:
+        self._counts = Counts()
 
     def put(self, tx: Tx, space: str, tenant: str, key: str, head: Sequence[str], body: Sequence[str]) -> None:
         in_head, whole = distinct(head, body)
@@ -60,19 +63,32 @@ class PostgresWords:
         if not asked or limit < 1:
             return []
         head_mark, whole_mark = _marks(space, tenant)
-        whole = [whole_mark ^ _number(token) for token in asked]
-        (_, entries), *frequencies = tx.all(_FREQUENCIES, space, tenant, json.dumps(whole))
-        weighed = weigh(asked, entries, [frequency for _, frequency in frequencies])
-        leaders = _array(whole_mark ^ _number(item.token) for item in weighed if item.leads)
-        questions: list[dict[str, int | str]] = []
-        for item in weighed:
-            for mark, parts in ((whole_mark, IN_BODY), (head_mark, IN_HEAD)):
-                term = mark ^ _number(item.token)
-                only = _array([whole_mark ^ _number(item.token)]) if item.leads else leaders
-                questions.append({"term": term, "leaders": only, "points": item.weight * parts})
+        whole = {token: whole_mark ^ _number(token) for token in asked}
+
+        def ask(weighed: list[Weighed]) -> Found:
+            leaders = _array(whole[item.token] for item in weighed if item.leads)
+            # Numbers of our own making: terms are digests, weights are computed.
+            points = " + ".join(
+                f"CASE WHEN terms @> '{{{whole[item.token]}}}' THEN {item.weight * IN_BODY} ELSE 0 END"
+                f" + CASE WHEN terms @> '{{{head_mark ^ _number(item.token)}}}' THEN {item.weight * IN_HEAD} ELSE 0 END"
+                for item in weighed
+            )
+            rows = tx.all(_SCORES.format(points=points), leaders, space, tenant, limit)
+            return [(row[0], row[1]) for row in rows]
+
+        weighed = weigh(asked, *self._count(tx, space, tenant, whole))
         total = full_score(weighed)
-        found = tx.all(_SCORES, json.dumps(questions), limit, space, tenant)
-        return [(key, points / total) for key, points in found]
+        return [(key, points / total) for key, points in best(weighed, limit, ask)]
+
+    def _count(self, tx: Tx, space: str, tenant: str, whole: dict[str, int]) -> tuple[int, dict[str, int]]:
+        row = tx.one(_ENTRIES, space, tenant)
+        entries = row[0] if row else 0
+        known = self._counts.known(space, tenant, entries, whole)
+        asked = [token for token in whole if token not in known]
+        rows = tx.all(_FREQUENCIES, json.dumps([whole[token] for token in asked])) if asked else []
+        counted = {asked[place]: count for place, count in rows}
+        self._counts.learn(space, tenant, entries, counted)
+        return entries, known | counted
 
 
 def _marks(space: str, tenant: str) -> tuple[int, int]:

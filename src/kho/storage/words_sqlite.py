@@ -10,16 +10,26 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from kho.kernel.ports import Tx
-from kho.storage.words import IN_BODY, IN_HEAD, chosen, digest, distinct, full_score, weigh
+from kho.storage.words import (
+    IN_BODY,
+    IN_HEAD,
+    Counts,
+    Found,
+    Weighed,
+    best,
+    chosen,
+    digest,
+    distinct,
+    full_score,
+    weigh,
+)
 
 # What the tokenizer 'ascii' leaves whole and as it is; a surrogate cannot be stored.
 _AS_IT_IS = re.compile("(?!0x)[0-9a-z\x80-\ud7ff\ue000-\U0010ffff]{1,64}")
 
+_ENTRIES = "SELECT count(*) FROM words_entries WHERE space = $1 AND tenant = $2"
 _FREQUENCIES = """
-SELECT -1 AS place, count(*) FROM words_entries WHERE space = $1 AND tenant = $2
-UNION ALL
-SELECT asked.key, (SELECT count(*) FROM words_index WHERE words_index MATCH asked.value) FROM json_each($3) AS asked
-ORDER BY place
+SELECT asked.key, (SELECT count(*) FROM words_index WHERE words_index MATCH asked.value) FROM json_each($1) AS asked
 """
 # The tenant is checked on the rows as well: the mark is short, and could in theory be another's.
 _SCORES = """
@@ -38,6 +48,9 @@ ORDER BY best.points DESC, best.seq DESC
 class SqliteWords:
     """The `Words` port."""
 
+    def __init__(self) -> None:
+        self._counts = Counts()
+
     def put(self, tx: Tx, space: str, tenant: str, key: str, head: Sequence[str], body: Sequence[str]) -> None:
         in_head, whole = distinct(head, body)
         mark = _mark(space, tenant)
@@ -46,7 +59,7 @@ class SqliteWords:
         )
         seq = _find(tx, space, tenant, key)
         if seq is None:
-            # Not RETURNING: it makes a statement journal, for which FTS5 writes out all it holds, at seven times the cost.
+            # Not RETURNING: it opens a statement journal, for which FTS5 writes out what it holds after every entry.
             tx.run("INSERT INTO words_entries (space, tenant, key) VALUES ($1, $2, $3)", space, tenant, key)
             tx.run("INSERT INTO words_index (rowid, terms) VALUES (last_insert_rowid(), $1)", terms)
         else:
@@ -66,17 +79,29 @@ class SqliteWords:
             return []
         mark = _mark(space, tenant)
         whole = {token: f'"{mark}w{_plain(token)}"' for token in asked}
-        (_, entries), *frequencies = tx.all(_FREQUENCIES, space, tenant, json.dumps(list(whole.values())))
-        weighed = weigh(asked, entries, [frequency for _, frequency in frequencies])
-        leaders = " OR ".join(whole[item.token] for item in weighed if item.leads)
-        questions: list[tuple[str, int]] = []
-        for item in weighed:
-            only = "" if item.leads else f"({leaders}) AND "
-            questions.append((f"{only}{whole[item.token]}", item.weight * IN_BODY))
-            questions.append((f'{only}"{mark}h{_plain(item.token)}"', item.weight * IN_HEAD))
+
+        def ask(weighed: list[Weighed]) -> Found:
+            leaders = " OR ".join(whole[item.token] for item in weighed if item.leads)
+            questions: list[tuple[str, int]] = []
+            for item in weighed:
+                only = "" if item.leads else f"({leaders}) AND "
+                questions.append((f"{only}{whole[item.token]}", item.weight * IN_BODY))
+                questions.append((f'{only}"{mark}h{_plain(item.token)}"', item.weight * IN_HEAD))
+            return [(row[0], row[1]) for row in tx.all(_SCORES, json.dumps(questions), limit, space, tenant)]
+
+        weighed = weigh(asked, *self._count(tx, space, tenant, whole))
         total = full_score(weighed)
-        found = tx.all(_SCORES, json.dumps(questions), limit, space, tenant)
-        return [(key, points / total) for key, points in found]
+        return [(key, points / total) for key, points in best(weighed, limit, ask)]
+
+    def _count(self, tx: Tx, space: str, tenant: str, whole: dict[str, str]) -> tuple[int, dict[str, int]]:
+        row = tx.one(_ENTRIES, space, tenant)
+        entries = row[0] if row else 0
+        known = self._counts.known(space, tenant, entries, whole)
+        asked = [token for token in whole if token not in known]
+        rows = tx.all(_FREQUENCIES, json.dumps([whole[token] for token in asked])) if asked else []
+        counted = {asked[place]: count for place, count in rows}
+        self._counts.learn(space, tenant, entries, counted)
+        return entries, known | counted
 
 
 def _find(tx: Tx, space: str, tenant: str, key: str) -> int | None:
