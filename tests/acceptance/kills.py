@@ -5,7 +5,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import apsw
 import orjson
 import psycopg
-
 from tests.acceptance.running import Client, Hub, Place, until
 
 CLIENTS = 8
@@ -116,8 +115,9 @@ def kill_and_count(place: Place, kills: int, seed: int) -> Tally:
             tally.kills += 1
             _examine(hub, load, tally, everything)
             tally.half += half_applied(place)
-        tally.lost += [id for id in everything if id not in ids_in(place)]
-        assert hub.terminate() == 0, hub.log
+        there = ids_in(place)
+        tally.lost += [f"{word}: gone later" for id, word in everything.items() if id not in there]
+        hub.terminate()
     finally:
         if hub.process.poll() is None:
             hub.kill()
@@ -158,31 +158,34 @@ def _id(answer: bytes) -> str:
 # --- looking into the database ----------------------------------------------------------------------------------------
 
 
+Rows = Callable[[str], list[tuple[Any, ...]]]
+
+
 @contextmanager
-def _reading(place: Place) -> Iterator[Any]:
-    """Runs a query and gives all rows, beside the hub."""
+def reading(place: Place) -> Generator[Rows]:
+    """A function from a query to its rows, beside the hub."""
     if place.database_url is None:
-        connection = apsw.Connection(str(place.home / "kho.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        connection: Any = apsw.Connection(str(place.home / "kho.db"), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             yield lambda sql: connection.execute(sql).fetchall()
         finally:
             connection.close()
     else:
         with psycopg.connect(place.database_url) as session:
-            yield lambda sql: session.execute(sql).fetchall()
+            yield lambda sql: session.execute(sql.encode()).fetchall()
 
 
 def ids_in(place: Place) -> set[str]:
-    with _reading(place) as rows:
+    with reading(place) as rows:
         return {id for (id,) in rows("SELECT id FROM experiences")}
 
 
 def half_applied(place: Place) -> list[str]:
     """Rows without index entry, entries without row, receipts without row or answer, actions without receipt."""
-    with _reading(place) as rows:
-        records = {id: title for id, title in rows("SELECT id, title FROM experiences")}
+    with reading(place) as rows:
+        records: dict[str, str] = dict(rows("SELECT id, title FROM experiences"))
         indexed = {key for (key,) in rows("SELECT key FROM words_entries")}
-        receipts = {request: answer for request, answer in rows("SELECT request_id, answer FROM receipts")}
+        receipts: dict[str, str] = dict(rows("SELECT request_id, answer FROM receipts"))
         problems = [f"{id}: row or index entry missing" for id in records.keys() ^ indexed]
         answered = {request: _id(answer.encode()) if answer else "" for request, answer in receipts.items()}
         problems += [f"{request}: receipt without row" for request, id in answered.items() if id not in records]

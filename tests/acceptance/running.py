@@ -58,6 +58,7 @@ class Hub:
                 stdout=log,
                 stderr=log,
                 env=place.environment(**environment),
+                start_new_session=True,
             )
         self.port = 0
 
@@ -84,7 +85,8 @@ class Hub:
             return False
 
     def kill(self) -> None:
-        self.process.kill()
+        """At once, with the workers if it has any: they are in a session of their own."""
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
 
     def terminate(self, patience: float = PATIENCE) -> int:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kho.experiences import sanitize, secret_patterns
+from kho.experiences import sanitize, secret_judgements, secret_patterns
 from kho.experiences.sanitize import Finding, mask, scan
+from kho.experiences.secret_rule import Pattern
 
 # Test folders are no packages here, so the neighbour is found by its folder.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -191,9 +192,9 @@ def test_masked_text_has_no_secrets(text: str) -> None:
 # --- cost -----------------------------------------------------------------------------------------------------------
 
 
-def patterns() -> Iterator[re.Pattern[str]]:
-    for module in (sanitize, secret_patterns):
-        yield from (value for value in vars(module).values() if isinstance(value, re.Pattern))
+def patterns() -> Iterator[re.Pattern[str] | Pattern]:
+    for module in (sanitize, secret_judgements, secret_patterns):
+        yield from (value for value in vars(module).values() if isinstance(value, re.Pattern | Pattern))
     for rule in (*secret_patterns.TOKEN_RULES, *secret_patterns.CONTEXT_RULES, *sanitize.PERSONAL_RULES):
         yield rule.pattern
     for rule in secret_patterns.NAME_RULES:

@@ -12,6 +12,7 @@ from tests.fuzz.target import MODERN, SEED, Request, Target, action, mcp_handsha
 
 from kho import app
 from kho.kernel.call import Principal
+from kho.kernel.jsonrpc import ParseError, loads
 from kho.kernel.operation import Operation
 from kho.settings import Settings
 
@@ -59,14 +60,30 @@ def explore(strategy: st.SearchStrategy[Any], send: Callable[[Any], object], cou
 
 # --- values -----------------------------------------------------------------------------------------------------------
 
-TEXTS = st.text(st.characters(), max_size=30)  # surrogates, NUL and all
-PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=60)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
+# One fragment that is no JSON spoils the whole request, so most values are JSON, and only what they say is wrong.
+ANY_TEXT = st.text(st.characters(), max_size=30)  # surrogates, NUL and all
+TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
+GOOD_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=60)
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 ANYTHING = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4), max_leaves=8
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=8,
 )
-# The largest ones are for the corpus itself: drawn often, they would be most of the time spent.
-HOSTILE = st.sampled_from([value for value in VALUES.values() if len(value) < 100_000])
+
+
+def _is_json(value: bytes) -> bool:
+    try:
+        loads(value)
+    except ParseError:
+        return False
+    return True
+
+
+# The largest ones are for the seeds: drawn often, they would be most of the time spent.
+_SMALL = [value for value in VALUES.values() if len(value) < 100_000]
+SOUND = st.sampled_from([value for value in _SMALL if _is_json(value)])
+BROKEN = st.sampled_from([value for value in _SMALL if not _is_json(value)])
 
 
 @st.composite
@@ -79,20 +96,33 @@ def dumps(value: Any, escaped: bool = True) -> bytes:
     return json.dumps(value, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
 
 
-ODD = encoded(ANYTHING)
+WRONG = st.one_of(SOUND, encoded(ANYTHING))
+ANY = st.one_of(SOUND, encoded(ANYTHING), encoded(ANY_TEXT | st.floats()), BROKEN)
 
 
 @st.composite
-def objects(draw: st.DrawFn, members: dict[str, Bytes], extra: int = 1) -> bytes:
-    """An object with some of the members, perhaps twice, perhaps others besides."""
-    pairs: list[bytes] = []
-    for name, values in members.items():
-        for _ in range(draw(st.sampled_from((0, 1, 1, 1, 1, 1, 1, 2)))):
-            pairs.append(dumps(name) + b": " + draw(values))
-    if draw(st.integers(0, 9)) == 0:
-        for _ in range(extra):
-            pairs.append(draw(encoded(TEXTS)) + b": " + draw(HOSTILE))
-    return b"{" + b", ".join(draw(st.permutations(pairs))) + b"}"
+def objects(draw: st.DrawFn, members: dict[str, Bytes], spoil: int = 8) -> bytes:
+    """An object with these members, of which one time in `spoil` one is missing, given twice, or something else."""
+    pairs = [(dumps(name), draw(values)) for name, values in members.items()]
+    if draw(st.integers(1, spoil)) == spoil:
+        at = draw(st.integers(0, len(pairs) - 1))
+        match draw(st.sampled_from(["missing", "twice", "else", "more"])):
+            case "missing":
+                del pairs[at]
+            case "twice":
+                pairs.append((pairs[at][0], draw(ANY)))
+            case "else":
+                pairs[at] = (pairs[at][0], draw(ANY))
+            case _:
+                pairs.append((draw(encoded(ANY_TEXT)), draw(ANY)))
+    return b"{" + b", ".join(name + b": " + value for name, value in pairs) + b"}"
+
+
+@st.composite
+def some_of(draw: st.DrawFn, members: dict[str, Bytes]) -> bytes:
+    """An object with a choice of the members."""
+    chosen = draw(st.lists(st.sampled_from(sorted(members)), unique=True)) if members else []
+    return draw(objects({name: members[name] for name in chosen or members}))
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------------
@@ -110,6 +140,7 @@ RECORD: dict[str, dict[str, Any]] = {
     "id": {"type": "string"},
 }
 """The fields of a record that is imported."""
+REQUIRED = ("title", "problem_description", "solution")
 
 
 def plausible(name: str, spec: dict[str, Any], ids: Sequence[str]) -> Bytes:
@@ -118,23 +149,25 @@ def plausible(name: str, spec: dict[str, Any], ids: Sequence[str]) -> Bytes:
         some = st.sampled_from([*ids, "no-such-id"])
         return encoded(some if name == "id" else st.lists(some, max_size=3))
     if name == "experiences":
-        record = objects({field: argument(field, inner, ids) for field, inner in RECORD.items()})
-        return listed(record, most=3)
+        required = {field: plausible(field, RECORD[field], ids) for field in REQUIRED}
+        odd = [objects({**required, field: argument(field, inner, ids)}) for field, inner in RECORD.items()]
+        whole = objects({field: argument(field, inner, ids) for field, inner in RECORD.items() if field != "sanitize"})
+        return listed(st.one_of(whole, *odd), most=3)
     match spec.get("type"):
         case "integer":
-            return encoded(st.integers(0, 60) | st.integers())
+            return encoded(st.integers(0, 60) | st.integers(0, 3) | st.integers())
         case "boolean":
             return encoded(st.booleans())
         case "array":
-            return encoded(st.lists(PLAIN, max_size=5))
+            return encoded(st.lists(GOOD_TEXT, max_size=5))
         case _ if "enum" in spec:
             return encoded(st.sampled_from(spec["enum"]))
         case _:
-            return encoded(PLAIN)
+            return encoded(GOOD_TEXT)
 
 
 def argument(name: str, spec: dict[str, Any], ids: Sequence[str]) -> Bytes:
-    return st.one_of(plausible(name, spec, ids), plausible(name, spec, ids), HOSTILE, ODD)
+    return st.one_of(*[plausible(name, spec, ids)] * 4, WRONG)
 
 
 def listed(items: Bytes, most: int) -> Bytes:
@@ -148,46 +181,46 @@ def arguments(operation: Operation, target: Target) -> Bytes:
     example = {name: st.just(dumps(value)) for name, value in operation.example.items()}
     if "id" in example:
         example["id"] = st.just(dumps(ids[0]))
-    one_wrong = [objects({**example, name: values}) for name, values in members.items()]
-    return st.one_of(objects(members), st.one_of(one_wrong), HOSTILE)
+    right = {name: plausible(name, spec, ids) for name, spec in properties(operation).items()}
+    one_odd = st.one_of([objects({**example, name: WRONG | values}) for name, values in members.items()])
+    branches = [objects(right), some_of(right), some_of(right), objects(members), one_odd, one_odd, one_odd, WRONG]
+    return st.sampled_from(branches).flatmap(lambda branch: branch)  # one_of would weigh one_odd by its many parts
 
 
 # --- requests -----------------------------------------------------------------------------------------------------------
 
-IDS = st.one_of(encoded(st.integers() | TEXTS | st.none() | st.floats()), HOSTILE)
-
-
-def mostly(value: str) -> Bytes:
-    return st.one_of(*[st.just(dumps(value))] * 9, HOSTILE)
+IDS = encoded(st.integers(-(2**63), 2**63 - 1) | GOOD_TEXT)
 
 
 def rpc_requests(target: Target) -> Requests:
     def call(name: str, operation: Operation) -> Bytes:
         params = arguments(operation, target)
-        return objects({"jsonrpc": mostly("2.0"), "id": IDS, "method": mostly(name), "params": params})
+        return objects({"jsonrpc": st.just(b'"2.0"'), "id": IDS, "method": st.just(dumps(name)), "params": params})
 
     calls = st.one_of([call(name, operation) for name, operation in METHODS.items()])
-    return st.one_of(calls, calls, calls, listed(calls | HOSTILE, most=6)).map(rpc)
+    return st.one_of(calls, calls, calls, listed(calls | WRONG, most=6)).map(rpc)
 
 
 def action_requests(target: Target) -> Requests:
     # Few request ids, so that the same one comes again with the same and with another body.
-    request_ids = st.one_of(encoded(st.sampled_from(["a", "b", "c"])), encoded(st.uuids().map(str)), HOSTILE)
-    names = encoded(st.sampled_from(["local", "other", "a/b@c"])) | HOSTILE
-    principal = st.one_of(st.just(b"null"), objects({"sub": names, "tenant_id": names, "roles": ODD}), HOSTILE)
+    request_ids = encoded(st.sampled_from(["a", "b", "c"]) | st.uuids().map(str))
+    names = encoded(st.sampled_from(["local", "other", "a/b@c"]))
+    principal = st.one_of(st.just(b"null"), objects({"sub": names, "tenant_id": names, "roles": st.just(b"[]")}))
 
     def act(name: str, operation: Operation) -> Bytes:
-        payload = arguments(operation, target)
-        return objects({"action": mostly(name), "request_id": request_ids, "principal": principal, "payload": payload})
+        members = {"action": st.just(dumps(name)), "payload": arguments(operation, target)}
+        full = {**members, "request_id": request_ids, "principal": principal}
+        return objects(members) | objects(full)
 
     return st.one_of([act(name, operation) for name, operation in ACTIONS.items()]).map(action)
 
 
 def tool_requests(target: Target, *, modern: bool) -> Requests:
     def call(name: str, operation: Operation) -> Requests:
-        meta = st.one_of(*[st.just(META)] * 9, HOSTILE)
-        params = objects({"name": mostly(name), "arguments": arguments(operation, target), "_meta": meta})
-        body = objects({"jsonrpc": mostly("2.0"), "id": IDS, "method": mostly("tools/call"), "params": params})
+        given = arguments(operation, target)
+        params = objects({"name": st.just(dumps(name)), "arguments": given, "_meta": st.just(META)}, spoil=16)
+        method = st.just(b'"tools/call"')
+        body = objects({"jsonrpc": st.just(b'"2.0"'), "id": IDS, "method": method, "params": params}, spoil=16)
         return body.map(lambda found: mcp_modern(found, name) if modern else mcp_handshake(found))
 
     return st.one_of([call(name, operation) for name, operation in TOOLS.items()])
@@ -208,7 +241,7 @@ def raw_requests(originals: Sequence[Request]) -> Requests:
                 case 1:
                     body[at:at] = draw(st.sampled_from(originals)).body
                 case 2:
-                    body[at:at] = draw(HOSTILE)
+                    body[at:at] = draw(SOUND | BROKEN)
                 case _:
                     del body[at:]
         return replace(request, body=bytes(body))

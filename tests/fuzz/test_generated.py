@@ -15,9 +15,9 @@ def test_actions(target: Target) -> None:
     explore(action_requests(target), target.send, share("actions"))
 
 
-@pytest.mark.parametrize("era", [0, 1], ids=["handshake", "modern"])
-def test_mcp_tools(target: Target, era: int) -> None:
-    explore(tool_requests(target, modern=era == 1), target.send, share("mcp", era, 2))
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_mcp_tools(target: Target, era: str) -> None:
+    explore(tool_requests(target, modern=era == "modern"), target.send, share(era))
 
 
 def test_raw_bytes(target: Target) -> None:

@@ -24,11 +24,9 @@ from kho.experiences.secret_patterns import (
     NAME_RULES,
     SHORTEST_VALUE,
     TOKEN_RULES,
-    Rule,
-    Tier,
     read_assignment,
-    span_of,
 )
+from kho.experiences.secret_rule import Pattern, Rule, Tier, span_of
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ def personal(
 ) -> Rule:
     """Searched for, with a look-behind in front, so that a run of one character is tried once."""
     flags = re.IGNORECASE | re.ASCII
-    return Rule(kind, re.compile(pattern, flags), anchors, accept, at_anchor=False, tier="personal", rank=2)
+    return Rule(kind, Pattern(pattern, flags), anchors, accept, at_anchor=False, tier="personal", rank=2)
 
 
 # Not followed by more of the same word or number.

@@ -4,143 +4,24 @@ Every rule is found by cheap literal substrings (`anchors`) first; its pattern o
 repeats are bounded, so the work per anchor is bounded too and hostile text costs linear time.
 """
 
-import base64
-import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Tier = Literal["secret", "personal"]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One kind of finding. The group `v` (else the whole match) is what gets reported."""
-
-    kind: str
-    pattern: re.Pattern[str]
-    # Lower-case literals, one of which every match contains. They are looked for in the lower-cased text.
-    anchors: tuple[str, ...]
-    accept: Callable[[re.Match[str]], bool] = lambda match: True
-    # True: the pattern is matched where an anchor stands. False: it is searched for if any anchor is present, for
-    # kinds whose fixed part is not at the front; such a pattern opens with a look-behind to stay linear.
-    at_anchor: bool = True
-    tier: Tier = "secret"
-    # Lower wins when findings overlap: 0 for formats that speak for themselves, 1 for values judged by context.
-    rank: int = 0
-
-
-def span_of(match: re.Match[str]) -> tuple[int, int]:
-    return match.span("v") if "v" in match.re.groupindex else match.span()
-
-
-def value_of(match: re.Match[str]) -> str:
-    start, end = span_of(match)
-    return match.string[start:end]
-
-
-# --- judgements -----------------------------------------------------------------------------------------------------
-
-# Anywhere in a value, these make it a placeholder or a template; plain substrings because they are tested often.
-STAND_IN_PARTS = (
-    "your", "_here", "-here", "example", "changeme", "change_me", "change-me", "placeholder", "redacted", "replaceme",
-    "replace_me", "replace-me", "insert", "dummy", "xxxx", "***", "...", "${", "{{", "}}", "$(", "%(",
-)  # fmt: skip
-STAND_IN_SHAPE = re.compile(
-    r"<[^<>]{0,80}>|\{[\w. ]{0,40}\}|\A(?:\$[A-Za-z_]|%[A-Za-z_]{1,40}%\Z|\[[^\]]{0,60}\]\Z|!|(.)\1{3,200}\Z)"
+from kho.experiences.secret_judgements import (
+    HEX,
+    SIGN_INSIDE,
+    WORD,
+    decodes_to_pair,
+    is_opaque,
+    is_password,
+    is_stand_in,
+    is_strong_password,
+    is_template,
+    mean_run,
 )
-# Values made of nothing but these words name a secret rather than being one.
-NAMING_WORDS = frozenset(
-    "a access admin api app auth bar bearer client code db default demo empty enter fake false foo guest host id is key"
-    " login me my name new nil no none null old pass passphrase passwd password pwd root sample secret some string test"
-    " the this token true type undefined user username value yes postgres mysql redis hidden masked required".split()
-)
-WORD = re.compile(r"[A-Z]?[a-z]{1,200}|[A-Z]{1,200}")
-RUN = re.compile(r"[A-Z]?[a-z]{1,400}|[A-Z]{1,400}|[0-9]{1,400}")
-UUID = re.compile(r"[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-LETTER = re.compile("[A-Za-z]")
-DIGIT = re.compile("[0-9]")
-TOKEN_CHARACTERS = re.compile(r"[A-Za-z0-9+/=_.~:%-]{1,4000}")
-HEX = re.compile(r"[0-9a-fA-F]{16,200}")
-# Technical words with digits in them, common right after "password" or "token" in prose.
-TECHNICAL = re.compile(
-    r"base(?:16|32|58|64)(?:url)?|sha-?(?:1|2|3|224|256|384|512)|md[45]|utf-?(?:8|16)|argon2(?:id?|d)?|pbkdf2|oauth-?[12](?:\.[0-9])?|"
-    r"aes-?(?:128|192|256)|hs(?:256|512)|[er]s256|ed25519|x509|http/?[12]|ipv[46]|ascii|v[0-9]{1,2}|py[23]|python[23](?:\.[0-9]{1,2})?",
-    re.IGNORECASE,
-)
-PUBLIC_KEY = re.compile(r"AAAA[A-Z][23]Nza|MII[A-Z]|sha(?:1|256|384|512)[-:]")
-HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]{1,100}:[0-9]{2,5}")
-
-
-def is_template(value: str) -> bool:
-    """Placeholders and variables."""
-    lowered = value.lower()
-    return any(part in lowered for part in STAND_IN_PARTS) or bool(STAND_IN_SHAPE.search(value))
-
-
-def is_stand_in(value: str) -> bool:
-    """Placeholders, variables and names of secrets."""
-    if is_template(value):
-        return True
-    words = WORD.findall(value)
-    return not DIGIT.search(value) and all(word.lower() in NAMING_WORDS for word in words)
-
-
-def mean_run(value: str) -> float:
-    """Mean length of same-class runs: about 2 for random characters, 4 and more for words, names and paths."""
-    runs = RUN.findall(value)
-    return sum(map(len, runs)) / len(runs) if runs else 99.0
-
-
-def is_opaque(value: str, shortest: int = 16) -> bool:
-    """Random-looking and long, as machines make them."""
-    if len(value) < shortest or not TOKEN_CHARACTERS.fullmatch(value) or len(set(value)) < 8:
-        return False
-    if not LETTER.search(value):
-        return False
-    # Ten digits in sixteen make longer runs in hexadecimal; without any digit the value has to be longer instead.
-    if mean_run(value) >= (5.0 if HEX.fullmatch(value) else 3.2):
-        return False
-    if not DIGIT.search(value) and (len(value) < 24 or mean_run(value) >= 3.0):
-        return False
-    return not (UUID.fullmatch(value) or PUBLIC_KEY.match(value) or is_stand_in(value))
-
-
-SIGN_INSIDE = re.compile(r"[!@#$%^&*?+~]")
-CLASSES = tuple(map(re.compile, ("[a-z]", "[A-Z]", "[0-9]", "[!@#$%^&*?+~=_./:-]")))
-
-
-def classes(value: str) -> int:
-    """How many of lower case, upper case, digit and sign occur."""
-    return sum(1 for pattern in CLASSES if pattern.search(value))
-
-
-def is_password(value: str) -> bool:
-    """Something a person would type as a password: not a plain word, a sentence or a stand-in."""
-    if not 6 <= len(value) <= 200 or not value.isascii() or "://" in value:
-        return False
-    bare = TECHNICAL.sub("", value)
-    if not DIGIT.search(bare) and not (SIGN_INSIDE.search(bare) and classes(bare) >= 2):
-        return False
-    shaped = UUID.fullmatch(value) or PUBLIC_KEY.match(value) or HOST_AND_PORT.fullmatch(value)
-    return not shaped and not is_stand_in(value)
-
-
-def is_strong_password(value: str) -> bool:
-    """For places where only the value itself can tell: "password Foo1!" without a sign in between."""
-    return classes(value) >= 3 and bool(LETTER.search(value)) and is_password(value)
-
-
-def decodes_to_pair(value: str) -> bool:
-    """Base64 of `user:password`, as in Basic authentication and docker's config."""
-    try:
-        decoded = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return False
-    user, colon, password = decoded.partition(":")
-    return bool(colon) and decoded.isprintable() and bool(user or password) and not is_stand_in(password)
-
+from kho.experiences.secret_rule import Pattern, Rule, value_of
 
 # --- tokens with a format of their own ------------------------------------------------------------------------------
 
@@ -152,7 +33,7 @@ RIGHT = r"(?![A-Za-z0-9])"
 def token(kind: str, *shapes: tuple[str, str]) -> list[Rule]:
     """One rule for each (literal prefix, pattern of the rest)."""
     return [
-        Rule(kind, re.compile(f"{LEFT}{re.escape(prefix)}{rest}{RIGHT}"), (prefix.lower(),), accept=not_documented)
+        Rule(kind, Pattern(f"{LEFT}{re.escape(prefix)}{rest}{RIGHT}"), (prefix.lower(),), accept=not_documented)
         for prefix, rest in shapes
     ]
 
@@ -165,7 +46,7 @@ def not_documented(match: re.Match[str]) -> bool:
 
 A, U, H = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 
-KEY_LINE = re.compile(r"[A-Za-z0-9+/]{30}")
+KEY_LINE = Pattern(r"[A-Za-z0-9+/]{30}")
 
 TOKEN_RULES: list[Rule] = [
     *token("aws-access-key", *((p, "[A-Z0-9]{16}") for p in ("AKIA", "ASIA", "ABIA", "ACCA"))),
@@ -255,19 +136,19 @@ TOKEN_RULES: list[Rule] = [
     *token("cloudinary-url", ("cloudinary://", rf"[0-9]{{10,20}}:{U}{{20,40}}")),
     Rule(
         "jwt",
-        re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{4,8000}\.[A-Za-z0-9_-]{16,1200}"),
+        Pattern(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{4,8000}\.[A-Za-z0-9_-]{16,1200}"),
         ("eyj",),
     ),
     Rule(
         "slack-webhook",
-        re.compile(r"https?://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,150}"),
+        Pattern(r"https?://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,150}"),
         ("hooks.slack.com/",),
         not_documented,
         at_anchor=False,
     ),
     Rule(
         "discord-webhook",
-        re.compile(
+        Pattern(
             r"https?://(?:\w{2,8}\.)?discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,21}/[\w-]{50,90}",
             re.ASCII,
         ),
@@ -277,33 +158,33 @@ TOKEN_RULES: list[Rule] = [
     ),
     Rule(
         "teams-webhook",
-        re.compile(r"https?://[\w-]{1,63}\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{60,250}"),
+        Pattern(r"https?://[\w-]{1,63}\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{60,250}"),
         ("webhook.office.com/",),
         at_anchor=False,
     ),
     Rule(
         "discord-token",
-        re.compile(r"(?<![\w.-])[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,45}(?![\w.-])", re.ASCII),
+        Pattern(r"(?<![\w.-])[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,45}(?![\w.-])", re.ASCII),
         (".",),
         lambda match: mean_run(match[0]) < 2.6,
         at_anchor=False,
     ),
     Rule(
         "telegram-token",
-        re.compile(r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
+        Pattern(r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
         (":aa",),
         not_documented,
         at_anchor=False,
     ),
     Rule(
         "terraform-token",
-        re.compile(r"(?<![A-Za-z0-9.])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,70}"),
+        Pattern(r"(?<![A-Za-z0-9.])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,70}"),
         (".atlasv1.",),
         at_anchor=False,
     ),
     Rule(
         "mailchimp-key",
-        re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{32}-us[0-9]{1,2}(?![0-9A-Za-z])"),
+        Pattern(r"(?<![0-9A-Za-z])[0-9a-f]{32}-us[0-9]{1,2}(?![0-9A-Za-z])"),
         ("-us",),
         not_documented,
         at_anchor=False,
@@ -312,7 +193,7 @@ TOKEN_RULES: list[Rule] = [
         "private-key",
         # The body stops at the next row of dashes, so a text full of headers stays linear. A key cut off before its
         # footer is taken as far as it looks like base64.
-        re.compile(
+        Pattern(
             r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
             r"(?:(?:[^-\0]|-(?!----)){40,30000}-----END [A-Z0-9 ]{4,60}-----|[A-Za-z0-9+/=\s\\]{40,8000})"
         ),
@@ -322,7 +203,7 @@ TOKEN_RULES: list[Rule] = [
     ),
     Rule(
         "private-key",
-        re.compile(r"Private-Lines: [0-9]{1,3}\r?\n(?P<v>[A-Za-z0-9+/=\r\n]{40,8000})"),
+        Pattern(r"Private-Lines: [0-9]{1,3}\r?\n(?P<v>[A-Za-z0-9+/=\r\n]{40,8000})"),
         ("private-lines: ",),
     ),
 ]
@@ -357,11 +238,11 @@ VALUE = f"(?:{QUOTED}|{BARE})"
 
 
 # Tried in this order: with a sign, then with nothing but blanks in between (`--password x`, `WITH PASSWORD 'x'`).
-def name_tails(more: str) -> tuple[re.Pattern[str], ...]:
+def name_tails(more: str) -> tuple[Pattern, ...]:
     """Patterns for what follows a name; `more` is how the identifier may go on."""
     return (
-        re.compile(f"(?P<more>{more}){CLOSE}{GAP}{SIGN}{VALUE}"),
-        re.compile(rf"(?P<more>{more}){CLOSE}(?P<gap>)(?P<sep>[ \t]{{1,4}}){VALUE}"),
+        Pattern(f"(?P<more>{more}){CLOSE}{GAP}{SIGN}{VALUE}"),
+        Pattern(rf"(?P<more>{more}){CLOSE}(?P<gap>)(?P<sep>[ \t]{{1,4}}){VALUE}"),
     )
 
 
@@ -370,8 +251,8 @@ SHORT_NAME_TAILS = name_tails(r"(?![a-z])[A-Za-z0-9_.-]{0,40}+")
 KEY_TAILS = name_tails(r"(?![A-Za-z])[0-9]{0,4}+")
 # Vietnamese and Chinese: no letters continue the name, and Chinese puts no blanks between words.
 WORD_TAILS = (
-    re.compile(r"(?P<more>)(?P<gap>[^\n:=<>|\"'`,;。、]{0,12}?)[\"'`*)]{0,3}" + WORD_SIGN + VALUE),
-    re.compile(r"(?P<more>)(?P<gap>)(?P<sep>[ \t]{0,4})" + VALUE),
+    Pattern(r"(?P<more>)(?P<gap>[^\n:=<>|\"'`,;。、]{0,12}?)[\"'`*)]{0,3}" + WORD_SIGN + VALUE),
+    Pattern(r"(?P<more>)(?P<gap>)(?P<sep>[ \t]{0,4})" + VALUE),
 )
 
 PASSWORD_NAMES = (
@@ -430,7 +311,7 @@ OTHER_OWNERS = (
     "stop",
 )
 # Bare values that are names in code: letters first, digits only as a short tail, parts joined by dots or underscores.
-CODE_NAME = re.compile(r"[A-Za-z_][A-Za-z_.:]{0,200}[0-9]{0,2}")
+CODE_NAME = Pattern(r"[A-Za-z_][A-Za-z_.:]{0,200}[0-9]{0,2}")
 
 
 class Assigned(NamedTuple):
@@ -534,7 +415,7 @@ class NameRule:
 
     kind: str
     names: tuple[str, ...]
-    tails: tuple[re.Pattern[str], ...]
+    tails: tuple[Pattern, ...]
     accept: Callable[[Assigned], bool]
 
 
@@ -575,7 +456,7 @@ def context(
 ) -> Rule:
     """A rule for one layout; `accept` judges the value."""
     return Rule(
-        kind, re.compile(pattern, re.IGNORECASE), anchors, lambda match: accept(value_of(match)), at_anchor, rank=1
+        kind, Pattern(pattern, re.IGNORECASE), anchors, lambda match: accept(value_of(match)), at_anchor, rank=1
     )
 
 
@@ -677,8 +558,8 @@ CONTEXT_RULES: list[Rule] = [
 ]
 
 # Values of a Kubernetes Secret are base64 whatever their name.
-KUBERNETES_SECRET = re.compile(r"kind[\"']?:[ \t]{0,3}[\"']?Secret\b")
-KUBERNETES_DATA = re.compile(r"^[ \t]{0,12}data:[ \t]{0,3}\r?\n", re.MULTILINE)
-KUBERNETES_ENTRY = re.compile(
+KUBERNETES_SECRET = Pattern(r"kind[\"']?:[ \t]{0,3}[\"']?Secret\b")
+KUBERNETES_DATA = Pattern(r"^[ \t]{0,12}data:[ \t]{0,3}\r?\n", re.MULTILINE)
+KUBERNETES_ENTRY = Pattern(
     r"[ \t]{1,16}[\w.-]{1,80}:[ \t]{1,3}[\"']?(?P<v>[A-Za-z0-9+/]{4,8000}={0,2})[\"']?[ \t\r]{0,3}(?:\n|\Z)", re.ASCII
 )

@@ -2,15 +2,14 @@
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from pydantic import ValidationError
 
-from kho.experiences import model
-from kho.experiences.errors import Invalid, InvalidKeywords, NotSanitized
+from kho.experiences import gate, model
+from kho.experiences.errors import Invalid, InvalidKeywords
 from kho.experiences.near import likeness
 from kho.experiences.rank import Candidate, ranked
-from kho.experiences.sanitize import Finding, mask, scan
 from kho.experiences.store import FIELDS, Experience, Store, gist
 from kho.experiences.usage import Usage
 from kho.kernel import paging
@@ -73,7 +72,7 @@ class Service:
 
     async def submit(self, params: model.SubmitExperience, call: Call) -> model.Submitted:
         fields = {name: getattr(params, name) for name in FIELDS}
-        warnings = _sanitized(fields, call.shared, params.sanitize)
+        warnings = await gate.passed(fields, shared=call.shared, offer=params.sanitize)
         fields["keywords"] = model.normalised(fields["keywords"] or [])
         now = self._clock()
         experience = Experience(
@@ -114,7 +113,7 @@ class Service:
         changes = {name: value for name, value in changes.items() if value is not None or name in CLEARABLE}
         if not changes:
             raise Invalid("Name at least one field to change.")
-        warnings = _sanitized(changes, call.shared, False)
+        warnings = await gate.passed(changes, shared=call.shared)
         if "keywords" in changes:
             changes["keywords"] = model.normalised(changes["keywords"] or [])
         now = self._clock()
@@ -158,7 +157,7 @@ class Service:
 
     async def rate(self, params: model.RateExperience, call: Call) -> model.Rated:
         if params.note is not None:
-            _sanitized({"note": params.note}, call.shared, False)
+            await gate.passed({"note": params.note}, shared=call.shared)
         now = self._clock()
 
         def work(tx: Tx) -> model.Rated:
@@ -188,7 +187,7 @@ class Service:
 
     async def import_(self, params: model.ImportExperiences, call: Call) -> model.Imported:
         """Takes what `export` gave. A record that is here already is left as it is, so importing twice is harmless."""
-        experiences = [self._from_export(number, line, call) for number, line in enumerate(params.experiences, 1)]
+        experiences = [await self._from_export(number, line, call) for number, line in enumerate(params.experiences, 1)]
 
         def work(tx: Tx) -> model.Imported:
             new = [e for e in experiences if self._store.get(tx, call.tenant, e.id) is None]
@@ -202,7 +201,7 @@ class Service:
 
         return await call.commit(self._db, work)
 
-    def _from_export(self, number: int, line: dict[str, Any], call: Call) -> Experience:
+    async def _from_export(self, number: int, line: dict[str, Any], call: Call) -> Experience:
         try:
             written = model.SubmitExperience.model_validate({name: line.get(name) for name in FIELDS})
             kept = model.Kept.model_validate({k: v for k, v in line.items() if k not in FIELDS})
@@ -215,7 +214,8 @@ class Service:
         except ValueError:
             raise Invalid(f"Record {number}: a time is not in ISO 8601 form.") from None
         fields = {name: getattr(written, name) for name in FIELDS}
-        _sanitized(fields, call.shared, False, prefix=f"experiences[{number - 1}].")
+        named = {f"experiences[{number - 1}].{name}": value for name, value in fields.items()}
+        await gate.passed(named, shared=call.shared)
         fields["keywords"] = model.normalised(fields["keywords"] or [])
         return Experience(
             id=kept.id or str(uuid.uuid4()),
@@ -264,44 +264,3 @@ def _known(experience: Experience | None) -> Experience:
     if experience is None or experience.deleted_at is not None:
         raise NotFound("There is no record with that id.")
     return experience
-
-
-def _sanitized(fields: dict[str, Any], shared: bool, offer: bool, prefix: str = "") -> list[str]:
-    """Refuses secrets always and personal data on a shared hub; gives back the warnings for a local one."""
-    texts: dict[str, str] = {}
-    for name, value in fields.items():
-        if isinstance(value, str):
-            texts[name] = value
-        elif isinstance(value, list):
-            texts.update({f"{name}[{index}]": keyword for index, keyword in enumerate(cast(list[str], value))})
-    found = {name: scan(text) for name, text in texts.items()}
-    refused = [
-        (name, finding)
-        for name, findings in found.items()
-        for finding in findings
-        if finding.tier == "secret" or shared
-    ]
-    if refused or (offer and any(found.values())):
-        listed = refused or [(name, finding) for name, findings in found.items() for finding in findings]
-        problems = [_problem(prefix + name, finding) for name, finding in listed]
-        if offer:
-            masked = {prefix + name: mask(texts[name], found[name]) for name in texts if found[name]}
-            raise NotSanitized(
-                "Nothing was stored. 'details.sanitized' holds the masked text: check it and submit it again.",
-                problems,
-                sanitized=masked,
-            )
-        raise NotSanitized(problems=problems)
-    kinds = sorted({finding.kind for findings in found.values() for finding in findings})
-    return [f"Note: the text seems to hold personal data ({', '.join(kinds)})."] if kinds else []
-
-
-def _problem(field: str, finding: Finding) -> dict[str, Any]:
-    """Names field, kind and position; never the value."""
-    return {
-        "field": field,
-        "message": f"contains {finding.kind} at characters {finding.start}-{finding.end}",
-        "kind": finding.kind,
-        "start": finding.start,
-        "end": finding.end,
-    }

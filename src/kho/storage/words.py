@@ -46,22 +46,26 @@ class Counts:
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, str], tuple[int, int, float]] = {}
 
-    def known(self, space: str, tenant: str, entries: int, tokens: Iterable[str]) -> dict[str, int]:
+    def of(
+        self, space: str, tenant: str, entries: int, tokens: Iterable[str], ask: Callable[[list[str]], list[int]]
+    ) -> dict[str, int]:
         now = monotonic()
         found: dict[str, int] = {}
+        unknown: list[str] = []
         for token in tokens:
             kept = self._kept.get((space, tenant, token))
             if kept and now - kept[2] < KEPT and abs(entries - kept[1]) * 10 <= kept[1]:
                 found[token] = kept[0]
+            else:
+                unknown.append(token)
+        if unknown:
+            if len(self._kept) > MOST_KEPT:
+                self._kept.clear()
+            for token, count in zip(unknown, ask(unknown), strict=True):
+                found[token] = count
+                if count > COMMON:
+                    self._kept[space, tenant, token] = (count, entries, now)
         return found
-
-    def learn(self, space: str, tenant: str, entries: int, counts: dict[str, int]) -> None:
-        if len(self._kept) > MOST_KEPT:
-            self._kept.clear()
-        now = monotonic()
-        self._kept.update(
-            ((space, tenant, token), (count, entries, now)) for token, count in counts.items() if count > COMMON
-        )
 
 
 def chosen(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:

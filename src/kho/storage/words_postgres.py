@@ -29,8 +29,8 @@ ON CONFLICT (space, tenant, key) DO UPDATE SET terms = excluded.terms
 """
 _ENTRIES = "SELECT count(*) FROM words_entries WHERE space = $1 AND tenant = $2"
 _FREQUENCIES = """
-SELECT asked.place - 1, (SELECT count(*) FROM words_entries WHERE terms @> ARRAY[asked.term::bigint])
-FROM jsonb_array_elements_text($1::jsonb) WITH ORDINALITY AS asked (term, place)
+SELECT (SELECT count(*) FROM words_entries WHERE terms @> ARRAY[asked.term::bigint])
+FROM jsonb_array_elements_text($1::jsonb) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place
 """
 # One walk over the entries that hold a leading term; each is scored from its own terms, so that a common term costs
 # nothing more. The tenant is checked on the rows as well: a term is a digest, and could in theory be another's.
@@ -76,19 +76,14 @@ class PostgresWords:
             rows = tx.all(_SCORES.format(points=points), leaders, space, tenant, limit)
             return [(row[0], row[1]) for row in rows]
 
-        weighed = weigh(asked, *self._count(tx, space, tenant, whole))
-        total = full_score(weighed)
-        return [(key, points / total) for key, points in best(weighed, limit, ask)]
+        def count(unknown: list[str]) -> list[int]:
+            return [row[0] for row in tx.all(_FREQUENCIES, json.dumps([whole[token] for token in unknown]))]
 
-    def _count(self, tx: Tx, space: str, tenant: str, whole: dict[str, int]) -> tuple[int, dict[str, int]]:
         row = tx.one(_ENTRIES, space, tenant)
         entries = row[0] if row else 0
-        known = self._counts.known(space, tenant, entries, whole)
-        asked = [token for token in whole if token not in known]
-        rows = tx.all(_FREQUENCIES, json.dumps([whole[token] for token in asked])) if asked else []
-        counted = {asked[place]: count for place, count in rows}
-        self._counts.learn(space, tenant, entries, counted)
-        return entries, known | counted
+        weighed = weigh(asked, entries, self._counts.of(space, tenant, entries, asked, count))
+        total = full_score(weighed)
+        return [(key, points / total) for key, points in best(weighed, limit, ask)]
 
 
 def _marks(space: str, tenant: str) -> tuple[int, int]:

@@ -29,7 +29,8 @@ _AS_IT_IS = re.compile("(?!0x)[0-9a-z\x80-\ud7ff\ue000-\U0010ffff]{1,64}")
 
 _ENTRIES = "SELECT count(*) FROM words_entries WHERE space = $1 AND tenant = $2"
 _FREQUENCIES = """
-SELECT asked.key, (SELECT count(*) FROM words_index WHERE words_index MATCH asked.value) FROM json_each($1) AS asked
+SELECT (SELECT count(*) FROM words_index WHERE words_index MATCH asked.value)
+FROM json_each($1) AS asked ORDER BY asked.key
 """
 # The tenant is checked on the rows as well: the mark is short, and could in theory be another's.
 _SCORES = """
@@ -89,19 +90,15 @@ class SqliteWords:
                 questions.append((f'{only}"{mark}h{_plain(item.token)}"', item.weight * IN_HEAD))
             return [(row[0], row[1]) for row in tx.all(_SCORES, json.dumps(questions), limit, space, tenant)]
 
-        weighed = weigh(asked, *self._count(tx, space, tenant, whole))
-        total = full_score(weighed)
-        return [(key, points / total) for key, points in best(weighed, limit, ask)]
+        def count(unknown: list[str]) -> list[int]:
+            rows = tx.all(_FREQUENCIES, json.dumps([whole[token] for token in unknown]))
+            return [row[0] for row in rows]
 
-    def _count(self, tx: Tx, space: str, tenant: str, whole: dict[str, str]) -> tuple[int, dict[str, int]]:
         row = tx.one(_ENTRIES, space, tenant)
         entries = row[0] if row else 0
-        known = self._counts.known(space, tenant, entries, whole)
-        asked = [token for token in whole if token not in known]
-        rows = tx.all(_FREQUENCIES, json.dumps([whole[token] for token in asked])) if asked else []
-        counted = {asked[place]: count for place, count in rows}
-        self._counts.learn(space, tenant, entries, counted)
-        return entries, known | counted
+        weighed = weigh(asked, entries, self._counts.of(space, tenant, entries, asked, count))
+        total = full_score(weighed)
+        return [(key, points / total) for key, points in best(weighed, limit, ask)]
 
 
 def _find(tx: Tx, space: str, tenant: str, key: str) -> int | None:

@@ -1,0 +1,79 @@
+"""Schemas as models read them: no generated titles, no null variants, no references."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from kho.app import describe
+from kho.kernel import schema
+from kho.kernel.call import Principal
+from kho.settings import Settings
+
+
+class Inner(BaseModel):
+    title: str
+    size: int | None = None
+
+
+class Outer(BaseModel):
+    """What it is."""
+
+    title: Annotated[str, Field(max_length=5)]
+    inner: Inner = Field(description="the inner one")
+    inners: list[Inner] = []
+    either: int | str | None = None
+    choice: Literal["a", "b"] = "a"
+    note: str | None = Field(None, description="a note", max_length=3)
+
+
+def test_a_schema_is_tidied() -> None:
+    inner: Any = {
+        "type": "object",
+        "properties": {"title": {"type": "string"}, "size": {"type": "integer"}},
+        "required": ["title"],
+    }
+    assert schema.of(Outer) == {
+        "type": "object",
+        "description": "What it is.",
+        "properties": {
+            "title": {"type": "string", "maxLength": 5},
+            "inner": {**inner, "description": "the inner one"},
+            "inners": {"type": "array", "items": inner, "default": []},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}]},
+            "choice": {"type": "string", "enum": ["a", "b"], "default": "a"},
+            "note": {"type": "string", "maxLength": 3, "description": "a note"},
+        },
+        "required": ["title", "inner"],
+    }
+
+
+def test_an_output_schema_covers_failures() -> None:
+    covered = schema.or_error(schema.of(Inner, "serialization"))
+    assert covered["type"] == "object"
+    assert covered["anyOf"][1] == schema.ERROR
+
+
+def test_no_tool_s_schema_holds_what_models_stumble_over() -> None:
+    registry = describe(Settings(database_url=None))
+    everyone = Principal("", "", frozenset({"*"}))
+    found = [(operation.name, operation.input_schema, operation.output_schema) for operation in registry.operations(everyone)]
+    assert len(found) >= 9
+    for name, taken, given in found:
+        for described in (taken, given):
+            assert described is not None, name
+            assert described["type"] == "object", name
+            assert list(odd(described)) == [], name
+
+
+def odd(node: Any, *, names: bool = False) -> Any:
+    """What must not occur: references, generated titles, null variants."""
+    if isinstance(node, list):
+        for item in node:
+            yield from odd(item)
+    elif isinstance(node, dict):
+        if not names:
+            yield from (key for key in ("$ref", "$defs", "title") if key in node)
+            if node.get("type") == "null":
+                yield node
+        for key, value in node.items():
+            yield from odd(value, names=key == "properties" and not names)
