@@ -21,8 +21,11 @@ from kho.app import open_hub
 from kho.doors.http import Application, application
 from kho.doors.slow_clients import guarded_protocol
 from kho.doors.stdio import serve
+from kho.kernel import identity
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
+from kho.kernel.clock import DAY
+from kho.kernel.identity import ApiKey
 from kho.kernel.operation import Operation
 from kho.settings import Settings
 
@@ -84,6 +87,15 @@ async def served(settings: Settings, *extra: Capability) -> AsyncGenerator[Serve
                 yield Served(url, app, http)
         finally:
             await server.shutdown([listener])
+
+
+async def new_key(settings: Settings, tenant: str = "acme", *scopes: str, sub: str = "bot", lifetime: int = DAY) -> str:
+    """A key that opens the hub of these settings, all of it unless scopes are named."""
+    id, text, digest = identity.mint()
+    async with open_hub(settings) as hub:
+        now = hub.clock()
+        await hub.keys.add(ApiKey(id, sub, tenant, scopes or ("*",), digest, now, now + lifetime))
+    return text
 
 
 # -- real processes ----------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from kho.doors.mcp_http import McpHttp
 from kho.doors.metrics import Metrics
 from kho.doors.openapi import openapi
 from kho.doors.servers import capabilities_of, health, servers
+from kho.doors.slow_clients import STOP
 from kho.doors.wire import read_body, send_bytes, send_error, send_json
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
@@ -95,7 +96,7 @@ class Application:
         await self._app(scope, receive, send)
 
     @asynccontextmanager
-    async def _lifespan(self, app: Starlette) -> AsyncGenerator[None, None]:
+    async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any], None]:
         async with self._open_hub() as hub:
             background = Background()
             metrics = Metrics()
@@ -106,7 +107,7 @@ class Application:
             self._routes.extend(_routes(hub, mcp, metrics))
             try:
                 async with mcp.run():
-                    yield
+                    yield {STOP: mcp.stop}
             finally:
                 await background.drain()
 

@@ -59,6 +59,7 @@ class McpDoor:
         self._page_size = page_size
         self._listening: set[ServerSession] = set()
         self.bus = InMemorySubscriptionBus()
+        self.listen = ListenHandler(self.bus)
         prompts = Prompts(hub.registry.prompts, self.call_for, page_size)
         resources = ResourceList(hub.registry.capabilities, self.call_for, page_size)
         self.server = HubServer(
@@ -82,7 +83,7 @@ class McpDoor:
             on_list_resource_templates=resources.templates,
             on_read_resource=resources.read,
             on_completion=resources.complete,
-            on_subscriptions_listen=ListenHandler(self.bus),
+            on_subscriptions_listen=self.listen,
         )
         self.server.add_notification_handler("notifications/initialized", types.NotificationParams, self._initialized)
         self._registry.subscribe(self._tools_changed)

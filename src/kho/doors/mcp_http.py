@@ -33,6 +33,8 @@ HEARTBEAT = 15.0
 class McpHttp:
     def __init__(self, door: McpDoor, max_body: int) -> None:
         self._bus = door.bus
+        self._listen = door.listen
+        self._stopping = asyncio.Event()
         self._stateless = StreamableHTTPSessionManager(
             door.server, stateless=True, json_response=False, max_request_body_size=max_body
         )
@@ -47,6 +49,11 @@ class McpHttp:
     async def run(self) -> AsyncGenerator[None, None]:
         async with self._stateless.run(), self._stateful.run():
             yield
+
+    def stop(self) -> None:
+        """Ends the standing streams, which end of their own accord never; the server waits for them before it stops."""
+        self._stopping.set()
+        self._listen.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = b""
@@ -100,8 +107,10 @@ class McpHttp:
             await send({"type": "http.response.body", "body": b": listening\n\n", "more_body": True})
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_forward, events, send)
-                await _disconnected(receive)
+                tasks.start_soon(_cancel_when_disconnected, tasks.cancel_scope, receive)
+                await self._stopping.wait()
                 tasks.cancel_scope.cancel()
+            await send({"type": "http.response.body", "body": b""})
         finally:
             unsubscribe()
 
@@ -118,9 +127,10 @@ async def _forward(events: "asyncio.Queue[ServerEvent]", send: Send) -> None:
         await send({"type": "http.response.body", "body": frame, "more_body": True})
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _cancel_when_disconnected(scope: anyio.CancelScope, receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+    scope.cancel()
 
 
 def _refusal(body: bytes) -> dict[str, Any] | None:

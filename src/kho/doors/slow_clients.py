@@ -23,6 +23,9 @@ MIN_RATE = 10_000
 # Seconds in which a client that we gave up may read our answer. It may still be sending, and a socket closed with
 # bytes unread is reset, which can take the answer with it.
 LINGER = 1.0
+# What the app is to be told with when the server begins to stop: a function in the state of its lifespan. The server
+# waits for the responses under way, and a standing stream would never end.
+STOP = "kho.stop"
 
 TOO_SLOW = (
     408,
@@ -66,6 +69,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        if STOP in self.app_state:
+            self.app_state[STOP]()
+        super().shutdown()
 
     def handle_websocket_upgrade(self) -> None:
         self._stop()

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 _SOUND_SINCE = (3, 51, 3)
 _WAL_KEPT_AFTER_CHECKPOINT = 64 * 1024 * 1024
+_CHECKPOINT_AFTER_PAGES = 4_000
+"""16 MB: a checkpoint costs two more fsyncs, so under load it should be rare."""
 
 
 class Sqlite:
@@ -101,6 +103,7 @@ def _connect(name: str, busy_timeout: float, synchronous: Literal["FULL", "OFF"]
             f"PRAGMA synchronous = {synchronous};"
             "PRAGMA foreign_keys = ON;"
             "PRAGMA mmap_size = 0;"
+            f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_AFTER_PAGES};"
             f"PRAGMA journal_size_limit = {_WAL_KEPT_AFTER_CHECKPOINT}"
         )
     except apsw.Error as error:
