@@ -12,9 +12,10 @@ from kho.kernel.background import Background
 from kho.kernel.call import Principal
 from kho.kernel.capability import Capability
 from kho.kernel.clock import system_clock
+from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Database, Words
-from kho.kernel.registry import Registry
+from kho.kernel.registry import Observer, Registry
 from kho.settings import Settings
 from kho.storage.keys import Keys
 from kho.storage.migrate import OWN, migrate
@@ -63,7 +64,7 @@ async def open_hub(settings: Settings, extra: tuple[Capability, ...] = ()) -> As
         registry = Registry(slices, background)
         registry.observers.append(logs.log_call)
         if settings.observe.otlp_endpoint is not None:
-            registry.observers.append(import_module("kho.doors.spans").exporter(settings.observe.otlp_endpoint))
+            registry.observers.append(_spans(settings.observe.otlp_endpoint))
         yield Hub(
             version=__version__,
             instructions=INSTRUCTIONS,
@@ -84,6 +85,13 @@ def describe(settings: Settings) -> Registry:
     """The operations with no store behind them: enough for help texts, and nothing is opened."""
     nothing = cast(Any, None)
     return Registry(capabilities(settings, nothing, nothing, nothing), nothing)
+
+
+def _spans(endpoint: str) -> Observer:
+    try:
+        return import_module("kho.doors.spans").exporter(endpoint)
+    except ModuleNotFoundError:
+        raise KhoError("observe.otlp_endpoint is set, which needs OpenTelemetry: pip install 'kho[otel]'.") from None
 
 
 async def _ping(db: Database) -> None:

@@ -30,7 +30,7 @@ class Http(Section):
     allowed_hosts: list[str] = []
     """Names under which the hub is reached besides the loopback ones, e.g. 'kho.example.org'."""
     allowed_origins: list[str] = []
-    """Web pages that may call the hub from a browser, e.g. 'https://app.example.org'."""
+    """Origins that the guard lets through besides the loopback ones, e.g. 'https://kho.example.org'."""
 
 
 class Local(Section):

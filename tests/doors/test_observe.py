@@ -1,0 +1,140 @@
+"""What an operator sees: a log line per call, spans when configured; never a body."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from kho.app import open_hub
+from kho.doors.logs import JsonFormatter, LineFormatter, log_call
+from kho.kernel.call import Call
+from kho.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "canary-5b1f0c"
+
+
+class Kept(logging.Handler):
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@contextmanager
+def kept(formatter: logging.Formatter) -> Generator[list[str], None, None]:
+    handler, logger = Kept(formatter), logging.getLogger("kho")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel("INFO")
+    try:
+        yield handler.lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+async def test_a_call_is_one_line_of_json_without_its_body(tmp_path: Path) -> None:
+    with kept(JsonFormatter()) as lines:
+        async with open_hub(Settings(home=tmp_path)) as hub:
+            operation = hub.registry.methods["experiences-server/query_experiences"]
+            await hub.registry.call(operation, {"keywords": CANARY}, Call(hub.local, "jsonrpc", "request-1"))
+            await hub.registry.call(
+                operation, {"keywords": CANARY, "limit": 99}, Call(hub.local, "jsonrpc", "request-2")
+            )
+    first, second = map(json.loads, lines)
+    assert {
+        name: first[name] for name in ("level", "message", "request_id", "operation", "door", "tenant", "sub", "code")
+    } == {
+        "level": "info",
+        "message": "call",
+        "request_id": "request-1",
+        "operation": "experiences.query",
+        "door": "jsonrpc",
+        "tenant": "local",
+        "sub": "local",
+        "code": "OK",
+    }
+    assert first["ms"] >= 0
+    assert second["code"] == "INVALID_LIMIT"
+    assert CANARY not in "".join(lines)
+
+
+async def test_a_refused_secret_is_not_logged(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5" * 4
+    with kept(LineFormatter()) as lines:
+        async with open_hub(Settings(home=tmp_path)) as hub:
+            operation = hub.registry.methods["experiences-server/submit_experience"]
+            record = {"title": "t", "problem_description": f"token {secret[:40]}", "solution": "s"}
+            outcome = await hub.registry.call(operation, record, Call(hub.local))
+    assert outcome.error is not None
+    assert outcome.error.code == "CONTEXT_NOT_SANITIZED"
+    assert secret[:40] not in json.dumps(outcome.value)
+    assert "CONTEXT_NOT_SANITIZED" in lines[0]
+    assert secret[:40] not in "".join(lines)
+
+
+async def test_calls_are_not_logged_below_the_level(tmp_path: Path) -> None:
+    logger = logging.getLogger("kho")
+    level = logger.level
+    with kept(LineFormatter()) as lines:
+        logger.setLevel("WARNING")
+        async with open_hub(Settings(home=tmp_path)) as hub:
+            assert log_call in hub.registry.observers
+            operation = hub.registry.methods["experiences-server/query_experiences"]
+            await hub.registry.call(operation, {"keywords": "x"}, Call(hub.local))
+    assert lines == []
+    assert logger.level == level
+
+
+class Collector(HTTPServer):
+    """Takes what an OpenTelemetry exporter sends."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[str, bytes]] = []
+        super().__init__(("127.0.0.1", 0), Collecting)
+
+
+class Collecting(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        assert isinstance(self.server, Collector)
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.received.append((self.path, body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+def test_spans_reach_a_collector(tmp_path: Path) -> None:
+    with Collector() as collector:
+        thread = threading.Thread(target=collector.serve_forever)
+        thread.start()
+        try:
+            environment = os.environ | {
+                "KHO_HOME": str(tmp_path),
+                "KHO_OBSERVE__OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server_port}/v1/traces",
+                "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+            }
+            command = [sys.executable, "-m", "kho", "experiences", "query", CANARY, "--json"]
+            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+        finally:
+            collector.shutdown()
+            thread.join()
+    path, body = collector.received[0]
+    assert path == "/v1/traces"
+    assert b"experiences.query" in body
+    assert CANARY.encode() not in body

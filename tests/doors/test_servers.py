@@ -1,0 +1,139 @@
+"""What the hub says of itself: /health, /servers, /metrics and /openapi.json."""
+
+import re
+from dataclasses import replace
+from typing import Any, cast
+
+import jsonschema
+import pytest
+from jsonschema import Draft202012Validator
+
+from kho.app import open_hub
+from kho.doors.servers import health
+from kho.kernel.errors import DatabaseError
+from kho.settings import Settings
+from tests.doors.doors import Boards, Json, Served, served
+
+TOOLS = [
+    "query_experiences", "submit_experience", "get_experience", "update_experience", "rate_experience",
+    "delete_experience", "restore_experience",
+]  # fmt: skip
+
+
+async def test_health_is_exactly_what_the_contract_shows(hub: Served) -> None:
+    response = await hub.get("/health")
+    assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
+    assert response.json() == {"status": "healthy", "servers": ["experiences-server"]}
+
+
+async def test_a_hub_whose_database_does_not_answer_is_unhealthy(settings: Settings) -> None:
+    async def silent() -> None:
+        raise DatabaseError
+
+    async with open_hub(settings) as hub:
+        assert (await health(hub))[0] == 200
+        assert await health(replace(hub, ping=silent)) == (
+            503, {"status": "unhealthy", "servers": ["experiences-server"]},
+        )  # fmt: skip
+
+
+async def test_servers_are_listed_with_exactly_the_documented_keys(hub: Served) -> None:
+    answer: Json = (await hub.get("/servers")).json()
+    assert answer.keys() == {"servers"}
+    [server] = answer["servers"]
+    assert server.keys() == {"name", "capabilities"}
+    assert server["name"] == "experiences-server"
+    capabilities = server["capabilities"]
+    assert capabilities.keys() == {"tools", "resources", "prompts"}
+    assert [tool["name"] for tool in capabilities["tools"]] == TOOLS
+    assert {frozenset(tool) for tool in capabilities["tools"]} == {frozenset({"name", "description", "inputSchema"})}
+    assert capabilities["resources"] == []
+    assert [prompt["name"] for prompt in capabilities["prompts"]] == ["summarize_experience", "submit_doc_experience"]
+
+
+async def test_one_server_s_capabilities_are_those_of_the_list(settings: Settings) -> None:
+    async with served(settings, Boards().capability) as hub:
+        listed = (await hub.get("/servers")).json()["servers"]
+        assert [server["name"] for server in listed] == ["experiences-server", "boards-server"]
+        for server in listed:
+            answer = (await hub.get(f"/servers/{server['name']}/capabilities")).json()
+            assert answer == {"server_name": server["name"], "capabilities": server["capabilities"]}
+
+
+@pytest.mark.parametrize("path", ["/servers/nobody/capabilities", "/servers/nobody", "/nothing", "/", "/servers/"])
+async def test_what_is_not_there_is_404_in_json(hub: Served, path: str) -> None:
+    response = await hub.get(path)
+    assert (response.status_code, response.headers["content-type"]) == (404, "application/json")
+    assert response.json()["error"]["code"] == "NOT_FOUND"
+
+
+async def test_metrics_count_calls_by_operation_door_and_outcome(hub: Served) -> None:
+    for keywords in ("kettle", "pot", ""):
+        await hub.rpc("query_experiences", {"keywords": keywords})
+    await hub.act("query_experiences", {"keywords": "kettle"})
+    response = await hub.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain")
+    counted = {
+        (door, code): float(value)
+        for door, code, value in re.findall(
+            r'^kho_calls_total\{code="(?:\w+)",door="(\w+)",operation="experiences\.query"\} ()([\d.]+)$', response.text, re.M
+        )
+    } or {
+        (labels["door"], labels["code"]): float(value)
+        for raw, value in re.findall(r"^kho_calls_total\{(.*)\} ([\d.]+)$", response.text, re.M)
+        for labels in [dict(re.findall(r'(\w+)="([^"]*)"', raw))]
+        if labels["operation"] == "experiences.query"
+    }
+    assert counted == {("jsonrpc", "OK"): 2, ("jsonrpc", "INVALID_KEYWORDS"): 1, ("actions", "OK"): 1}
+    assert re.search(r'^kho_call_seconds_count\{.*door="jsonrpc".*\} 3\.0$', response.text, re.M)
+
+
+# -- OpenAPI -----------------------------------------------------------------------------------------------------------
+
+
+def schemas(node: Any) -> list[Json]:
+    """Every schema of the description."""
+    found: list[Json] = []
+    if isinstance(node, dict):
+        for key, value in cast(Json, node).items():
+            found += [value] if key == "schema" else schemas(value)
+    elif isinstance(node, list):
+        for item in cast(list[Any], node):
+            found += schemas(item)
+    return found
+
+
+async def test_the_description_is_openapi_3_1(hub: Served) -> None:
+    described: Json = (await hub.get("/openapi.json")).json()
+    assert described["openapi"] == "3.1.0"
+    assert described["info"].keys() >= {"title", "version"}
+    assert described["paths"].keys() == {"/actions", "/jsonrpc", "/health", "/servers", "/servers/{name}/capabilities"}
+    for path, methods in described["paths"].items():
+        assert methods.keys() <= {"get", "post"}
+        for operation in methods.values():
+            assert all(re.fullmatch(r"[1-5]\d\d", status) for status in operation["responses"])
+            assert all(response["description"] for response in operation["responses"].values())
+            declared = {parameter["name"] for parameter in operation.get("parameters", ())}
+            assert declared == set(re.findall(r"\{(\w+)\}", path))
+    for scheme in described["security"]:
+        assert scheme.keys() <= described["components"]["securitySchemes"].keys()
+    found = schemas(described)
+    assert len(found) >= 7
+    for schema in found:
+        Draft202012Validator.check_schema(schema)
+
+
+async def test_every_action_is_described_and_its_example_is_valid(hub: Served) -> None:
+    described: Json = (await hub.get("/openapi.json")).json()
+    body = described["paths"]["/actions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    variants: Json = {variant["properties"]["action"]["const"]: variant for variant in body["oneOf"]}
+    assert variants.keys() == {*TOOLS, "export_experiences", "import_experiences"}
+    for action, variant in variants.items():
+        [example] = variant["examples"]
+        assert example["action"] == action
+        jsonschema.validate(example, body)
+        jsonschema.validate({**example, "request_id": "r-1", "principal": {"sub": "mai", "roles": ["x"]}}, variant)
+        response = await hub.post("/actions", example)
+        assert response.status_code in {200, 404}, (action, response.text)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"action": "query_experiences", "payload": {"keywords": "x", "limit": 51}}, body)
