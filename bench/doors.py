@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,11 @@ class Case:
 
     def request(self, port: int) -> bytes:
         body = json.dumps(self.body).encode()
-        head = {"host": f"{HOST}:{port}", "content-type": "application/json", "content-length": str(len(body))} | self.headers
+        head = {
+            "host": f"{HOST}:{port}",
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+        } | self.headers
         lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
         return f"POST {self.path} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
@@ -213,7 +217,7 @@ def measure(case: Case, port: int, pid: int, calls: int) -> None:
         for _ in range(20):  # warm
             stream.sendall(request)
             answer = read_answer(stream, buffered)
-        assert b"3" in answer, answer
+            assert b"3" in answer, answer
         before, started = cpu_seconds(pid), time.perf_counter()
         for _ in range(calls):
             stream.sendall(request)
@@ -229,8 +233,8 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-@asynccontextmanager
-async def running(home: str) -> AsyncGenerator[dict[str, tuple[int, int]], None]:
+@contextmanager
+def running(home: str) -> Generator[dict[str, tuple[int, int]], None, None]:
     """The servers, by name: (port, process id)."""
     processes: dict[str, tuple[int, subprocess.Popen[bytes]]] = {}
     environment = os.environ | {"KHO_HOME": home}
@@ -240,7 +244,7 @@ async def running(home: str) -> AsyncGenerator[dict[str, tuple[int, int]], None]
         processes[name] = (port, subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
     try:
         for port, process in processes.values():
-            await until_open(port, process)
+            until_open(port, process)
         yield {name: (port, process.pid) for name, (port, process) in processes.items()}
     finally:
         for _, process in processes.values():
@@ -248,15 +252,14 @@ async def running(home: str) -> AsyncGenerator[dict[str, tuple[int, int]], None]
             process.wait(15)
 
 
-async def until_open(port: int, process: "subprocess.Popen[bytes]") -> None:
+def until_open(port: int, process: "subprocess.Popen[bytes]") -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            _, writer = await asyncio.open_connection(HOST, port)
+            socket.create_connection((HOST, port)).close()
         except OSError:
-            await asyncio.sleep(0.05)
+            time.sleep(0.05)
         else:
-            writer.close()
             return
     raise SystemExit("a server did not start")
 
@@ -277,7 +280,8 @@ def first_answer(command: list[str], environment: dict[str, str]) -> tuple[float
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    assert process.stdin and process.stdout
+    assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.write(json.dumps(hello).encode() + b"\n")
     process.stdin.flush()
     answer = process.stdout.readline()
@@ -305,10 +309,10 @@ def start_up(home: str, rounds: int) -> None:
     print(f"  ratio {ratio:.2f} (bar 1.30)")
 
 
-async def main(calls: int, rounds: int) -> None:
+def main(calls: int, rounds: int) -> None:
     table = cases()
     with tempfile.TemporaryDirectory() as home:
-        async with running(home) as servers:
+        with running(home) as servers:
             for _ in range(rounds):
                 for case in table:
                     measure(case, *servers[case.server], calls)
@@ -336,4 +340,4 @@ if __name__ == "__main__":
     if options.serve:
         serve(options.serve[0], int(options.serve[1]))
     else:
-        asyncio.run(main(options.calls, options.rounds))
+        main(options.calls, options.rounds)

@@ -5,6 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.contracts.desk import Desk
 
 from kho import experiences
 from kho.kernel.ports import Database, Words
@@ -13,7 +14,6 @@ from kho.storage.postgres import Postgres
 from kho.storage.sqlite import Sqlite
 from kho.storage.words_postgres import PostgresWords
 from kho.storage.words_sqlite import SqliteWords
-from tests.contracts.desk import Desk
 
 MakeDesk = Callable[..., Desk]
 

@@ -45,7 +45,9 @@ class Desk:
     async def ask(self, operation: str, arguments: Any, *, by: str = "somebody", kind: str = "local") -> Json:
         """The envelope of an operation's answer."""
         call = Call(Principal(by, self.tenant, frozenset({"*"}), kind))
-        return (await self.registry.call(self.registry.methods[f"experiences-server/{operation}"], arguments, call)).value
+        return (
+            await self.registry.call(self.registry.methods[f"experiences-server/{operation}"], arguments, call)
+        ).value
 
     async def done(self, operation: str, **arguments: Any) -> Json:
         """The data of an answer that must be a success."""

@@ -5,11 +5,11 @@ import asyncio
 import random
 
 import pytest
+from tests.contracts.conftest import MakeDesk
+from tests.contracts.desk import NOW, Desk, Json
 
 from kho import experiences
 from kho.kernel.clock import DAY, iso
-from tests.contracts.conftest import MakeDesk
-from tests.contracts.desk import NOW, Desk, Json
 
 LATER = "2026-01-04T00:00:00Z"
 

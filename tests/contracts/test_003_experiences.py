@@ -10,17 +10,17 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from bench.experiences import verdict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.contracts.conftest import MakeDesk
+from tests.contracts.desk import Desk, Json
 
-from bench.experiences import verdict
 from kho import experiences
 from kho.kernel.ports import Database, Tx
 from kho.search.fold import index_tokens
 from kho.storage.postgres import Postgres
 from kho.storage.sqlite import Sqlite
-from tests.contracts.conftest import MakeDesk
-from tests.contracts.desk import Desk, Json
 
 # -- as printed --------------------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ async def test_other_wrong_arguments(desk: Desk, wrong: Json) -> None:
 
 @pytest.mark.requirement("003.query.by-words")
 async def test_records_are_found_by_the_words_of_every_field(desk: Desk) -> None:
-    fields = {
+    fields: Json = {
         "title": "alpha",
         "problem_description": "bravo",
         "root_cause": "charlie",
@@ -288,7 +288,7 @@ async def test_a_success_has_exactly_the_documented_keys(desk: Desk) -> None:
     "003.record.created-at", "003.record.relevance-score",
 )  # fmt: skip
 async def test_a_record_is_what_was_submitted(desk: Desk) -> None:
-    written = {
+    written: Json = {
         "title": "Lỗi  hai   dấu cách 状态",
         "problem_description": "  đầu dòng\n\n\ttab ",
         "root_cause": "a < b && c > d \\ \"'`",
@@ -556,7 +556,13 @@ async def test_failures_have_one_form_and_details_only_where_there_are_any(desk:
     id = await desk.submit()
     detailed = await desk.refused("update_experience", id=id, expected_revision=9, title="x")
     assert detailed.keys() == {"code", "message", "details"}
-    for operation in ("get_experience", "update_experience", "delete_experience", "restore_experience", "rate_experience"):
+    for operation in (
+        "get_experience",
+        "update_experience",
+        "delete_experience",
+        "restore_experience",
+        "rate_experience",
+    ):
         assert (await desk.refused(operation))["code"] in {"VALIDATION_ERROR", "MISSING_REQUIRED_FIELDS"}
 
 

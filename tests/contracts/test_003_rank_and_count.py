@@ -4,13 +4,14 @@ import asyncio
 import math
 import random
 import threading
+from itertools import pairwise
 
 import pytest
+from tests.contracts.conftest import MakeDesk
+from tests.contracts.desk import NOW, Desk, Json
 
 from kho.kernel.clock import DAY, from_iso, iso
 from kho.kernel.ports import Tx
-from tests.contracts.conftest import MakeDesk
-from tests.contracts.desk import NOW, Desk, Json
 
 
 def aged(days: float) -> str:
@@ -48,7 +49,7 @@ async def test_the_order_is_that_of_the_formula(desk: Desk) -> None:
     scores = [final_score(hit) for hit in listed]
     assert len(listed) > 30
     # relevance_score is shown with four digits, which can be off by 0.00005 × 0.6
-    assert all(one >= other - 0.0001 for one, other in zip(scores, scores[1:], strict=False))
+    assert all(one >= other - 0.0001 for one, other in pairwise(scores))
     assert len({round(score, 3) for score in scores}) > 20
 
 

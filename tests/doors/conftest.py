@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.doors.doors import Served, served
 
 from kho.settings import Settings
-from tests.doors.doors import Served, served
 
 
 @pytest.fixture

@@ -7,14 +7,17 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import orjson
 import uvicorn
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from pydantic import BaseModel, ConfigDict
 
 from kho.app import open_hub
@@ -50,16 +53,16 @@ class Served:
 
     async def post(self, path: str, body: Any, **headers: str) -> httpx2.Response:
         """JSON there. Bytes are sent as they are."""
-        content = {"content": body} if isinstance(body, bytes) else {"json": body}
+        content = body if isinstance(body, bytes) else orjson.dumps(body)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self.http.post(path, headers={"content-type": "application/json", **sent}, **content)
+        return await self.http.post(path, content=content, headers={"content-type": "application/json", **sent})
 
     async def get(self, path: str, **headers: str) -> httpx2.Response:
         return await self.http.get(path, headers=headers)
 
     async def rpc(self, method: str, params: Any = None, **headers: str) -> Json:
         """The whole JSON-RPC answer of an operation of experiences."""
-        body = {"jsonrpc": "2.0", "id": 1, "method": f"experiences-server/{method}", "params": params or {}}
+        body: Json = {"jsonrpc": "2.0", "id": 1, "method": f"experiences-server/{method}", "params": params or {}}
         return (await self.post("/jsonrpc", body, **headers)).json()
 
     async def act(self, action: str, payload: Json, *, key: str | None = None, **envelope: Any) -> httpx2.Response:
@@ -108,18 +111,18 @@ class Finished:
     err: str
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
+def environment(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Nothing of ours from outside, and no locale: the program must speak UTF-8 by itself."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KHO_", "LC_", "LANG"))}
-    return {**kept, "KHO_HOME": str(home), **more}
+    return {**kept, "KHO_HOME": str(home), **(more or {})}
 
 
-async def kho(home: Path, *arguments: str, stdin: bytes = b"", **env: str) -> Finished:
+async def kho(home: Path, *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Finished:
     """Runs the command to its end."""
     process = await asyncio.create_subprocess_exec(
         KHO,
         *arguments,
-        env=environment(home, **env),
+        env=environment(home, env),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -133,6 +136,15 @@ async def kho(home: Path, *arguments: str, stdin: bytes = b"", **env: str) -> Fi
             await process.wait()
     assert process.returncode is not None
     return Finished(process.returncode, out.decode(), err.decode())
+
+
+@asynccontextmanager
+async def talking(home: Path, era: str, *command: str, **more: Any) -> AsyncGenerator[Client, None]:
+    """An MCP client of a real process. What the process logs goes beside its home."""
+    with home.with_name("stderr.txt").open("w", encoding="utf-8") as log:
+        process = StdioServerParameters(command=command[0], args=list(command[1:]), env=environment(home))
+        async with Client(stdio_client(process, log), mode=era, **more) as client:
+            yield client
 
 
 # -- tools that come and go --------------------------------------------------------------------------------------------

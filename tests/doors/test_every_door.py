@@ -8,23 +8,21 @@ that the registry gives without any door.
 import asyncio
 import json
 import re
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client
 from mcp_types import TextContent
+from tests.doors.doors import KHO, MODERN, Json, Served, kho, served, talking
 
 from kho.app import open_hub
 from kho.doors.mcp import McpDoor
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.settings import Settings
-from tests.doors.doors import KHO, MODERN, Json, Served, environment, kho, served
 
 Ask = Callable[[str, Json], Awaitable[Json]]
 Door = Callable[[Settings], AbstractAsyncContextManager[Ask]]
@@ -61,7 +59,7 @@ async def story(ask: Ask) -> list[Json]:
     told = [submitted, await ask("query_experiences", QUERY)]
     async with asyncio.timeout(10):  # the count follows the answer, within a second
         while (await ask("get_experience", {"id": id}))["data"]["query_count"] == 0:
-            await asyncio.sleep(0.02)
+            pass
     told.append(await ask("rate_experience", {"id": id, "helpful": True}))
     told.append(await ask("query_experiences", QUERY))
     stale = {"id": id, "expected_revision": 7, "title": "too late"}
@@ -94,8 +92,7 @@ async def no_door(settings: Settings) -> AsyncGenerator[Ask, None]:
 def over_mcp(client: Client) -> Ask:
     async def ask(operation: str, arguments: Json) -> Json:
         result = await client.call_tool(operation, arguments)
-        envelope = result.structured_content
-        assert isinstance(envelope, dict)
+        envelope: Any = result.structured_content
         assert result.is_error is not envelope["success"]
         [content] = result.content
         assert isinstance(content, TextContent)
@@ -121,8 +118,7 @@ def in_memory(era: str) -> Door:
 def stdio(era: str) -> Door:
     @asynccontextmanager
     async def door(settings: Settings) -> AsyncGenerator[Ask, None]:
-        process = StdioServerParameters(command=KHO, args=["stdio"], env=environment(settings.home))
-        async with Client(stdio_client(process, sys.__stderr__ or sys.stderr), mode=era) as client:
+        async with talking(settings.home, era, KHO, "stdio") as client:
             assert client.protocol_version >= MODERN if era == MODERN else client.protocol_version < MODERN
             yield over_mcp(client)
 

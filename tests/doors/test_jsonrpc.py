@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from tests.doors.doors import Boards, Json, Served, served
 
 from kho.doors.jsonrpc import LARGEST_BATCH
 from kho.settings import Settings
-from tests.doors.doors import Boards, Json, Served, served
 
 QUERY = "experiences-server/query_experiences"
 SUBMIT = "experiences-server/submit_experience"
@@ -80,7 +80,9 @@ async def test_a_batch_of_one_is_answered_by_a_list(hub: Served) -> None:
     assert [answer["id"] for answer in (await hub.post("/jsonrpc", [request(1)])).json()] == [1]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]', b"\xff", b"NaN"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b'{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]', b"\xff", b"NaN"]
+)
 async def test_what_is_no_json_is_a_parse_error(hub: Served, body: bytes) -> None:
     assert await error(hub, body) == (None, -32700)
 
@@ -113,7 +115,9 @@ async def test_a_batch_is_bounded(hub: Served) -> None:
     assert await error(hub, [request(n) for n in range(LARGEST_BATCH + 1)]) == (None, -32600)
 
 
-@pytest.mark.parametrize("method", ["", "query_experiences", "experiences-server", "experiences-server/nothing", "rpc.x", "/"])
+@pytest.mark.parametrize(
+    "method", ["", "query_experiences", "experiences-server", "experiences-server/nothing", "rpc.x", "/"]
+)
 async def test_an_unknown_method_is_not_found(hub: Served, method: str) -> None:
     assert await error(hub, request(1, method)) == (1, -32601)
 

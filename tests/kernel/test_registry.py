@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
+from tests.doors.doors import Boards
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
@@ -13,7 +14,6 @@ from kho.kernel.capability import Capability, Prompt
 from kho.kernel.errors import Conflict, KhoError
 from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome, Registry
-from tests.doors.doors import Boards
 
 EVERYTHING = Principal("somebody", "acme", frozenset({"*"}))
 
@@ -72,12 +72,16 @@ async def test_two_servers_may_have_methods_of_one_name() -> None:
 async def test_a_result_is_given_in_its_json_form() -> None:
     outcome = await run(operation(), {"size": 3})
     assert (outcome.value, outcome.result, outcome.error) == ({"size": 3}, Result(size=3), None)
-    shaped = await run(operation(shape=lambda result: {"ok": result.size}), {})
-    assert shaped.value == {"ok": 1}
+
+    def shape(result: Result) -> Any:
+        return {"ok": result.size}
+
+    assert (await run(operation(shape=shape), {})).value == {"ok": 1}
 
 
 async def test_wrong_arguments_name_the_field() -> None:
-    for arguments, field in (({"size": 11}, "size"), ({"size": "x"}, "size"), ({"other": 1}, "other"), ([], "")):
+    wrong: list[tuple[Any, str]] = [({"size": 11}, "size"), ({"size": "x"}, "size"), ({"other": 1}, "other"), ([], "")]
+    for arguments, field in wrong:
         error = (await run(operation(), arguments)).error
         assert error is not None
         assert error.code == "INVALID_ARGUMENT"
@@ -104,8 +108,11 @@ async def test_a_failure_that_is_meant_is_passed_on() -> None:
     assert (plain.value, plain.error and plain.error.as_dict()) == (
         None, {"code": "CONFLICT", "message": "taken", "details": {"id": "x"}},
     )  # fmt: skip
-    enveloped = await run(operation(run=fail, shape_error=lambda error: {"failed": error.code}), {})
-    assert enveloped.value == {"failed": "CONFLICT"}
+
+    def envelope(error: KhoError) -> Any:
+        return {"failed": error.code}
+
+    assert (await run(operation(run=fail, shape_error=envelope), {})).value == {"failed": "CONFLICT"}
 
 
 async def test_a_bug_is_INTERNAL_and_leaks_nothing(caplog: pytest.LogCaptureFixture) -> None:

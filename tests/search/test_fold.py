@@ -62,7 +62,7 @@ def test_a_query_asks_for_each_token_once_and_pairs_rather_than_characters() -> 
     assert query_tokens("数据库 kettle KETTLE 库") == [("数据", 1.0), ("据库", 1.0), ("kettle", 1.0), ("库", 1.0)]
 
 
-@pytest.mark.parametrize("word", ["the", "THE", "không", "khong", "của", "的", "không"])
+@pytest.mark.parametrize("word", ["the", "THE", "không", "khong", "của", "的"])
 def test_function_words_count_little(word: str) -> None:
     assert [importance for _, importance in query_tokens(word)] == [0.1]
 

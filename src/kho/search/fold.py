@@ -8,6 +8,8 @@ import re
 import unicodedata
 
 _RUN = re.compile(r"[^\W_]+")
+# Marks of Latin, Greek and Cyrillic letters. Those of other scripts, such as the Japanese voicing mark, make letters.
+_ACCENTS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff]+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]+")
 
 # Function words say little about what a text is about. They still count, a little, so that a query made of
@@ -24,8 +26,7 @@ def fold(text: str) -> str:
     """Lower case, half width, no accents."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFKD", text)
-    bare = "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).casefold()
     return unicodedata.normalize("NFC", bare.replace("đ", "d").replace("ð", "d"))
 
 
@@ -54,6 +55,9 @@ def query_tokens(text: str) -> list[tuple[str, float]]:
 def _runs(text: str) -> list[str]:
     runs: list[str] = []
     for word in _RUN.findall(fold(text)):
+        if word.isascii():
+            runs.append(word)
+            continue
         position = 0
         for found in _CJK.finditer(word):
             if found.start() > position:

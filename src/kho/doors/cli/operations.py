@@ -61,9 +61,12 @@ def _callback(operation: Operation, program: Program) -> Callable[..., None]:
         arguments: dict[str, Any] = {}
         if params_file is not None:
             try:
-                arguments = jsonrpc.loads(params_file.read())
+                parsed = jsonrpc.loads(params_file.read())
             except jsonrpc.ParseError as problem:
                 raise click.UsageError(f"--params: {problem}") from None
+            if not isinstance(parsed, dict):
+                raise click.UsageError("--params: the arguments are a JSON object.")
+            arguments = cast(dict[str, Any], parsed)
         for field, value in given.items():
             if value is None or value == ():
                 continue  # not given: the operation's own default holds

@@ -1,0 +1,336 @@
+"""The command line. What parsing and help texts say is asked in-process; what a process does, of processes."""
+
+import asyncio
+import json
+import re
+import shlex
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import httpx2
+import pytest
+from tests.doors.doors import HANDSHAKE, KHO, Json, environment, kho
+
+from kho import app
+from kho.doors.cli import build
+from kho.doors.cli.program import Program
+from kho.settings import Settings
+
+KETTLE = {"title": "Ấm đun 水壶", "problem_description": "Quá nóng 过热 🔥", "solution": "Tẩy cặn"}
+
+
+# -- help --------------------------------------------------------------------------------------------------------------
+
+
+def program(settings: Settings) -> click.Group:
+    return build(
+        Program(
+            version="0",
+            home=settings.home,
+            http=settings.http,
+            mcp=settings.mcp,
+            admin=app.local_principal(settings, admin=True),
+            registry=lambda: app.describe(settings),
+            open_hub=lambda: app.open_hub(settings),
+            stdio=lambda tools: None,
+            asgi="kho.app:asgi",
+        )
+    )
+
+
+def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+        else:
+            yield (*path, name), command
+
+
+def mode(path: Path) -> str | None:
+    return oct(path.stat().st_mode & 0o777) if path.exists() else None
+
+
+def test_every_command_is_there(settings: Settings) -> None:
+    found = [" ".join(path) for path, _ in commands(program(settings))]
+    assert sorted(found) == [
+        "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
+        "experiences rate", "experiences restore", "experiences submit", "experiences update", "keys create",
+        "keys list", "keys revoke", "serve", "stdio",
+    ]  # fmt: skip
+
+
+def test_every_help_shows_an_example_that_parses(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiences.jsonl").touch()
+    for path, command in commands(program(settings)):
+        with click.Context(command, info_name=path[-1]) as context:
+            text = command.get_help(context)
+        shown = re.search(r"Example:\n((?:  +kho .*\n?)+)", text)
+        assert shown is not None, f"{path}: {text}"
+        for line in shown[1].splitlines():
+            words = shlex.split(line)
+            assert words[: len(path) + 1] == ["kho", *path]
+            # Parses all options and arguments, and refuses what is missing, unknown or of a wrong type.
+            command.make_context(path[-1], words[len(path) + 1 :]).close()
+
+
+def test_the_examples_of_operations_are_their_examples(settings: Settings) -> None:
+    """What help shows is what OpenAPI shows: the parsed flags give the operation's example arguments."""
+    registry = app.describe(settings)
+    by_cli = {
+        operation.cli: operation for action in registry.actions.values() for operation in [action] if operation.cli
+    }
+    for path, command in commands(program(settings)):
+        operation = by_cli.get(" ".join(path))
+        if operation is None:
+            continue
+        with click.Context(command, info_name=path[-1]) as context:
+            shown = re.search(r"Example:\n  +(kho .*)", command.get_help(context))
+        assert shown is not None
+        with command.make_context(path[-1], shlex.split(shown[1])[len(path) + 1 :]) as parsed:
+            given = {name: value for name, value in parsed.params.items() if value not in (None, (), False)}
+        expected = {
+            name: tuple(cast(list[Any], value)) if isinstance(value, list) else (str(value),)
+            if name in operation.positional else value if isinstance(value, bool) else str(value)
+            for name, value in operation.example.items()
+        }  # fmt: skip
+        assert given == expected
+
+
+async def test_help_and_version_open_nothing(home: Path) -> None:
+    for arguments in (["--help"], ["--version"], ["experiences", "query", "--help"], ["experiences", "submit"], []):
+        done = await kho(home, *arguments)
+        assert done.status in (0, 2)  # a command that needs arguments and got none shows its help
+        assert (done.out + done.err).strip()
+        assert "\x1b" not in done.out + done.err
+    assert mode(home) is None
+
+
+async def test_research_agent_is_the_same_program(home: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        str(Path(KHO).with_name("research-agent")), "--help", env=environment(home), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert out.decode().startswith("Usage: research-agent ")
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+
+
+async def test_flags_and_words_reach_the_operation_in_utf_8(home: Path) -> None:
+    flags = ["--title", KETTLE["title"], "--problem-description", KETTLE["problem_description"]]
+    more = ["--solution", KETTLE["solution"], "--keywords", " Ấm ", "--keywords", "水壶"]
+    done = await kho(home, "experiences", "submit", *flags, *more)
+    assert (done.status, done.err) == (0, "")
+    assert re.fullmatch(r"id: [0-9a-f-]{36}\nstatus: published\nmessage: .*\n", done.out)
+    id = done.out.split()[1]
+
+    asked = await kho(home, "experiences", "query", "am", "dun", "--limit", "5", "--json")
+    [found] = json.loads(asked.out)["data"]["experiences"]
+    assert {name: found[name] for name in KETTLE} == KETTLE
+    assert found["keywords"] == ["ấm", "水壶"]
+    assert KETTLE["problem_description"] in asked.out  # as itself, not as \\u escapes
+
+    read = await kho(home, "experiences", "query", "水壶")
+    assert (read.status, read.err) == (0, "")
+    assert f"## {KETTLE['title']}" in read.out
+    assert id in read.out
+    assert "\x1b" not in read.out
+
+    rated = await kho(home, "experiences", "rate", id, "--helpful")
+    assert "helpful: 1\n" in rated.out
+    assert "helpful: 0\n" in (await kho(home, "experiences", "rate", id, "--no-helpful")).out
+
+
+async def test_failures_are_told_on_stderr_without_colour(home: Path) -> None:
+    done = await kho(home, "experiences", "submit", "--title", "x", env={"TERM": "xterm-256color"})
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("error: Required fields are missing or empty: problem_description, solution.")
+    assert "  solution: " in done.err
+    assert "\x1b" not in done.err
+    missing = await kho(home, "experiences", "get", "unknown")
+    assert (missing.status, missing.out) == (1, "")
+    assert missing.err == "error: There is no record with that id. (NOT_FOUND)\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin"),
+    [
+        (["experiences", "query", "--params", "-"], b"{"),
+        (["experiences", "query", "--params", "/no/such/file"], b""),
+        (["experiences", "query", "--nothing"], b""),
+        (["experiences", "dance"], b""),
+        (["dance"], b""),
+        (["experiences", "query", "kettle", "--params", "-"], b"[1]"),
+        (["keys", "create"], b""),
+        (["serve", "--port", "99999"], b""),
+    ],
+)
+async def test_a_wrong_command_line_is_a_usage_error(home: Path, arguments: list[str], stdin: bytes) -> None:
+    done = await kho(home, *arguments, stdin=stdin)
+    assert (done.status, done.out) == (2, "")
+    assert "Traceback" not in done.err
+    assert "Usage: " in done.err
+
+
+async def test_wrong_settings_are_a_plain_sentence(home: Path) -> None:
+    for name, value in (
+        ("KHO_HTTP__PORT", "many"),
+        ("KHO_CONFIG", "/no/such/file.toml"),
+        ("KHO_DATABASE_URL", "mysql://localhost/kho"),
+    ):
+        done = await kho(home, "experiences", "query", "kettle", env={name: value})
+        assert (done.status, done.out) == (1, ""), name
+        assert done.err.startswith("error: "), name
+        assert "Traceback" not in done.err
+
+
+async def test_a_data_folder_that_cannot_be_made_is_a_plain_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = await kho(tmp_path / "file" / "home", "experiences", "query", "kettle")
+    assert (done.status, done.out) == (1, "")
+    assert "error: The database file cannot be made" in done.err
+    assert "Traceback" not in done.err
+
+
+# -- export and import -------------------------------------------------------------------------------------------------
+
+
+async def test_records_move_from_hub_to_hub(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    params = json.dumps({"experiences": [{**KETTLE, "title": f"{KETTLE['title']} {n}"} for n in range(5)]})
+    lines = tmp_path / "in.jsonl"
+    lines.write_text("\n".join(json.dumps(line) for line in json.loads(params)["experiences"]) + "\n\n", "utf-8")
+    taken = await kho(here, "experiences", "import", str(lines), "--json")
+    assert (taken.status, json.loads(taken.out)) == (0, {"imported": 5, "unchanged": 0})
+
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    assert (await kho(here, "experiences", "export", str(first))).err == "5 exported.\n"
+    assert (await kho(there, "experiences", "import", str(first))).out == "5 imported, 0 were here already.\n"
+    assert (await kho(there, "experiences", "import", str(first))).out == "0 imported, 5 were here already.\n"
+    await kho(there, "experiences", "export", str(second))
+    assert second.read_bytes() == first.read_bytes()
+    out = await kho(there, "experiences", "export")
+    assert out.out.encode() == first.read_bytes()
+
+
+async def test_an_import_says_which_line_is_wrong(home: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(json.dumps(KETTLE) + "\n\nnot json\n", "utf-8")
+    done = await kho(home, "experiences", "import", str(broken))
+    assert (done.status, done.out) == (1, "")
+    assert "line 3 is not JSON" in done.err
+    broken.write_text(json.dumps(KETTLE) + "\n" + json.dumps({**KETTLE, "title": ""}) + "\n", "utf-8")
+    done = await kho(home, "experiences", "import", str(broken))
+    assert done.status == 1
+    assert "Record 2: 'title'" in done.err
+    assert "lines 1-2" in done.err
+    assert json.loads((await kho(home, "experiences", "query", "am", "--json")).out)["data"]["total"] == 0
+
+
+# -- kho stdio and kho serve -------------------------------------------------------------------------------------------
+
+
+async def test_stdio_says_nothing_but_the_protocol_on_stdout(home: Path) -> None:
+    def call(id: int, name: str, arguments: Json) -> Json:
+        return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+
+    client = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
+    messages: list[Json] = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        call(2, "submit_experience", {**KETTLE, "keywords": ["Ấm"]}),
+        call(3, "query_experiences", {"keywords": "水壶"}),
+        call(4, "query_experiences", {"keywords": ""}),
+        call(5, "no_such_tool", {}),
+        {"jsonrpc": "2.0", "id": 6, "method": "no/such/method"},
+    ]
+    process = await asyncio.create_subprocess_exec(
+        KHO,
+        "stdio",
+        env=environment(home),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=2**20,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    answers: dict[int, Json] = {}
+    try:
+        async with asyncio.timeout(60):
+            for message in messages:
+                process.stdin.write(b"this is not JSON\n" + json.dumps(message, ensure_ascii=False).encode() + b"\n")
+                await process.stdin.drain()
+                if "id" in message:  # in turn, for the query asks for what was submitted
+                    line = await process.stdout.readline()
+                    answers[message["id"]] = json.loads(line)
+                    assert line.isascii() or line.decode()
+            process.stdin.close()
+            rest, log = await asyncio.gather(process.stdout.read(), process.stderr.read())
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert rest == b""
+    assert [(answer["jsonrpc"], answer["id"]) for answer in answers.values()] == [("2.0", id) for id in range(1, 7)]
+    assert answers[3]["result"]["structuredContent"]["data"]["experiences"][0]["title"] == KETTLE["title"]
+    assert answers[4]["result"]["isError"] is True
+    assert (answers[5]["error"]["code"], answers[6]["error"]["code"]) == (-32602, -32601)
+    calls = [json.loads(line) for line in log.splitlines() if line.startswith(b"{")]
+    assert [line["code"] for line in calls if line["message"] == "call"] == ["OK", "OK", "INVALID_KEYWORDS"]
+    assert KETTLE["solution"].encode() not in log
+
+
+async def test_serve_answers_until_it_is_told_to_stop(home: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        KHO,
+        "serve",
+        "--port",
+        "0",
+        env=environment(home),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            first = (await process.stderr.readline()).decode()
+            where = re.search(r"http://127\.0\.0\.1:\d+", first)
+            assert where is not None, first
+            async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+                while True:
+                    try:
+                        response = await http.get(f"{where[0]}/health")
+                        break
+                    except httpx2.ConnectError:
+                        await asyncio.sleep(0.02)  # it says where before it listens
+            assert response.json()["status"] == "healthy"
+            process.terminate()
+            rest = await process.stderr.read()
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode in (0, -15)
+    assert await process.stdout.read() == b""
+    assert b"Traceback" not in rest
+    assert (mode(home), mode(home / "kho.db")) == ("0o700", "0o600")
+
+
+async def test_a_port_that_is_taken_is_a_plain_sentence(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = await kho(home, "serve", "--port", str(port))
+    assert (done.status, done.out) == (1, "")
+    assert done.err == f"error: port {port} is taken. Choose another with --port.\n"
