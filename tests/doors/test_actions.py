@@ -45,8 +45,8 @@ async def test_a_request_without_an_id_is_given_one(hub: Served) -> None:
     assert await total(hub) == 2
 
 
-async def test_a_contract_s_failure_is_its_envelope_with_a_status(hub: Served) -> None:
-    response = await hub.act(QUERY, {"keywords": ""}, request_id="r-2")
+async def test_a_contract_s_failure_is_its_envelope_with_a_status(shared_hub: Served) -> None:
+    response = await shared_hub.act(QUERY, {"keywords": ""}, request_id="r-2")
     answer = response.json()
     assert response.status_code == 400
     assert answer.keys() == {"request_id", "action", "status", "result"}
@@ -54,8 +54,8 @@ async def test_a_contract_s_failure_is_its_envelope_with_a_status(hub: Served) -
     assert (answer["result"]["success"], answer["result"]["error"]["code"]) == (False, "INVALID_KEYWORDS")
 
 
-async def test_an_unknown_action(hub: Served) -> None:
-    response = await hub.act("dance", {}, request_id="r-3")
+async def test_an_unknown_action(shared_hub: Served) -> None:
+    response = await shared_hub.act("dance", {}, request_id="r-3")
     assert failed(response) == (404, "UNKNOWN_OPERATION")
     assert (response.json()["request_id"], response.json()["action"]) == ("r-3", "dance")
     assert SUBMIT in response.json()["error"]["message"]
@@ -82,8 +82,8 @@ async def test_an_unknown_action(hub: Served) -> None:
         {"action": QUERY, "principal": {"tenant_id": "a b"}},
     ],
 )
-async def test_what_is_no_envelope(hub: Served, body: Any) -> None:
-    assert failed(await hub.post("/actions", body)) == (400, "INVALID_ARGUMENT")
+async def test_what_is_no_envelope(shared_hub: Served, body: Any) -> None:
+    assert failed(await shared_hub.post("/actions", body)) == (400, "INVALID_ARGUMENT")
 
 
 async def test_a_bug_tells_nothing(settings: Settings) -> None:

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.doors.doors import ERAS, Json, Served, bearer, kho, new_key, served
+from tests.doors.doors import ERAS, PLAIN, Json, Served, bearer, kho, new_key, served
 
 from kho.doors import auth
 from kho.doors.auth import is_loopback
@@ -31,7 +31,8 @@ def everything_in(folder: Path) -> bytes:
 
 def elsewhere(hub: Served, address: str = "203.0.113.9") -> httpx2.AsyncClient:
     """A caller on another machine. Its Host header is that of a hub that is reached through a tunnel or a proxy."""
-    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=hub.app, client=(address, 40000)), base_url=hub.url)
+    transport = httpx2.ASGITransport(app=hub.app, client=(address, 40000))
+    return httpx2.AsyncClient(transport=transport, base_url=hub.url, verify=PLAIN)
 
 
 # -- without keys ------------------------------------------------------------------------------------------------------
@@ -48,8 +49,8 @@ async def test_without_keys_this_machine_s_user_needs_no_credential(hub: Served)
 @pytest.mark.parametrize(
     "address", ["203.0.113.9", "192.168.1.7", "10.0.0.1", "fe80::1", "::ffff:203.0.113.9", "testclient"]
 )
-async def test_without_keys_nobody_else_gets_an_answer(hub: Served, address: str) -> None:
-    async with elsewhere(hub, address) as http:
+async def test_without_keys_nobody_else_gets_an_answer(shared_hub: Served, address: str) -> None:
+    async with elsewhere(shared_hub, address) as http:
         for route in ("/jsonrpc", "/actions", "/mcp"):
             refused(await http.post(route, json={}))
         for route in ROUTES:
@@ -58,8 +59,8 @@ async def test_without_keys_nobody_else_gets_an_answer(hub: Served, address: str
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
-async def test_every_loopback_address_is_this_machine(hub: Served, address: str) -> None:
-    async with elsewhere(hub, address) as http:
+async def test_every_loopback_address_is_this_machine(shared_hub: Served, address: str) -> None:
+    async with elsewhere(shared_hub, address) as http:
         assert (await http.get("/servers")).status_code == 200
 
 
@@ -199,7 +200,7 @@ async def test_a_key_allows_what_its_scopes_say(settings: Settings) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_over_mcp_a_key_sees_only_the_tools_it_may_use(settings: Settings, era: str) -> None:
     reader = await new_key(settings, "acme", "exp:read")
-    async with served(settings) as hub, httpx2.AsyncClient(headers=bearer(reader), timeout=30) as http:
+    async with served(settings) as hub, httpx2.AsyncClient(headers=bearer(reader), timeout=30, verify=PLAIN) as http:
         async with Client(streamable_http_client(f"{hub.url}/mcp", http_client=http), mode=era) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
             assert names == ["query_experiences", "get_experience"]

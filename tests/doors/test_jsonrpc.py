@@ -33,9 +33,9 @@ async def error(hub: Served, body: Any) -> tuple[Any, int]:
     return answer["id"], answer["error"]["code"]
 
 
-async def test_an_answer_carries_the_id_of_its_request(hub: Served) -> None:
+async def test_an_answer_carries_the_id_of_its_request(shared_hub: Served) -> None:
     for id in (1, 0, -3, "abc", "", 1.5, None, "đ"):
-        answer = (await hub.post("/jsonrpc", request(id))).json()
+        answer = (await shared_hub.post("/jsonrpc", request(id))).json()
         assert answer == {"jsonrpc": "2.0", "result": answer["result"], "id": id}
         assert type(answer["id"]) is type(id)
         assert answer["result"]["success"]
@@ -76,19 +76,19 @@ async def test_a_batch_of_notifications_is_not_answered(hub: Served) -> None:
     assert (await hub.rpc("query_experiences", {"keywords": "kettle"}))["result"]["data"]["total"] == 3
 
 
-async def test_a_batch_of_one_is_answered_by_a_list(hub: Served) -> None:
-    assert [answer["id"] for answer in (await hub.post("/jsonrpc", [request(1)])).json()] == [1]
+async def test_a_batch_of_one_is_answered_by_a_list(shared_hub: Served) -> None:
+    assert [answer["id"] for answer in (await shared_hub.post("/jsonrpc", [request(1)])).json()] == [1]
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b'{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]', b"\xff", b"NaN"]
 )
-async def test_what_is_no_json_is_a_parse_error(hub: Served, body: bytes) -> None:
-    assert await error(hub, body) == (None, -32700)
+async def test_what_is_no_json_is_a_parse_error(shared_hub: Served, body: bytes) -> None:
+    assert await error(shared_hub, body) == (None, -32700)
 
 
-async def test_json_that_is_too_deep_is_a_parse_error(hub: Served) -> None:
-    assert await error(hub, b"[" * 100 + b"]" * 100) == (None, -32700)
+async def test_json_that_is_too_deep_is_a_parse_error(shared_hub: Served) -> None:
+    assert await error(shared_hub, b"[" * 100 + b"]" * 100) == (None, -32700)
 
 
 @pytest.mark.parametrize(
@@ -106,24 +106,24 @@ async def test_json_that_is_too_deep_is_a_parse_error(hub: Served) -> None:
         ({"jsonrpc": "2.0", "error": {"code": 1, "message": "m"}, "id": 7}, 7),
     ],
 )
-async def test_what_is_no_request_is_invalid(hub: Served, body: Any, id: Any) -> None:
-    assert await error(hub, body) == (id, -32600)
+async def test_what_is_no_request_is_invalid(shared_hub: Served, body: Any, id: Any) -> None:
+    assert await error(shared_hub, body) == (id, -32600)
 
 
-async def test_a_batch_is_bounded(hub: Served) -> None:
-    assert len((await hub.post("/jsonrpc", [request(n) for n in range(LARGEST_BATCH)])).json()) == LARGEST_BATCH
-    assert await error(hub, [request(n) for n in range(LARGEST_BATCH + 1)]) == (None, -32600)
+async def test_a_batch_is_bounded(shared_hub: Served) -> None:
+    assert len((await shared_hub.post("/jsonrpc", [request(n) for n in range(LARGEST_BATCH)])).json()) == LARGEST_BATCH
+    assert await error(shared_hub, [request(n) for n in range(LARGEST_BATCH + 1)]) == (None, -32600)
 
 
 @pytest.mark.parametrize(
     "method", ["", "query_experiences", "experiences-server", "experiences-server/nothing", "rpc.x", "/"]
 )
-async def test_an_unknown_method_is_not_found(hub: Served, method: str) -> None:
-    assert await error(hub, request(1, method)) == (1, -32601)
+async def test_an_unknown_method_is_not_found(shared_hub: Served, method: str) -> None:
+    assert await error(shared_hub, request(1, method)) == (1, -32601)
 
 
-async def test_parameters_by_position_are_invalid(hub: Served) -> None:
-    assert await error(hub, request(1, QUERY, ["kettle"])) == (1, -32602)
+async def test_parameters_by_position_are_invalid(shared_hub: Served) -> None:
+    assert await error(shared_hub, request(1, QUERY, ["kettle"])) == (1, -32602)
 
 
 async def test_a_contract_without_an_envelope_answers_errors(settings: Settings) -> None:
@@ -138,11 +138,11 @@ async def test_a_contract_without_an_envelope_answers_errors(settings: Settings)
         assert "umami" not in str(broken)
 
 
-async def test_parameters_may_be_left_out(hub: Served) -> None:
-    answer = (await hub.post("/jsonrpc", {"jsonrpc": "2.0", "method": QUERY, "id": 1})).json()
+async def test_parameters_may_be_left_out(shared_hub: Served) -> None:
+    answer = (await shared_hub.post("/jsonrpc", {"jsonrpc": "2.0", "method": QUERY, "id": 1})).json()
     assert answer["result"]["error"]["code"] == "INVALID_KEYWORDS"
 
 
-async def test_only_post_is_served(hub: Served) -> None:
-    response = await hub.get("/jsonrpc")
+async def test_only_post_is_served(shared_hub: Served) -> None:
+    response = await shared_hub.get("/jsonrpc")
     assert (response.status_code, response.json()["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")

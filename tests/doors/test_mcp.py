@@ -173,8 +173,8 @@ async def test_cache_hints_are_private(settings: Settings) -> None:
         assert (result.cache_scope, result.ttl_ms) == ("private", 30_000)
 
 
-async def test_discovery_is_hinted_private_too(hub: Served) -> None:
-    answer = await modern(hub, "server/discover", {})
+async def test_discovery_is_hinted_private_too(shared_hub: Served) -> None:
+    answer = await modern(shared_hub, "server/discover", {})
     assert (answer["result"]["cacheScope"], answer["result"]["ttlMs"]) == ("private", 30_000)
     assert MODERN in answer["result"]["supportedVersions"]
 
@@ -373,13 +373,16 @@ async def modern(hub: Served, method: str, params: Json) -> Json:
 INITIALIZE = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
 
 
-async def test_a_session_that_this_process_does_not_hold_is_served(hub: Served) -> None:
+async def test_a_session_that_this_process_does_not_hold_is_served(shared_hub: Served) -> None:
     for session in ("made-by-another-worker", "from-before-the-restart"):
-        response = await handshake(hub, "tools/list", {}, mcp_session_id=session)
+        response = await handshake(shared_hub, "tools/list", {}, mcp_session_id=session)
         assert response.status_code == 200
         assert [tool["name"] for tool in payload(response)["result"]["tools"]] == OURS
         called = await handshake(
-            hub, "tools/call", {"name": "query_experiences", "arguments": {"keywords": "x"}}, mcp_session_id=session
+            shared_hub,
+            "tools/call",
+            {"name": "query_experiences", "arguments": {"keywords": "x"}},
+            mcp_session_id=session,
         )
         assert payload(called)["result"]["structuredContent"]["success"] is True
 
@@ -392,20 +395,20 @@ async def test_a_session_outlives_the_hub_that_made_it(settings: Settings) -> No
         assert response.status_code == 200
 
 
-async def test_a_request_without_any_session_is_served(hub: Served) -> None:
-    assert (await handshake(hub, "tools/list", {})).status_code == 200
+async def test_a_request_without_any_session_is_served(shared_hub: Served) -> None:
+    assert (await handshake(shared_hub, "tools/list", {})).status_code == 200
 
 
-async def test_the_modern_era_has_no_sessions(hub: Served) -> None:
-    answer = await modern(hub, "tools/call", {"name": "query_experiences", "arguments": {"keywords": "x"}})
+async def test_the_modern_era_has_no_sessions(shared_hub: Served) -> None:
+    answer = await modern(shared_hub, "tools/call", {"name": "query_experiences", "arguments": {"keywords": "x"}})
     assert answer["result"]["resultType"] == "complete"
     assert answer["result"]["isError"] is False
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE])
-async def test_every_handshake_version_is_agreed_to(hub: Served, version: str) -> None:
+async def test_every_handshake_version_is_agreed_to(shared_hub: Served, version: str) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {**INITIALIZE, "protocolVersion": version}}
-    response = await hub.post("/mcp", body, accept=ACCEPT)
+    response = await shared_hub.post("/mcp", body, accept=ACCEPT)
     result = payload(response)["result"]
     assert result["protocolVersion"] == version
     assert result["serverInfo"]["name"] == "kho"
@@ -413,6 +416,6 @@ async def test_every_handshake_version_is_agreed_to(hub: Served, version: str) -
     assert "query_experiences" in result["instructions"]
 
 
-async def test_arguments_may_be_left_out(hub: Served) -> None:
-    answer = await modern(hub, "tools/call", {"name": "query_experiences"})
+async def test_arguments_may_be_left_out(shared_hub: Served) -> None:
+    answer = await modern(shared_hub, "tools/call", {"name": "query_experiences"})
     assert answer["result"]["structuredContent"]["error"]["code"] == "INVALID_KEYWORDS"

@@ -20,8 +20,8 @@ TOOLS = [
 ]  # fmt: skip
 
 
-async def test_health_is_exactly_what_the_contract_shows(hub: Served) -> None:
-    response = await hub.get("/health")
+async def test_health_is_exactly_what_the_contract_shows(shared_hub: Served) -> None:
+    response = await shared_hub.get("/health")
     assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
     assert response.json() == {"status": "healthy", "servers": ["experiences-server"]}
 
@@ -37,8 +37,8 @@ async def test_a_hub_whose_database_does_not_answer_is_unhealthy(settings: Setti
         )  # fmt: skip
 
 
-async def test_servers_are_listed_with_exactly_the_documented_keys(hub: Served) -> None:
-    answer: Json = (await hub.get("/servers")).json()
+async def test_servers_are_listed_with_exactly_the_documented_keys(shared_hub: Served) -> None:
+    answer: Json = (await shared_hub.get("/servers")).json()
     assert answer.keys() == {"servers"}
     [server] = answer["servers"]
     assert server.keys() == {"name", "capabilities"}
@@ -61,8 +61,8 @@ async def test_one_server_s_capabilities_are_those_of_the_list(settings: Setting
 
 
 @pytest.mark.parametrize("path", ["/servers/nobody/capabilities", "/servers/nobody", "/nothing", "/"])
-async def test_what_is_not_there_is_404_in_json(hub: Served, path: str) -> None:
-    response = await hub.get(path)
+async def test_what_is_not_there_is_404_in_json(shared_hub: Served, path: str) -> None:
+    response = await shared_hub.get(path)
     assert (response.status_code, response.headers["content-type"]) == (404, "application/json")
     assert response.json()["error"]["code"] == "NOT_FOUND"
 
@@ -96,8 +96,8 @@ def schemas(node: Any) -> list[Json]:
     return found
 
 
-async def test_the_description_is_openapi_3_1(hub: Served) -> None:
-    described: Json = (await hub.get("/openapi.json")).json()
+async def test_the_description_is_openapi_3_1(shared_hub: Served) -> None:
+    described: Json = (await shared_hub.get("/openapi.json")).json()
     assert described["openapi"] == "3.1.0"
     assert described["info"].keys() >= {"title", "version"}
     assert described["paths"].keys() == {"/actions", "/jsonrpc", "/health", "/servers", "/servers/{name}/capabilities"}

@@ -9,6 +9,8 @@ from hashlib import blake2b
 from math import isfinite, log
 from time import monotonic
 
+from kho.kernel.ports import Tx
+
 MAX_QUERY_TOKENS = 32
 MAX_ENTRY_TOKENS = 20_000
 
@@ -19,9 +21,12 @@ COMMON = 2_000
 """Tokens in more entries than this are costly to follow and to count."""
 NEGLIGIBLE = 0.15
 """Entries that hold nothing but common tokens are left out, as long as their score could not pass this."""
+TOO_MANY = 20_000
+"""Entries that are not walked for the sake of partial matches, once a list is full of better ones."""
 KEPT = 600.0
 """Seconds for which the count of a common token is believed, unless the index grows or shrinks by a tenth."""
 MOST_KEPT = 20_000
+ENTRIES_KEPT = 10.0
 
 _STEP = 1_000_000
 
@@ -40,11 +45,23 @@ Found = list[tuple[str, int]]
 
 
 class Counts:
-    """How many entries hold a token. Small counts are asked for every time; those of common tokens cost a walk
-    over thousands of entries, hardly change, and are kept for a while."""
+    """How many entries there are, and how many hold a token. Small counts are asked for every time; large ones cost
+    a walk over thousands of entries, hardly change, and are kept for a while."""
 
     def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], tuple[int, float]] = {}
         self._kept: dict[tuple[str, str, str], tuple[int, int, float]] = {}
+
+    def entries(self, tx: Tx, space: str, tenant: str) -> int:
+        kept = self._entries.get((space, tenant))
+        now = monotonic()
+        if kept and now - kept[1] < ENTRIES_KEPT:
+            return kept[0]
+        row = tx.one("SELECT count(*) FROM words_entries WHERE space = $1 AND tenant = $2", space, tenant)
+        count = row[0] if row else 0
+        if count > COMMON:
+            self._entries[space, tenant] = (count, now)
+        return count
 
     def of(
         self, space: str, tenant: str, entries: int, tokens: Iterable[str], ask: Callable[[list[str]], list[int]]
@@ -98,19 +115,24 @@ def weigh(importance: dict[str, float], entries: int, frequencies: dict[str, int
 def best(weighed: list[Weighed], limit: int, ask: Callable[[list[Weighed]], Found]) -> Found:
     """The best entries, of which `ask` finds those that hold a leading token.
 
-    First only the rarest tokens lead, just enough of them to fill the list. If it is full and its last entry beats
-    whatever the other tokens could bring in, that is the answer, and the long way round is saved.
+    First only the rarest tokens lead, just enough of them to fill the list: whatever holds the whole query is among
+    these. If the list is full, and its last entry beats whatever the other tokens could bring in, or following them
+    would take too long, that is the answer.
     """
-    fewer, enough = set[str](), 0
+    fewer, enough, more = set[str](), 0, 0
     for item in sorted(weighed, key=lambda item: item.frequency):
-        if item.leads and (item.frequency <= COMMON or enough < 2 * limit):
+        if not item.leads:
+            continue
+        if item.frequency <= COMMON or enough < limit:
             fewer.add(item.token)
             enough += item.frequency
-    narrow = [replace(item, leads=item.token in fewer) for item in weighed]
-    if narrow != weighed:
+        else:
+            more += item.frequency
+    if more:
+        narrow = [replace(item, leads=item.token in fewer) for item in weighed]
         found = ask(narrow)
         unseen = full_score(item for item in narrow if not item.leads)
-        if len(found) == limit and found[-1][1] > unseen:
+        if len(found) == limit and (found[-1][1] > unseen or more > TOO_MANY):
             return found
     return ask(weighed)
 

@@ -27,7 +27,6 @@ _PUT = """
 INSERT INTO words_entries (space, tenant, key, terms) VALUES ($1, $2, $3, $4::bigint[])
 ON CONFLICT (space, tenant, key) DO UPDATE SET terms = excluded.terms
 """
-_ENTRIES = "SELECT count(*) FROM words_entries WHERE space = $1 AND tenant = $2"
 _FREQUENCIES = """
 SELECT (SELECT count(*) FROM words_entries WHERE terms @> ARRAY[asked.term::bigint])
 FROM jsonb_array_elements_text($1::jsonb) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place
@@ -79,8 +78,7 @@ class PostgresWords:
         def count(unknown: list[str]) -> list[int]:
             return [row[0] for row in tx.all(_FREQUENCIES, json.dumps([whole[token] for token in unknown]))]
 
-        row = tx.one(_ENTRIES, space, tenant)
-        entries = row[0] if row else 0
+        entries = self._counts.entries(tx, space, tenant)
         weighed = weigh(asked, entries, self._counts.of(space, tenant, entries, asked, count))
         total = full_score(weighed)
         return [(key, points / total) for key, points in best(weighed, limit, ask)]

@@ -27,7 +27,6 @@ from kho.storage.words import (
 # What the tokenizer 'ascii' leaves whole and as it is; a surrogate cannot be stored.
 _AS_IT_IS = re.compile("(?!0x)[0-9a-z\x80-\ud7ff\ue000-\U0010ffff]{1,64}")
 
-_ENTRIES = "SELECT count(*) FROM words_entries WHERE space = $1 AND tenant = $2"
 _FREQUENCIES = """
 SELECT (SELECT count(*) FROM words_index WHERE words_index MATCH asked.value)
 FROM json_each($1) AS asked ORDER BY asked.key
@@ -94,8 +93,7 @@ class SqliteWords:
             rows = tx.all(_FREQUENCIES, json.dumps([whole[token] for token in unknown]))
             return [row[0] for row in rows]
 
-        row = tx.one(_ENTRIES, space, tenant)
-        entries = row[0] if row else 0
+        entries = self._counts.entries(tx, space, tenant)
         weighed = weigh(asked, entries, self._counts.of(space, tenant, entries, asked, count))
         total = full_score(weighed)
         return [(key, points / total) for key, points in best(weighed, limit, ask)]
