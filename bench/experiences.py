@@ -9,6 +9,7 @@ process, and clients that ask again as soon as they have their answer: four quer
 import argparse
 import asyncio
 import itertools
+import math
 import os
 import random
 import subprocess
@@ -38,8 +39,8 @@ SUBMIT_LIMIT, SUBMIT_SHARE = 1.0, 0.95
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    ordered = sorted(samples)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    """The time within which that share of the samples lies."""
+    return sorted(samples)[max(0, math.ceil(share * len(samples) - 1e-9) - 1)]
 
 
 def verdict(queries: Sequence[float], submits: Sequence[float]) -> bool:

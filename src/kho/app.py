@@ -44,7 +44,7 @@ def open_database(settings: Settings) -> tuple[Database, Words]:
         return Sqlite.open(settings.home / "kho.db"), SqliteWords()
     if url.startswith(("postgresql://", "postgres://")):
         return Postgres.open(url), PostgresWords()
-    raise ValueError("KHO_DATABASE_URL must begin with postgresql://; leave it out for the embedded database.")
+    raise KhoError("KHO_DATABASE_URL must begin with postgresql://; leave it out for the embedded database.")
 
 
 def capabilities(settings: Settings, db: Database, words: Words, background: Background) -> list[Capability]:

@@ -588,6 +588,13 @@ def test_the_bench_judges_response_times_by_the_contract() -> None:
     assert not verdict(quick, [1.1] * 1000)
 
 
+@pytest.mark.requirement("003.time.query", "003.time.submit")
+def test_nine_of_ten_and_nineteen_of_twenty_are_enough() -> None:
+    assert verdict([0.1] * 9 + [9.0], [0.1] * 19 + [9.0])
+    assert not verdict([0.1] * 8 + [9.0] * 2, [0.1] * 20)
+    assert not verdict([0.1] * 10, [0.1] * 18 + [9.0] * 2)
+
+
 async def test_tenants_are_apart(make_desk: MakeDesk) -> None:
     ours, theirs = make_desk(), make_desk()
     id = await ours.submit("kettle")

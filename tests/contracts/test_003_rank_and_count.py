@@ -156,6 +156,26 @@ async def test_pages_follow_one_another_without_gap_or_repetition(desk: Desk, li
     assert set(seen) == everything
 
 
+@pytest.mark.requirement("003.query.offset-pages")
+async def test_pages_follow_one_another_while_others_ask_too(desk: Desk) -> None:
+    everything = [{"id": f"k{n:02}", "title": f"kettle word{n}", "created_at": aged(n)} for n in range(20)]
+    await desk.take_in(*everything)
+    seen = [hit["id"] for hit in (await desk.query("kettle", limit=10))["experiences"]]
+    for _ in range(2):
+        await desk.query("word19")
+    await desk.settle()
+    seen += [hit["id"] for hit in (await desk.query("kettle", limit=10, offset=10))["experiences"]]
+    assert sorted(seen) == [record["id"] for record in everything]
+
+
+@pytest.mark.requirement("003.query.total", "003.query.offset-pages")
+async def test_a_thousand_matches_are_not_all(desk: Desk) -> None:
+    for thousand in range(2):
+        await desk.take_in(*({"id": f"{thousand}-{number}", "title": "kettle"} for number in range(520)))
+    last = await desk.query("kettle", limit=50, offset=1030)
+    assert (last["total"], len(last["experiences"])) == (1040, 10)
+
+
 # -- the count ---------------------------------------------------------------------------------------------------------
 
 

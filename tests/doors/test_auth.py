@@ -72,11 +72,10 @@ def test_which_addresses_stay_on_this_machine() -> None:
 
 
 async def test_a_hub_that_others_can_reach_does_not_start_without_keys(home: Path) -> None:
-    for host in ("0.0.0.0", "::"):
-        done = await kho(home, "serve", "--host", host, "--port", "0")
-        assert (done.status, done.out) == (1, "")
-        assert "kho keys create" in done.err
-        assert "Traceback" not in done.err
+    done = await kho(home, "serve", "--host", "0.0.0.0", "--port", "0")
+    assert (done.status, done.out) == (1, "")
+    assert "kho keys create" in done.err
+    assert "Traceback" not in done.err
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------

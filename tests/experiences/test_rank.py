@@ -4,7 +4,7 @@ import math
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kho.experiences.rank import HALF_LIFE, VERDICT, Candidate, freshness, ranked, score, use
@@ -63,6 +63,7 @@ Candidates = st.lists(
 
 
 @pytest.mark.requirement("003.sort.relevance", "003.sort.query-count", "003.sort.recency")
+@settings(deadline=None)
 @given(Candidates)
 def test_each_part_is_between_nothing_and_one(found: list[Candidate]) -> None:
     most_used = max(map(use, found), default=0)
@@ -74,6 +75,7 @@ def test_each_part_is_between_nothing_and_one(found: list[Candidate]) -> None:
 
 
 @pytest.mark.requirement("003.sort.descending")
+@settings(deadline=None)
 @given(Candidates, st.sampled_from(["relevance", "query_count", "created_at"]), st.randoms(use_true_random=False))
 def test_the_order_depends_on_the_candidates_only(found: list[Candidate], sort: str, chance: Random) -> None:
     shuffled = list(found)

@@ -139,6 +139,7 @@ class Target:
     def send(self, request: Request) -> Answer:
         """Through the ASGI interface. What the application raises is raised here."""
         sent[request.path] += 1
+        self.errors.seen.clear()
         future = asyncio.run_coroutine_threadsafe(self._asgi(request), self.loop)
         try:
             answer = future.result(PATIENCE)
@@ -150,6 +151,7 @@ class Target:
 
     def send_over_socket(self, request: Request) -> Answer:
         sent["socket " + request.path] += 1
+        self.errors.seen.clear()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             headers = {"content-type": "application/json", **request.headers}
@@ -164,6 +166,7 @@ class Target:
     def send_bytes(self, head_and_body: bytes) -> bytes:
         """Bytes that may not even be HTTP. Gives back the first answer; nothing if the hub waits for more, or hangs up."""
         sent["socket bytes"] += 1
+        self.errors.seen.clear()
         received = b""
         with socket.create_connection(("127.0.0.1", self.port), timeout=0.3) as connection:
             connection.sendall(head_and_body)
@@ -229,11 +232,11 @@ class Target:
         except (ValueError, UnicodeDecodeError) as problem:
             raise Broken(f"not JSON ({problem}): {answer.status} {answer.body[:2000]!r} for {request!r}") from None
         for value in values:
-            for code in _codes(value):
-                if code in OUR_FAULT:
-                    raise Broken(f"{code}: {answer.body[:2000]!r} for {request!r}")
+            for error in errors_in(value):
+                if error.get("code") in OUR_FAULT:
+                    raise Broken(f"{error['code']}: {answer.body[:2000]!r} for {request!r}")
+                self._nothing_leaks(request.body, orjson.dumps(error))
             self._shape(request, answer, value)
-        self._nothing_leaks(request.body, answer.body)
         self._nothing_logged(repr(request))
 
     def _shape(self, request: Request, answer: Answer, value: Any) -> None:
@@ -335,19 +338,17 @@ def messages(answer: Answer) -> list[Any]:
     return [orjson.loads(answer.body)]
 
 
-def _codes(value: Any) -> Iterator[Any]:
-    """Error codes where answers have them. Not in the records that an answer holds: those are the callers' words."""
+def errors_in(value: Any) -> Iterator[dict[str, Any]]:
+    """The errors of an answer. What else it holds are records, which are the callers' own words."""
     if isinstance(value, list):
         for item in cast(list[Any], value):
-            yield from _codes(item)
+            yield from errors_in(item)
     elif isinstance(value, dict):
         for key, inner in cast(dict[str, Any], value).items():
             if key == "error" and isinstance(inner, dict):
-                error = cast(dict[str, Any], inner)
-                yield error.get("code")
-                yield from _codes(error.get("data"))
+                yield cast(dict[str, Any], inner)
             elif key in ("result", "structuredContent"):
-                yield from _codes(inner)
+                yield from errors_in(inner)
 
 
 @contextmanager

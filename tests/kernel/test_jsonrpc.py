@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kho.kernel import jsonrpc
@@ -163,6 +163,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(JSON, st.booleans())
 def test_every_json_value_is_a_message_or_refused(value: Any, lenient: bool) -> None:
     messages, batch = parse(orjson.dumps(value), lenient=lenient)
@@ -170,6 +171,7 @@ def test_every_json_value_is_a_message_or_refused(value: Any, lenient: bool) -> 
     assert batch == (type(value) is list and value != [])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_every_byte_string_is_parsed_or_refused(raw: bytes) -> None:
     try:

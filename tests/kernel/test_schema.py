@@ -70,15 +70,29 @@ def test_no_tool_s_schema_holds_what_models_stumble_over() -> None:
             assert list(odd(described)) == [], name
 
 
+def test_a_tool_s_schema_names_the_contract_s_limits() -> None:
+    query = describe(Settings(database_url=None)).tool("query_experiences")
+    assert query is not None
+    limit = query.input_schema["properties"]["limit"]
+    assert (limit["type"], limit["default"], limit["minimum"], limit["maximum"]) == ("integer", 10, 1, 50)
+
+
+KEYWORDS = set(
+    "type properties required items anyOf enum const default description additionalProperties pattern minLength "
+    "maxLength minItems maxItems minimum maximum exclusiveMinimum exclusiveMaximum examples".split()
+)
+"""Of JSON Schema, those that every client understands. References, titles and pydantic's own words are none."""
+
+
 def odd(node: Any, *, names: bool = False) -> Iterator[str]:
-    """What must not occur: references, generated titles, null variants."""
+    """What must not occur: other keywords, null variants."""
     if isinstance(node, list):
         for item in cast(list[Any], node):
             yield from odd(item)
     elif isinstance(node, dict):
         found = cast(dict[str, Any], node)
         if not names:
-            yield from (key for key in ("$ref", "$defs", "title") if key in found)
+            yield from sorted(found.keys() - KEYWORDS)
             if found.get("type") == "null":
                 yield "null"
         for key, value in found.items():

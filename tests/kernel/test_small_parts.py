@@ -1,10 +1,10 @@
 """The small parts of the kernel: pages, times, values, fields, keys, calls, errors."""
 
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -19,6 +19,7 @@ from kho.kernel.jsonrpc import MAX_DEPTH
 # -- pages -------------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(), max_size=30), st.integers(1, 10))
 def test_pages_put_together_are_the_list(items: list[int], size: int) -> None:
     seen: list[int] = []
@@ -55,6 +56,7 @@ def test_a_cursor_of_another_list(position: Any) -> None:
 # -- times -------------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(st.integers(from_iso("0001-01-01"), from_iso("9999-12-31T23:59:59.999999")))
 def test_a_time_is_the_same_after_text(micros: int) -> None:
     text = iso(micros)
@@ -120,7 +122,7 @@ def test_nesting_is_bounded() -> None:
 
 class Fields(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    whole: Whole = 0
+    whole: Annotated[int, Whole] = 0
     strings: Strings = []
     id: Id = "x"
 

@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kho.search.fold import fold, index_tokens, query_tokens
@@ -32,11 +32,13 @@ def test_case_width_and_accents_are_folded(text: str, folded: str) -> None:
     assert fold(text) == folded
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_folding_twice_changes_nothing_more(text: str) -> None:
     assert index_tokens(fold(text)) == index_tokens(text)
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_composition_makes_no_difference(text: str) -> None:
     assert index_tokens(unicodedata.normalize("NFD", text)) == index_tokens(unicodedata.normalize("NFC", text))
@@ -67,17 +69,20 @@ def test_function_words_count_little(word: str) -> None:
     assert [importance for _, importance in query_tokens(word)] == [0.1]
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_whatever_a_query_asks_for_is_in_the_index_of_the_same_text(text: str) -> None:
     assert {token for token, _ in query_tokens(text)} <= set(index_tokens(text))
 
 
+@settings(deadline=None)
 @given(TEXT, TEXT)
 def test_a_text_keeps_its_tokens_next_to_another(one: str, other: str) -> None:
     both = set(index_tokens(f"{one}\n{other}"))
     assert set(index_tokens(one)) | set(index_tokens(other)) <= both
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_tokens_are_words_without_space_or_sign(text: str) -> None:
     for token in index_tokens(text):

@@ -73,8 +73,10 @@ class QueryExperiences(Params):
         Annotated[str, Field(max_length=10_000), AfterValidator(_not_blank)] | None,
         BeforeValidator(_query_words, json_schema_input_type=str | list[str]),
     ] = Field(None, description="What to look for: words, an error message, a sentence; any language.")
-    limit: Annotated[Whole, Field(ge=1, le=50)] = Field(10, description="How many records to return.")
-    offset: Annotated[Whole, Field(ge=0, le=1_000_000)] = Field(0, description="How many to skip, for the next page.")
+    limit: Annotated[int, Field(ge=1, le=50), Whole] = Field(10, description="How many records to return.")
+    offset: Annotated[int, Field(ge=0, le=1_000_000), Whole] = Field(
+        0, description="How many to skip, for the next page."
+    )
     ids: Annotated[Strings, Field(max_length=50)] | None = Field(None, description="Fetch these records instead.")
     sort: Sort = Field("relevance", description="Order of the matches.")
 
@@ -94,11 +96,11 @@ class ById(Params):
 
 
 class GetExperience(ById):
-    revision: Annotated[Whole, Field(ge=1)] | None = Field(None, description="An earlier revision of it.")
+    revision: Annotated[int, Field(ge=1), Whole] | None = Field(None, description="An earlier revision of it.")
 
 
 class UpdateExperience(ById):
-    expected_revision: Annotated[Whole, Field(ge=1)] = Field(description="The revision that you read.")
+    expected_revision: Annotated[int, Field(ge=1), Whole] = Field(description="The revision that you read.")
     title: Title | None = None
     problem_description: Required | None = None
     root_cause: Optional = None
@@ -118,7 +120,7 @@ class RateExperience(ById):
 
 class ExportExperiences(Params):
     cursor: str | None = None
-    limit: Annotated[Whole, Field(ge=1, le=1000)] = 500
+    limit: Annotated[int, Field(ge=1, le=1000), Whole] = 500
     include_deleted: bool = False
 
 
@@ -184,10 +186,10 @@ class Kept(Params):
     """What an import keeps of a record besides its words."""
 
     id: Id | None = None
-    query_count: Annotated[Whole, Field(ge=0, lt=2**62)] = 0
-    helpful: Annotated[Whole, Field(ge=0, lt=2**62)] = 0
-    unhelpful: Annotated[Whole, Field(ge=0, lt=2**62)] = 0
-    revision: Annotated[Whole, Field(ge=1, lt=2**62)] = 1
+    query_count: Annotated[int, Field(ge=0, lt=2**62), Whole] = 0
+    helpful: Annotated[int, Field(ge=0, lt=2**62), Whole] = 0
+    unhelpful: Annotated[int, Field(ge=0, lt=2**62), Whole] = 0
+    revision: Annotated[int, Field(ge=1, lt=2**62), Whole] = 1
     created_at: str | None = None
     updated_at: str | None = None
     deleted_at: str | None = None

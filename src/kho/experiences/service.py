@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from kho.experiences import gate, model
 from kho.experiences.errors import Invalid, InvalidKeywords
+from kho.experiences.lists import Lists
 from kho.experiences.near import likeness
 from kho.experiences.rank import Candidate, ranked
 from kho.experiences.store import FIELDS, Experience, Store, gist
@@ -26,7 +27,7 @@ class Limits:
     """Seconds before a query is given up with TIMEOUT."""
     floor: float = 0.15
     """The least relevance that counts as a match."""
-    longest_list: int = 1_000
+    longest_list: int = 2_000
     """Matches that are ranked; what lies beyond could be reached by no reader."""
     duplicate: float = 0.8
     """Share of common words from which the submit reply mentions a near-duplicate."""
@@ -39,23 +40,30 @@ class Service:
         self._usage = usage
         self._clock = clock
         self._limits = limits
+        self._lists = Lists()
 
     async def query(self, params: model.QueryExperiences, call: Call) -> model.Found:
         if params.ids is None and params.keywords is None:
             raise InvalidKeywords
         tenant, now, limits = call.tenant, self._clock(), self._limits
         page = slice(params.offset, params.offset + params.limit)
+        asked = (tenant, call.principal.sub, params.keywords, params.sort)
+        known = self._lists.find(asked) if params.offset else None
 
         def work(tx: Tx) -> tuple[list[Candidate], list[Experience]]:
             if params.ids is not None:
-                known = self._store.get_many(tx, tenant, params.ids)
-                return [Candidate(e.id, 1.0, e.query_count, e.created_at) for e in known], known[page]
-            tokens = query_tokens(params.keywords or "")
-            found = self._store.candidates(tx, tenant, tokens, limits.floor, limits.longest_list)
-            listed = ranked(found, params.sort, now)
+                found = self._store.get_many(tx, tenant, params.ids)
+                return [Candidate(e.id, 1.0, e.query_count, e.created_at) for e in found], found[page]
+            listed = known
+            if listed is None:
+                tokens = query_tokens(params.keywords or "")
+                found = self._store.candidates(tx, tenant, tokens, limits.floor, limits.longest_list)
+                listed = ranked(found, params.sort, now)
             return listed, self._store.get_many(tx, tenant, [c.id for c in listed[page]])
 
         listed, shown = await self._db.read(work, timeout=call.remaining(limits.query_timeout))
+        if params.ids is None and len(listed) > params.limit:
+            self._lists.keep(asked, listed)
         relevance = {candidate.id: candidate.relevance for candidate in listed}
         ids = [experience.id for experience in shown]
 

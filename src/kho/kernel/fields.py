@@ -3,22 +3,20 @@
 from typing import Annotated, Any
 
 import orjson
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints, ValidatorFunctionWrapHandler, WrapValidator
 
 from kho.kernel import values
 from kho.kernel.errors import InvalidParams
 
 
-def _no_bool(value: Any) -> Any:
+def _whole(value: Any, read: ValidatorFunctionWrapHandler) -> int:
+    """JSON's true is no 1, and no column holds more than 64 bits (a client may write its number as text, too)."""
     if isinstance(value, bool):
         raise ValueError("must be a whole number, not true or false")
-    return value
-
-
-def _fits(value: int) -> int:
-    if not -(2**63) <= value < 2**63:
+    number: int = read(value)
+    if not -(2**63) <= number < 2**63:
         raise ValueError("must fit in 64 bits")
-    return value
+    return number
 
 
 def _json_list(value: Any) -> Any:
@@ -34,6 +32,7 @@ def _json_list(value: Any) -> Any:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_no_bool), AfterValidator(_fits)]
+Whole = WrapValidator(_whole)
+"""Behind the limits of a whole number, so that its schema states them: `Annotated[int, Field(ge=1), Whole]`."""
 Strings = Annotated[list[str], BeforeValidator(_json_list)]
 Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/-]{1,128}$"), Field(description="An id that Kho gave.")]

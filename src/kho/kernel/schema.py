@@ -40,13 +40,13 @@ def _tidy(node: Any, definitions: dict[str, JsonSchema]) -> Any:
     if not isinstance(node, dict):
         return node
     found = cast(JsonSchema, node)
-    reference = found.get("$ref")
-    if isinstance(reference, str):
-        found = {**definitions[reference.rsplit("/", 1)[-1]], **{k: v for k, v in found.items() if k != "$ref"}}
     variants = cast(list[JsonSchema], found.get("anyOf", []))
     present = [variant for variant in variants if variant.get("type") != "null"]
     if variants and len(present) == 1:
-        found = {**{k: v for k, v in found.items() if k != "anyOf"}, **present[0]}
+        found = {**present[0], **{k: v for k, v in found.items() if k != "anyOf"}}
+    reference = found.get("$ref")
+    if isinstance(reference, str):
+        found = {**definitions[reference.rsplit("/", 1)[-1]], **{k: v for k, v in found.items() if k != "$ref"}}
     tidy: JsonSchema = {}
     for key, value in found.items():
         if key == "title" or (key == "default" and value is None):
