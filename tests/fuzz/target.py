@@ -110,14 +110,16 @@ def mcp_modern(body: bytes, name: str = "query_experiences", method: str = "tool
 
 
 class Errors(logging.Handler):
-    """Keeps what was logged as an error: a request boundary that caught a bug of ours says so only there."""
+    """Keeps what the hub's thread logs as an error: a request boundary that caught a bug of ours says so only there."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
+        self.thread: int | None = None
         self.seen: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.seen.append(self.format(record))
+        if record.thread == self.thread:
+            self.seen.append(self.format(record))
 
 
 class Target:
@@ -369,6 +371,7 @@ def serving(settings: Settings) -> Generator[Target]:
 
         async def serve() -> None:
             target.loop = asyncio.get_running_loop()
+            target.errors.thread = threading.get_ident()
             await server.serve(sockets=[listener])
 
         thread = threading.Thread(target=asyncio.run, args=(serve(),), name="fuzz-target")

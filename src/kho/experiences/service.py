@@ -11,12 +11,12 @@ from kho.experiences.errors import Invalid, InvalidKeywords
 from kho.experiences.lists import Lists
 from kho.experiences.near import likeness
 from kho.experiences.rank import Candidate, ranked
-from kho.experiences.store import FIELDS, Experience, Store, gist
+from kho.experiences.store import FIELDS, Experience, Store, Terms, gist
 from kho.experiences.usage import Usage
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock, from_iso, iso
-from kho.kernel.errors import Conflict, NotFound, Timeout
+from kho.kernel.errors import Conflict, NotFound
 from kho.kernel.ports import Database, Tx
 from kho.search.fold import query_tokens
 
@@ -94,12 +94,12 @@ class Service:
             created_at=now,
             updated_at=now,
         )
-        message = " ".join(
-            ["Experience record created and published successfully", *await self._near(experience, call), *warnings]
-        )
+        terms = Terms.of(experience)
 
         def work(tx: Tx) -> model.Submitted:
-            self._store.insert(tx, call.tenant, experience)
+            close = self._near(tx, call.tenant, experience, terms)
+            self._store.insert(tx, call.tenant, experience, terms)
+            message = " ".join(["Experience record created and published successfully", *close, *warnings])
             return model.Submitted(id=experience.id, message=message)
 
         return await call.commit(self._db, work)
@@ -200,7 +200,7 @@ class Service:
         def work(tx: Tx) -> model.Imported:
             new = [e for e in experiences if self._store.get(tx, call.tenant, e.id) is None]
             for experience in {e.id: e for e in new}.values():
-                self._store.insert(tx, call.tenant, experience)
+                self._store.insert(tx, call.tenant, experience, Terms.of(experience))
             count = len({e.id for e in new})
             unchanged = len(experiences) - count
             return model.Imported(
@@ -238,15 +238,10 @@ class Service:
             deleted_at=deleted,
         )
 
-    async def _near(self, experience: Experience, call: Call) -> list[str]:
+    def _near(self, tx: Tx, tenant: str, experience: Experience, terms: Terms) -> list[str]:
         """A sentence that names records that say nearly the same, if there are any."""
-        try:
-            found = await self._db.read(
-                lambda tx: self._store.near(tx, call.tenant, experience), timeout=call.remaining(1.0)
-            )
-        except Timeout:
-            return []  # a courtesy must not cost the record
         words = gist(experience)
+        found = self._store.near(tx, tenant, terms)
         close = [e for e in found if likeness(words, gist(e)) >= self._limits.duplicate]
         return [f"(similar records exist: {', '.join(f'{e.id} ({e.title})' for e in close[:3])})."] if close else []
 

@@ -56,11 +56,29 @@ def gist(experience: Experience) -> set[str]:
     return set(index_tokens("\n".join((experience.title, experience.problem_description, experience.solution))))
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the indexes know of a record. Made before the transaction where that is possible: all writes share it."""
+
+    head: list[str]
+    body: list[str]
+    bands: list[int]
+
+    @classmethod
+    def of(cls, experience: Experience) -> "Terms":
+        body = (experience.problem_description, experience.root_cause, experience.solution, experience.context)
+        return cls(
+            head=index_tokens(" ".join([experience.title, *experience.keywords])),
+            body=index_tokens("\n".join(text for text in body if text)),
+            bands=near.bands(gist(experience)),
+        )
+
+
 class Store:
     def __init__(self, words: Words) -> None:
         self._words = words
 
-    def insert(self, tx: Tx, tenant: str, experience: Experience) -> None:
+    def insert(self, tx: Tx, tenant: str, experience: Experience, terms: Terms) -> None:
         tx.run(
             f"INSERT INTO experiences (tenant, {COLUMNS}) "
             "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
@@ -81,7 +99,8 @@ class Store:
             experience.updated_at,
             experience.deleted_at,
         )
-        self._index(tx, tenant, experience)
+        if experience.deleted_at is None:
+            self._index(tx, tenant, experience.id, terms)
 
     def get(self, tx: Tx, tenant: str, id: str) -> Experience | None:
         row = tx.one(f"SELECT {COLUMNS} FROM experiences WHERE tenant = $1 AND id = $2", tenant, id)
@@ -133,7 +152,8 @@ class Store:
             tenant,
             new.id,
         )
-        self._index(tx, tenant, new)
+        self._unindex(tx, tenant, new.id)
+        self._index(tx, tenant, new.id, Terms.of(new))
         return new
 
     def lock(self, tx: Tx, tenant: str, id: str) -> Experience | None:
@@ -159,7 +179,10 @@ class Store:
             tenant,
             experience.id,
         )
-        self._index(tx, tenant, replace(experience, deleted_at=at))
+        if at is None:
+            self._index(tx, tenant, experience.id, Terms.of(experience))
+        else:
+            self._unindex(tx, tenant, experience.id)
 
     def rate(self, tx: Tx, tenant: str, id: str, sub: str, helpful: bool, note: str | None, now: int) -> None:
         tx.run(
@@ -203,41 +226,32 @@ class Store:
         )
         return [Experience.from_row(row) for row in rows]
 
-    def near(self, tx: Tx, tenant: str, experience: Experience) -> list[Experience]:
+    def near(self, tx: Tx, tenant: str, terms: Terms) -> list[Experience]:
         """Records that may be near-duplicates, the likeliest first."""
-        found = near.bands(gist(experience))
-        if not found:
+        if not terms.bands:
             return []
         # A band that many records share tells nothing: a few of each are enough, and the work stays bounded.
         each = " UNION ALL ".join(
             f"SELECT id FROM (SELECT id FROM experience_bands WHERE tenant = $1 AND band = ${n} LIMIT 32) AS b{n}"
-            for n in range(2, len(found) + 2)
+            for n in range(2, len(terms.bands) + 2)
         )
         rows = tx.all(
             f"SELECT id, count(*) AS shared FROM ({each}) AS shares GROUP BY id ORDER BY shared DESC, id LIMIT 10",
             tenant,
-            *found,
+            *terms.bands,
         )
         return self.get_many(tx, tenant, [row[0] for row in rows])
 
-    def _index(self, tx: Tx, tenant: str, experience: Experience) -> None:
-        tx.run("DELETE FROM experience_bands WHERE tenant = $1 AND id = $2", tenant, experience.id)
-        if experience.deleted_at is not None:
-            self._words.drop(tx, SPACE, tenant, experience.id)
-            return
+    def _index(self, tx: Tx, tenant: str, id: str, terms: Terms) -> None:
+        self._words.put(tx, SPACE, tenant, id, terms.head, terms.body)
         tx.many(
             "INSERT INTO experience_bands (tenant, band, id) VALUES ($1, $2, $3)",
-            [(tenant, band, experience.id) for band in near.bands(gist(experience))],
+            [(tenant, band, id) for band in terms.bands],
         )
-        body = (experience.problem_description, experience.root_cause, experience.solution, experience.context)
-        self._words.put(
-            tx,
-            SPACE,
-            tenant,
-            experience.id,
-            head=index_tokens(" ".join([experience.title, *experience.keywords])),
-            body=index_tokens("\n".join(text for text in body if text)),
-        )
+
+    def _unindex(self, tx: Tx, tenant: str, id: str) -> None:
+        self._words.drop(tx, SPACE, tenant, id)
+        tx.run("DELETE FROM experience_bands WHERE tenant = $1 AND id = $2", tenant, id)
 
 
 def _by_ids(tx: Tx, select: str, tenant: str, ids: Sequence[str]) -> list[Row]:

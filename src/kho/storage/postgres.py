@@ -181,3 +181,5 @@ def _configure(connection: "Connection") -> None:
     connection.adapters.register_loader("numeric", PlainNumber)
     # Compiling a plan takes longer than any of our queries.
     connection.execute("SET jit = off")
+    # Many short queries at once: each keeps to one core, or all of them wait for each other.
+    connection.execute("SET max_parallel_workers_per_gather = 0")

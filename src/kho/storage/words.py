@@ -21,8 +21,10 @@ COMMON = 2_000
 """Tokens in more entries than this are costly to follow and to count."""
 NEGLIGIBLE = 0.15
 """Entries that hold nothing but common tokens are left out, as long as their score could not pass this."""
-TOO_MANY = 20_000
-"""Entries that are not walked for the sake of partial matches, once a list is full of better ones."""
+TOO_MANY = 10_000
+"""More entries than this are not walked for the sake of partial matches …"""
+FAIR_LENGTH = 200
+"""… once there are this many better ones."""
 KEPT = 600.0
 """Seconds for which the count of a common token is believed, unless the index grows or shrinks by a tenth."""
 MOST_KEPT = 20_000
@@ -115,15 +117,16 @@ def weigh(importance: dict[str, float], entries: int, frequencies: dict[str, int
 def best(weighed: list[Weighed], limit: int, ask: Callable[[list[Weighed]], Found]) -> Found:
     """The best entries, of which `ask` finds those that hold a leading token.
 
-    First only the rarest tokens lead, just enough of them to fill the list: whatever holds the whole query is among
-    these. If the list is full, and its last entry beats whatever the other tokens could bring in, or following them
-    would take too long, that is the answer.
+    First only the rarest tokens lead, just enough of them: whatever holds the whole query is among these. That is
+    the answer if the list is full and its last entry beats whatever the other tokens could bring in, or if it is of
+    a fair length and following the others would take too long.
     """
     fewer, enough, more = set[str](), 0, 0
     for item in sorted(weighed, key=lambda item: item.frequency):
         if not item.leads:
             continue
-        if item.frequency <= COMMON or enough < limit:
+        wanted = FAIR_LENGTH if item.frequency > TOO_MANY else limit
+        if item.frequency <= COMMON or enough < wanted:
             fewer.add(item.token)
             enough += item.frequency
         else:
@@ -132,7 +135,9 @@ def best(weighed: list[Weighed], limit: int, ask: Callable[[list[Weighed]], Foun
         narrow = [replace(item, leads=item.token in fewer) for item in weighed]
         found = ask(narrow)
         unseen = full_score(item for item in narrow if not item.leads)
-        if len(found) == limit and (found[-1][1] > unseen or more > TOO_MANY):
+        if len(found) == limit and found[-1][1] > unseen:
+            return found
+        if len(found) >= min(limit, FAIR_LENGTH) and more > TOO_MANY:
             return found
     return ask(weighed)
 

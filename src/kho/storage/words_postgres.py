@@ -68,8 +68,8 @@ class PostgresWords:
             leaders = _array(whole[item.token] for item in weighed if item.leads)
             # Numbers of our own making: terms are digests, weights are computed.
             points = " + ".join(
-                f"CASE WHEN terms @> '{{{whole[item.token]}}}' THEN {item.weight * IN_BODY} ELSE 0 END"
-                f" + CASE WHEN terms @> '{{{head_mark ^ _number(item.token)}}}' THEN {item.weight * IN_HEAD} ELSE 0 END"
+                f"CASE WHEN {whole[item.token]} = ANY(terms) THEN {item.weight * IN_BODY} ELSE 0 END"
+                f" + CASE WHEN {head_mark ^ _number(item.token)} = ANY(terms) THEN {item.weight * IN_HEAD} ELSE 0 END"
                 for item in weighed
             )
             rows = tx.all(_SCORES.format(points=points), leaders, space, tenant, limit)
