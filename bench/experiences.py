@@ -36,6 +36,8 @@ from kho.settings import Settings
 
 QUERY_LIMIT, QUERY_SHARE = 2.0, 0.90
 SUBMIT_LIMIT, SUBMIT_SHARE = 1.0, 0.95
+WARM_UP = 15.0
+"""Seconds of the same load before measuring: a hub that has just started counts its common words first."""
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
@@ -146,6 +148,7 @@ def measure(environment: dict[str, str], clients: int, seconds: float) -> None:
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     try:
         until_open(port, process)
+        asyncio.run(ask(port, clients, WARM_UP))
         before = cpu_seconds(process.pid)
         times = asyncio.run(ask(port, clients, seconds))
         used = cpu_seconds(process.pid) - before

@@ -1,5 +1,6 @@
 """The composition root: Settings in, Hub out. The only module that names every slice."""
 
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -103,5 +104,7 @@ def __getattr__(name: str) -> Any:
     if name == "asgi":
         settings = Settings()
         logs.set_up(settings.observe.log_level, settings.observe.log_format)
+        # A write touches the database a few dozen times, and each time it may wait for a thread that ranks a long list.
+        sys.setswitchinterval(0.001)
         return import_module("kho.doors.http").application(lambda: open_hub(settings), settings.http, settings.mcp)
     raise AttributeError(name)

@@ -10,6 +10,7 @@ import pytest
 from tests.contracts.conftest import MakeDesk
 from tests.contracts.desk import NOW, Desk, Json
 
+from kho import experiences
 from kho.kernel.clock import DAY, from_iso, iso
 from kho.kernel.ports import Tx
 
@@ -174,6 +175,45 @@ async def test_a_thousand_matches_are_not_all(desk: Desk) -> None:
         await desk.take_in(*({"id": f"{thousand}-{number}", "title": "kettle"} for number in range(520)))
     last = await desk.query("kettle", limit=50, offset=1030)
     assert (last["total"], len(last["experiences"])) == (1040, 10)
+
+
+@pytest.mark.requirement("003.query.total")
+async def test_the_total_is_the_length_of_the_list_that_pages_are_cut_from(make_desk: MakeDesk) -> None:
+    desk = make_desk(limits=experiences.Limits(longest_list=20))
+    await desk.take_in(*({"title": f"kettle {number}"} for number in range(30)))
+    pages = [await desk.query("kettle", offset=offset) for offset in (0, 10, 20)]
+    assert [page["total"] for page in pages] == [20, 20, 20]
+    assert len({hit["id"] for page in pages for hit in page["experiences"]}) == 20
+
+
+async def test_a_record_that_is_deleted_while_somebody_pages_shifts_no_other(desk: Desk) -> None:
+    ids = [f"k{number:02}" for number in range(20)]
+    await desk.take_in(*({"id": id, "title": "kettle", "created_at": aged(0)} for id in ids))
+    seen = [hit["id"] for hit in (await desk.query("kettle", limit=8))["experiences"]]
+    for id in ("k00", "k10"):
+        await desk.done("delete_experience", id=id)
+    for offset in (8, 16):
+        seen += [hit["id"] for hit in (await desk.query("kettle", limit=8, offset=offset))["experiences"]]
+    assert seen == [id for id in ids if id != "k10"]
+    assert (await desk.query("kettle"))["total"] == 18
+
+
+async def test_a_new_record_is_in_the_next_first_page(desk: Desk) -> None:
+    await desk.take_in(*({"title": f"kettle {number}", "created_at": aged(1)} for number in range(15)))
+    await desk.query("kettle")
+    await desk.query("kettle", offset=10)
+    id = await desk.submit("kettle new")
+    found = await desk.query("kettle", limit=50)
+    assert found["total"] == 16
+    assert id in [hit["id"] for hit in found["experiences"]]
+
+
+async def test_callers_and_tenants_page_through_lists_of_their_own(make_desk: MakeDesk) -> None:
+    ours, theirs = make_desk(), make_desk()
+    await ours.take_in(*({"title": f"kettle {number}"} for number in range(15)))
+    await ours.query("kettle")
+    assert (await theirs.query("kettle", offset=10))["total"] == 0
+    assert len((await ours.query("kettle", offset=10))["experiences"]) == 5
 
 
 # -- the count ---------------------------------------------------------------------------------------------------------

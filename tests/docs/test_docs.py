@@ -32,7 +32,12 @@ LINKED = sorted({*ROOT.glob("*.md"), *RUN})
 ADDRESS = re.compile(r"(127\.0\.0\.1|localhost):8001")
 RUNNABLE = ("bash", "sh", "python", "console", "json")
 SHOWN = ("text", "toml", "yaml", "ini", "sql", "http", "typescript", "javascript", "cpp", "diff", "mermaid")
-STANDS_FOR = {"<id>": r"[A-Za-z0-9._:/-]+", "<time>": r"\d{4}-\d\d-\d\dT[\d:.]+Z", "<number>": r"\d+(\.\d+)?", "...": ".*"}
+STANDS_FOR = {
+    "<id>": r"[A-Za-z0-9._:/-]+",
+    "<time>": r"\d{4}-\d\d-\d\dT[\d:.]+Z",
+    "<number>": r"\d+(\.\d+)?",
+    "...": ".*",
+}
 
 
 @dataclass(frozen=True)

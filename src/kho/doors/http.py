@@ -84,6 +84,7 @@ class Application:
         self._mcp = mcp
         self._customise = customise
         inner = Starlette(lifespan=self._lifespan, exception_handlers={HTTPException: _no_route})
+        inner.router.redirect_slashes = False
         self._routes: list[BaseRoute] = inner.router.routes
         self._app: ASGIApp = Guard(
             inner,

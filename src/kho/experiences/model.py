@@ -50,7 +50,12 @@ def _keywords(value: list[str]) -> list[str]:
     return value
 
 
-Title = Annotated[str, BeforeValidator(_present), AfterValidator(_title)]
+Title = Annotated[
+    str,
+    Field(json_schema_extra={"minLength": 1, "maxLength": 500}),
+    BeforeValidator(_present),
+    AfterValidator(_title),
+]
 Required = Annotated[str, Field(max_length=MAX_TEXT), BeforeValidator(_present), AfterValidator(_not_blank)]
 Optional = Annotated[
     str | None, Field(max_length=MAX_TEXT), AfterValidator(lambda v: v if v is None else _not_blank(v))

@@ -16,7 +16,7 @@ from kho.experiences.usage import Usage
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock, from_iso, iso
-from kho.kernel.errors import Conflict, NotFound
+from kho.kernel.errors import Conflict, InvalidParams, NotFound
 from kho.kernel.ports import Database, Tx
 from kho.search.fold import query_tokens
 
@@ -27,7 +27,7 @@ class Limits:
     """Seconds before a query is given up with TIMEOUT."""
     floor: float = 0.15
     """The least relevance that counts as a match."""
-    longest_list: int = 2_000
+    longest_list: int = 1_200
     """Matches that are ranked; what lies beyond could be reached by no reader."""
     duplicate: float = 0.8
     """Share of common words from which the submit reply mentions a near-duplicate."""
@@ -182,9 +182,12 @@ class Service:
         return await call.commit(self._db, work)
 
     async def export(self, params: model.ExportExperiences, call: Call) -> model.Exported:
-        after = paging.decode(params.cursor) if params.cursor else ""
+        try:
+            after = paging.decode(params.cursor) if params.cursor else ""
+        except InvalidParams as problem:
+            raise Invalid(problem.message) from None
         if not isinstance(after, str):
-            raise Invalid("The cursor is not one that Kho gave out. Start again without it.")
+            raise Invalid("The cursor does not belong to this list. Start again without it.")
 
         def work(tx: Tx) -> list[Experience]:
             return self._store.page(tx, call.tenant, after, params.limit, params.include_deleted)

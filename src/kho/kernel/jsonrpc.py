@@ -16,6 +16,8 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 MAX_DEPTH = 64
+MAX_PARTS = 100_000
+"""Lists and objects in one text. Far more than any request needs, and few enough to walk without being noticed."""
 
 Id = str | int | float | None
 
@@ -50,16 +52,22 @@ Message = Request | Response | Invalid
 
 
 def loads(raw: bytes | str) -> Any:
-    """JSON with a bounded depth. orjson already refuses NaN, lone surrogates and invalid UTF-8."""
+    """JSON of bounded depth and width. orjson already refuses NaN, lone surrogates and invalid UTF-8."""
+    brackets = _brackets(raw)
+    if brackets > MAX_PARTS:
+        raise ParseError(f"The JSON holds more than {MAX_PARTS:,} lists and objects.")
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as problem:
         raise ParseError(f"The text is not valid JSON: {problem}") from None
-    brackets = raw.count(b"{") + raw.count(b"[") if isinstance(raw, bytes) else raw.count("{") + raw.count("[")
     # Fewer brackets than the limit cannot nest deeper than it: the walk is only for the suspicious.
     if brackets > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
         raise ParseError(f"The JSON is nested more than {MAX_DEPTH} levels deep.")
     return value
+
+
+def _brackets(raw: bytes | str) -> int:
+    return raw.count(b"{") + raw.count(b"[") if isinstance(raw, bytes) else raw.count("{") + raw.count("[")
 
 
 def deeper_than(value: Any, limit: int) -> bool:

@@ -35,7 +35,10 @@ class Postgres:
         self._pool = pool
         self._driver_error = driver_error
         self._size = pool_size
-        self._threads = ThreadPoolExecutor(pool_size, thread_name_prefix="kho-postgres")
+        # Apart, so that a write never waits behind a row of slow searches.
+        readers = max(1, pool_size * 3 // 8)
+        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="kho-postgres-reader")
+        self._writers = ThreadPoolExecutor(max(1, pool_size - readers), thread_name_prefix="kho-postgres-writer")
         self._closed = False
 
     @classmethod
@@ -68,24 +71,25 @@ class Postgres:
         patience = asyncio.timeout(timeout)
         try:
             async with patience:
-                return await self._in_thread(lambda: self._read(work, deadline))
+                return await self._in_thread(self._readers, lambda: self._read(work, deadline))
         except TimeoutError as error:
             if not patience.expired():
                 raise
             raise errors.Timeout() from error
 
     async def write(self, work: Callable[[Tx], T]) -> T:
-        return await self._in_thread(lambda: self._write(work))
+        return await self._in_thread(self._writers, lambda: self._write(work))
 
     async def aclose(self) -> None:
         self._closed = True
-        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._writers.shutdown)
+        await asyncio.to_thread(self._readers.shutdown)
         await asyncio.to_thread(self._pool.close)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         if self._closed:
             raise errors.DatabaseError("The database is closed.")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     def _read(self, work: Callable[[Tx], T], deadline: float | None) -> T:
         begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 _SOUND_SINCE = (3, 51, 3)
 _WAL_KEPT_AFTER_CHECKPOINT = 64 * 1024 * 1024
+_READER_CACHE_KIB = 32 * 1024
+"""Of each reader: the default of 2 MB sends every search of a large index back to the file."""
 _CHECKPOINT_AFTER_PAGES = 4_000
 """16 MB: a checkpoint costs two more fsyncs, so under load it should be rare."""
 
@@ -38,7 +40,7 @@ class Sqlite:
         self._scratch = scratch
 
     @classmethod
-    def open(cls, path: Path | None, *, durable: bool = True, busy_timeout: float = 10.0, readers: int = 4) -> Self:
+    def open(cls, path: Path | None, *, durable: bool = True, busy_timeout: float = 10.0, readers: int = 2) -> Self:
         """`path` None is a private database for a test: a temporary file, never synced, gone with `aclose`.
 
         `durable=False` leaves out the fsync. It exists to measure what durability costs.
@@ -113,7 +115,7 @@ def _connect(name: str, busy_timeout: float, synchronous: Literal["FULL", "OFF"]
 
 def _connect_reader(name: str, busy_timeout: float) -> Connection:
     connection = _connect(name, busy_timeout, "FULL")
-    connection.execute("PRAGMA query_only = ON")
+    connection.execute(f"PRAGMA query_only = ON; PRAGMA cache_size = -{_READER_CACHE_KIB}")
     return connection
 
 

@@ -39,7 +39,8 @@ class Weighed:
     weight: int
     frequency: int
     leads: bool = True
-    """Whether the token brings entries in, or only adds to those that other tokens brought."""
+    """Whether the token brings entries in, or only adds to those that other tokens brought. One that only adds is
+    common, and counts in full wherever it stands: that a common word is in the head says little."""
 
 
 Found = list[tuple[str, int]]

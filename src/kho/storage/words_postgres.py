@@ -1,6 +1,6 @@
 """The word index on PostgreSQL: an array of 64-bit terms per entry, under a GIN index.
 
-A term stands for (space, tenant, head or whole, token). Numbers rather than a tsvector: any token fits, however
+A term stands for (space, tenant, token). Numbers rather than a tsvector: any token fits, however
 long or odd, a row is half the size (counting a common token reads its rows' pages), and there is no query grammar.
 """
 
@@ -24,8 +24,8 @@ from kho.storage.words import (
 )
 
 _PUT = """
-INSERT INTO words_entries (space, tenant, key, terms) VALUES ($1, $2, $3, $4::bigint[])
-ON CONFLICT (space, tenant, key) DO UPDATE SET terms = excluded.terms
+INSERT INTO words_entries (space, tenant, key, terms, heads) VALUES ($1, $2, $3, $4::bigint[], $5::bigint[])
+ON CONFLICT (space, tenant, key) DO UPDATE SET terms = excluded.terms, heads = excluded.heads
 """
 _FREQUENCIES = """
 SELECT (SELECT count(*) FROM words_entries WHERE terms @> ARRAY[asked.term::bigint])
@@ -48,9 +48,8 @@ class PostgresWords:
 
     def put(self, tx: Tx, space: str, tenant: str, key: str, head: Sequence[str], body: Sequence[str]) -> None:
         in_head, whole = distinct(head, body)
-        head_mark, whole_mark = _marks(space, tenant)
-        terms = [head_mark ^ _number(token) for token in in_head] + [whole_mark ^ _number(token) for token in whole]
-        tx.run(_PUT, space, tenant, key, _array(terms))
+        terms, heads = _terms(space, tenant, whole), _terms(space, tenant, in_head)
+        tx.run(_PUT, space, tenant, key, _array(terms.values()), _array(heads.values()))
 
     def drop(self, tx: Tx, space: str, tenant: str, key: str) -> None:
         tx.run("DELETE FROM words_entries WHERE space = $1 AND tenant = $2 AND key = $3", space, tenant, key)
@@ -61,22 +60,17 @@ class PostgresWords:
         asked = chosen(tokens)
         if not asked or limit < 1:
             return []
-        head_mark, whole_mark = _marks(space, tenant)
-        whole = {token: whole_mark ^ _number(token) for token in asked}
+        terms = _terms(space, tenant, asked)
 
         def ask(weighed: list[Weighed]) -> Found:
-            leaders = _array(whole[item.token] for item in weighed if item.leads)
+            leaders = _array(terms[item.token] for item in weighed if item.leads)
             # Numbers of our own making: terms are digests, weights are computed.
-            points = " + ".join(
-                f"CASE WHEN {whole[item.token]} = ANY(terms) THEN {item.weight * IN_BODY} ELSE 0 END"
-                f" + CASE WHEN {head_mark ^ _number(item.token)} = ANY(terms) THEN {item.weight * IN_HEAD} ELSE 0 END"
-                for item in weighed
-            )
+            points = " + ".join(_points(terms[item.token], item) for item in weighed)
             rows = tx.all(_SCORES.format(points=points), leaders, space, tenant, limit)
             return [(row[0], row[1]) for row in rows]
 
         def count(unknown: list[str]) -> list[int]:
-            return [row[0] for row in tx.all(_FREQUENCIES, json.dumps([whole[token] for token in unknown]))]
+            return [row[0] for row in tx.all(_FREQUENCIES, json.dumps([terms[token] for token in unknown]))]
 
         entries = self._counts.entries(tx, space, tenant)
         weighed = weigh(asked, entries, self._counts.of(space, tenant, entries, asked, count))
@@ -84,8 +78,16 @@ class PostgresWords:
         return [(key, points / total) for key, points in best(weighed, limit, ask)]
 
 
-def _marks(space: str, tenant: str) -> tuple[int, int]:
-    return _number(f"head\0{space}\0{tenant}"), _number(f"whole\0{space}\0{tenant}")
+def _points(term: int, item: Weighed) -> str:
+    body, full = item.weight * IN_BODY, item.weight * (IN_BODY + IN_HEAD)
+    if not item.leads:
+        return f"CASE WHEN {term} = ANY(terms) THEN {full} ELSE 0 END"
+    return f"CASE WHEN {term} = ANY(heads) THEN {full} WHEN {term} = ANY(terms) THEN {body} ELSE 0 END"
+
+
+def _terms(space: str, tenant: str, tokens: Iterable[str]) -> dict[str, int]:
+    mark = _number(f"{space}\0{tenant}")
+    return {token: mark ^ _number(token) for token in tokens}
 
 
 @lru_cache(maxsize=16_384)

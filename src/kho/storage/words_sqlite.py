@@ -32,8 +32,10 @@ SELECT (SELECT count(*) FROM words_index WHERE words_index MATCH asked.value)
 FROM json_each($1) AS asked ORDER BY asked.key
 """
 # The tenant is checked on the rows as well: the mark is short, and could in theory be another's.
+# One row of JSON rather than thousands: the interpreter's lock changes hands at every row, and with several readers
+# each of these changes is a wait.
 _SCORES = """
-SELECT words_entries.key, best.points
+SELECT json_group_array(json_array(words_entries.key, best.points) ORDER BY best.points DESC, best.seq DESC)
 FROM (
     SELECT words_index.rowid AS seq, sum(asked.value ->> 1) AS points
     FROM json_each($1) AS asked CROSS JOIN words_index ON words_index MATCH asked.value ->> 0
@@ -41,7 +43,6 @@ FROM (
 ) AS best
 JOIN words_entries ON words_entries.seq = best.seq
 WHERE words_entries.space = $3 AND words_entries.tenant = $4
-ORDER BY best.points DESC, best.seq DESC
 """
 
 
@@ -84,10 +85,13 @@ class SqliteWords:
             leaders = " OR ".join(whole[item.token] for item in weighed if item.leads)
             questions: list[tuple[str, int]] = []
             for item in weighed:
-                only = "" if item.leads else f"({leaders}) AND "
-                questions.append((f"{only}{whole[item.token]}", item.weight * IN_BODY))
-                questions.append((f'{only}"{mark}h{_plain(item.token)}"', item.weight * IN_HEAD))
-            return [(row[0], row[1]) for row in tx.all(_SCORES, json.dumps(questions), limit, space, tenant)]
+                if item.leads:
+                    questions.append((whole[item.token], item.weight * IN_BODY))
+                    questions.append((f'"{mark}h{_plain(item.token)}"', item.weight * IN_HEAD))
+                else:
+                    questions.append((f"({leaders}) AND {whole[item.token]}", item.weight * (IN_BODY + IN_HEAD)))
+            row = tx.one(_SCORES, json.dumps(questions), limit, space, tenant)
+            return [(key, points) for key, points in json.loads(row[0])] if row else []
 
         def count(unknown: list[str]) -> list[int]:
             rows = tx.all(_FREQUENCIES, json.dumps([whole[token] for token in unknown]))

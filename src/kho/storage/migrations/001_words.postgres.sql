@@ -4,7 +4,9 @@ CREATE TABLE words_entries (
     space TEXT NOT NULL,
     tenant TEXT NOT NULL,
     key TEXT NOT NULL,
+    -- All of an entry's terms, and those of its head once more: few, so that looking there first is cheap.
     terms BIGINT[] NOT NULL,
+    heads BIGINT[] NOT NULL,
     UNIQUE (space, tenant, key)
 );
 
