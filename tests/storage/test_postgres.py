@@ -23,7 +23,7 @@ FOR EACH ROW WHEN (NEW.id = 13) EXECUTE FUNCTION die();
 
 @pytest.fixture
 async def db(postgres_schema_url: str) -> AsyncIterator[Postgres]:
-    database = Postgres.open(postgres_schema_url, pool_size=3)
+    database = Postgres.open(postgres_schema_url, pool_size=5)
     await database.write(lambda tx: tx.script("CREATE TABLE things (id BIGINT PRIMARY KEY, name TEXT)"))
     yield database
     await database.aclose()
