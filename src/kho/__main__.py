@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from kho import __version__, app
 from kho.doors import logs
+from kho.kernel.errors import KhoError
 from kho.settings import Settings
 
 
@@ -31,7 +32,6 @@ def main() -> None:
         version=__version__,
         home=settings.home,
         http=settings.http,
-        mcp=settings.mcp,
         admin=app.local_principal(settings, admin=True),
         registry=lambda: app.describe(settings),
         open_hub=lambda: app.open_hub(settings),
@@ -45,7 +45,10 @@ def stdio(settings: Settings, tools: list[str]) -> None:
     logs.set_up(settings.observe.log_level, settings.observe.log_format)
     toolsets = frozenset(tools or settings.mcp.tools)
     serve = import_module("kho.doors.stdio").serve
-    asyncio.run(serve(lambda: app.open_hub(settings), toolsets, settings.mcp.page_size))
+    try:
+        asyncio.run(serve(lambda: app.open_hub(settings), toolsets, settings.mcp.page_size))
+    except KhoError as error:
+        sys.exit(f"error: {error.message}")
 
 
 if __name__ == "__main__":

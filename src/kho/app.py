@@ -75,7 +75,7 @@ async def open_hub(settings: Settings, extra: tuple[Capability, ...] = ()) -> As
             receipts=Receipts(db, system_clock),
             clock=system_clock,
             local=local_principal(settings),
-            public_tenant=settings.experiences.public_tenant,
+            public=_public(settings.experiences.public_tenant),
         )
     finally:
         await background.drain()
@@ -86,6 +86,11 @@ def describe(settings: Settings) -> Registry:
     """The operations with no store behind them: enough for help texts, and nothing is opened."""
     nothing = cast(Any, None)
     return Registry(capabilities(settings, nothing, nothing, nothing), nothing)
+
+
+def _public(tenant: str | None) -> Principal | None:
+    """Experience records are read without a credential, as their contract says, where the operator opened a tenant."""
+    return None if tenant is None else Principal("anonymous", tenant, frozenset({"exp:read"}), "anonymous")
 
 
 def _spans(endpoint: str) -> Observer:

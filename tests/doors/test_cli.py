@@ -32,7 +32,6 @@ def program(settings: Settings) -> click.Group:
             version="0",
             home=settings.home,
             http=settings.http,
-            mcp=settings.mcp,
             admin=app.local_principal(settings, admin=True),
             registry=lambda: app.describe(settings),
             open_hub=lambda: app.open_hub(settings),

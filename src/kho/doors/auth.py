@@ -16,9 +16,6 @@ FRESH = 2.0
 """Seconds that an answer of the key table is believed: how long a revoked key may still be accepted."""
 REMEMBERED = 1024
 
-PUBLIC = frozenset({"exp:read"})
-"""What a caller without a key may do on a shared hub that has opened a tenant to the public."""
-
 
 class Auth:
     def __init__(self, hub: Hub) -> None:
@@ -42,16 +39,13 @@ class Auth:
                 raise Unauthorized("Without API keys the hub answers this machine only. See 'kho keys create'.")
             return self._hub.local
         if credential is None:
-            return self._anonymous()
+            if self._hub.public is None:
+                raise Unauthorized
+            return self._hub.public
         scheme, _, text = credential.partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthorized
         return await self._by_key(text.strip())
-
-    def _anonymous(self) -> Principal:
-        if self._hub.public_tenant is None:
-            raise Unauthorized
-        return Principal("anonymous", self._hub.public_tenant, PUBLIC, "anonymous")
 
     async def _by_key(self, text: str) -> Principal:
         now = time.monotonic()

@@ -51,9 +51,7 @@ class McpDoor:
     def __init__(
         self, hub: Hub, background: Background, principal_of: PrincipalOf, toolsets: frozenset[str], page_size: int
     ) -> None:
-        known = [capability.name for capability in hub.registry.capabilities]
-        if unknown := sorted(toolsets - {*known}):
-            raise KhoError(f"There are no tools called {', '.join(unknown)}. There are: {', '.join(known)}.")
+        hub.registry.need_capabilities(toolsets)
         self._hub = hub
         self._registry = hub.registry
         self._background = background

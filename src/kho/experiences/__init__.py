@@ -20,4 +20,11 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 def capability(db: Database, words: Words, background: Background, clock: Clock, limits: Limits) -> Capability:
     store = Store(words)
     service = Service(db, store, Usage(db, store, background, clock), clock, limits)
-    return Capability("experiences", "experiences-server", operations(service), PROMPTS, migrations=MIGRATIONS)
+    return Capability(
+        "experiences",
+        "experiences-server",
+        operations(service),
+        "Problems that were solved before: find, record, rate.",
+        PROMPTS,
+        migrations=MIGRATIONS,
+    )

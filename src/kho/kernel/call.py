@@ -25,7 +25,8 @@ class Principal:
     """local (this machine's user) | key | anonymous"""
 
     def allows(self, scope: str) -> bool:
-        return scope in self.scopes or "*" in self.scopes
+        """'*' is every scope but admin, which is only ever given by name."""
+        return scope in self.scopes or ("*" in self.scopes and scope != "admin")
 
 
 class Receipt(Protocol):

@@ -74,6 +74,8 @@ class Capability:
     server: str
     """Its name at /servers and before its methods at /jsonrpc."""
     operations: Sequence[Operation]
+    summary: str = ""
+    """One line for people."""
     prompts: Sequence[Prompt] = ()
     resources: Resources | None = None
     sources: Sequence[Source] = ()

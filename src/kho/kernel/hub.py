@@ -21,4 +21,5 @@ class Hub:
     receipts: Receipts
     clock: Clock
     local: Principal
-    public_tenant: str | None = None
+    public: Principal | None = None
+    """Who a caller without a credential is on a shared hub; nobody when None."""

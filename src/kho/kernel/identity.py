@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 PREFIX = "kho"
-SCOPES = ("exp:read", "exp:write")
-"""Every scope there is; a key holds some of them, or '*'."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,17 @@ class Registry:
     def prompts(self) -> Mapping[str, Prompt]:
         return self._prompts
 
+    @property
+    def scopes(self) -> list[str]:
+        """Every scope that an operation asks for."""
+        return sorted({operation.scope for capability in self.capabilities for operation in capability.operations})
+
+    def need_capabilities(self, names: Iterable[str]) -> None:
+        """Refuses names that no capability has."""
+        known = [capability.name for capability in self.capabilities]
+        if unknown := sorted({*names} - {*known}):
+            raise KhoError(f"There is no capability called {', '.join(unknown)}. There are: {', '.join(known)}.")
+
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Calls `changed` whenever a live source gains or loses operations."""
         self._listeners.append(changed)

@@ -33,9 +33,9 @@ def _create(program: Program) -> click.Command:
     @click.option("--days", default=0, type=click.IntRange(min=0), help="Days until it expires; 0 is never.")
     @json_option
     def create(name: str, tenant: str, scope: tuple[str, ...], days: int, json: bool) -> None:
-        unknown = sorted({*scope} - {*identity.SCOPES, "*"})
-        if unknown:
-            raise fail(f"no such scope: {', '.join(unknown)}. There are: {', '.join(identity.SCOPES)}.")
+        known = program.registry().scopes
+        if unknown := sorted({*scope} - {*known, "*"}):
+            raise fail(f"no such scope: {', '.join(unknown)}. There are: {', '.join(known)}.")
         id, text, digest = identity.mint()
 
         async def work(hub: Hub) -> ApiKey:

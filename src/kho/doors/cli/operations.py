@@ -9,28 +9,25 @@ import click
 from kho.doors.cli import show
 from kho.doors.cli.program import Program, with_example
 from kho.kernel import jsonrpc
-from kho.kernel.call import Principal
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
 
-GROUPS = {"experiences": "Problems that were solved before: find, record, rate."}
-
 
 def register(group: click.Group, program: Program) -> None:
-    everyone = Principal("help", "", frozenset({"*"}))
-    for operation in program.registry().operations(everyone):
-        if operation.cli:
-            *path, name = operation.cli.split()
-            parent = group
-            for word in path:
-                parent = subgroup(parent, word)
-            parent.add_command(_command(name, operation, program))
+    for capability in program.registry().capabilities:
+        for operation in capability.operations:
+            if operation.cli:
+                *path, name = operation.cli.split()
+                parent = group
+                for word in path:
+                    parent = subgroup(parent, word, capability.summary)
+                parent.add_command(_command(name, operation, program))
 
 
-def subgroup(parent: click.Group, name: str) -> click.Group:
+def subgroup(parent: click.Group, name: str, help: str) -> click.Group:
     if name not in parent.commands:
-        parent.add_command(click.Group(name, help=GROUPS.get(name)))
+        parent.add_command(click.Group(name, help=help))
     return cast(click.Group, parent.commands[name])
 
 

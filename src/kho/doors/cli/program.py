@@ -18,19 +18,14 @@ T = TypeVar("T")
 
 
 class HttpSettings(Protocol):
+    """The part of the settings that `kho serve` reads."""
+
     host: str
     port: int
     workers: int
-    max_body: int
     header_timeout: float
     body_timeout: float
     allowed_hosts: list[str]
-    allowed_origins: list[str]
-
-
-class McpSettings(Protocol):
-    tools: list[str]
-    page_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +33,6 @@ class Program:
     version: str
     home: Path
     http: HttpSettings
-    mcp: McpSettings
     admin: Principal
     """The user at this machine's command line."""
     registry: Callable[[], Registry]

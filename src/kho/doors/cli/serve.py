@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import tempfile
+from functools import partial
 
 import click
 import uvicorn
@@ -26,7 +27,8 @@ def register(group: click.Group, program: Program) -> None:
     @click.option("--workers", default=http.workers, show_default=True, type=click.IntRange(1, 64))
     @click.option("--tools", default="", help="Offer only these capabilities' tools over MCP, e.g. 'experiences'.")
     def serve(host: str, port: int, workers: int, tools: str) -> None:  # pyright: ignore[reportUnusedFunction]
-        if not is_loopback(host) and not program.run(_has_keys):
+        # Opened once before the server does: what is wrong with the settings is a sentence here, a traceback there.
+        if not program.run(partial(_has_keys, tools=_names(tools))) and not is_loopback(host):
             raise fail(
                 f"{host} can be reached from elsewhere, so callers need keys. Make one first with "
                 "'kho keys create', or listen on 127.0.0.1."
@@ -34,24 +36,25 @@ def register(group: click.Group, program: Program) -> None:
         port = _free_port(host, port)
         # The application, here or in a worker process, reads its own settings: options reach it as such.
         if tools:
-            os.environ["KHO_MCP__TOOLS"] = _json_list(tools.split(","))
+            os.environ["KHO_MCP__TOOLS"] = json.dumps(_names(tools))
         if not is_loopback(host) and host not in EVERYWHERE:
-            os.environ["KHO_HTTP__ALLOWED_HOSTS"] = _json_list([*http.allowed_hosts, host])
+            os.environ["KHO_HTTP__ALLOWED_HOSTS"] = json.dumps([*http.allowed_hosts, host])
         click.echo(f"Kho {program.version} answers at http://{host}:{port} (data in {program.home})", err=True)
         _run(program, host, port, workers)
 
     @group.command(help=with_example("Serve one MCP client over stdin and stdout.", "kho stdio --tools experiences"))
     @click.option("--tools", default="", help="Offer only these capabilities' tools, e.g. 'experiences'.")
     def stdio(tools: str) -> None:  # pyright: ignore[reportUnusedFunction]
-        program.stdio([name for name in tools.split(",") if name])
+        program.stdio(_names(tools))
 
 
-async def _has_keys(hub: Hub) -> bool:
+async def _has_keys(hub: Hub, *, tools: list[str]) -> bool:
+    hub.registry.need_capabilities(tools)
     return await hub.keys.in_use()
 
 
-def _json_list(names: list[str]) -> str:
-    return json.dumps([name.strip() for name in names if name.strip()])
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _free_port(host: str, port: int) -> int:

@@ -22,7 +22,7 @@ def register(group: click.Group, program: Program) -> None:
     for capability in program.registry().capabilities:
         methods = {operation.rpc for operation in capability.operations}
         if {f"export_{capability.name}", f"import_{capability.name}"} <= methods:
-            parent = subgroup(group, capability.name)
+            parent = subgroup(group, capability.name, capability.summary)
             parent.add_command(_export(capability.name, capability.server, program))
             parent.add_command(_import(capability.name, capability.server, program))
 
