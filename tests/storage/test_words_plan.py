@@ -42,9 +42,11 @@ class Asked:
     def __init__(self, *answers: Found) -> None:
         self.answers = list(answers)
         self.led: list[set[str]] = []
+        self.every: list[bool] = []
 
-    def __call__(self, weighed: list[Weighed]) -> Found:
+    def __call__(self, weighed: list[Weighed], every: bool) -> Found:
         self.led.append(leading(weighed))
+        self.every.append(every)
         return self.answers.pop(0)
 
 
@@ -79,6 +81,16 @@ def test_a_fair_list_saves_a_walk_that_is_too_long() -> None:
     assert best([RARE, LARGE], 1000, ask) == filled(FAIR_LENGTH, 1)
     ask = Asked(filled(FAIR_LENGTH - 1, 1), filled(5, 1))
     assert best([RARE, LARGE], 1000, ask) == filled(5, 1)
+
+
+def test_when_every_token_is_common_entries_that_hold_several_come_first() -> None:
+    tokens = [Weighed(name, 10, TOO_MANY + number) for number, name in enumerate("dcba", 1)]
+    ask = Asked(filled(FAIR_LENGTH, 1))
+    assert best(tokens, 1000, ask) == filled(FAIR_LENGTH, 1)
+    assert (ask.led, ask.every) == ([{"d", "c", "b"}], [True])
+    ask = Asked(filled(1, 1), filled(1000, 100))
+    assert best(tokens, 1000, ask) == filled(1000, 100)
+    assert (ask.led, ask.every) == ([{"d", "c", "b"}, {"d"}], [True, False])
 
 
 def test_only_large_counts_are_kept_and_only_while_the_index_is_of_a_size() -> None:
@@ -117,3 +129,21 @@ async def test_common_words_find_what_holds_the_whole_query(db: Database) -> Non
     assert {key for key, _ in found[:3]} == {"k01", "k21", "k41"}
     assert found[0][1] == pytest.approx(found[2][1])
     assert found[0][1] >= 0.8
+
+
+async def test_a_query_of_common_words_alone_finds_what_holds_them_all(db: Database) -> None:
+    index = SqliteWords() if db.engine == "sqlite" else PostgresWords()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("COMMON", 5), ("TOO_MANY", 20), ("FAIR_LENGTH", 3)):
+            patch.setattr(words, name, value)
+
+        def fill(tx: Tx) -> None:
+            for number in range(60):
+                index.put(
+                    tx, "s", "t", f"k{number:02}", [], ["one", "two"] if number >= 55 else [("one", "two")[number % 2]]
+                )
+
+        await db.write(fill)
+        found = await db.read(lambda tx: index.match(tx, "s", "t", [("one", 1.0), ("two", 1.0)], 10))
+    assert [key for key, _ in found] == ["k59", "k58", "k57", "k56", "k55"]
+    assert {score for _, score in found} == {1.0}

@@ -115,13 +115,23 @@ def weigh(importance: dict[str, float], entries: int, frequencies: dict[str, int
     return [replace(item, leads=item.token not in follows) for item in weighed]
 
 
-def best(weighed: list[Weighed], limit: int, ask: Callable[[list[Weighed]], Found]) -> Found:
-    """The best entries, of which `ask` finds those that hold a leading token.
+Ask = Callable[[list[Weighed], bool], Found]
+"""Finds the best of the entries that hold any leading token, or every one of them."""
+
+
+def best(weighed: list[Weighed], limit: int, ask: Ask) -> Found:
+    """The best entries for a query.
 
     First only the rarest tokens lead, just enough of them: whatever holds the whole query is among these. That is
     the answer if the list is full and its last entry beats whatever the other tokens could bring in, or if it is of
-    a fair length and following the others would take too long.
+    a fair length and following the others would take too long. If even the rarest token is that common, entries that
+    hold several tokens are looked for first.
     """
+    rarest = sorted(weighed, key=lambda item: item.frequency)[:3]
+    if len(rarest) > 1 and rarest[0].frequency > TOO_MANY:
+        found = ask([replace(item, leads=item in rarest) for item in weighed], True)
+        if len(found) >= min(limit, FAIR_LENGTH):
+            return found
     fewer, enough, more = set[str](), 0, 0
     for item in sorted(weighed, key=lambda item: item.frequency):
         if not item.leads:
@@ -134,13 +144,13 @@ def best(weighed: list[Weighed], limit: int, ask: Callable[[list[Weighed]], Foun
             more += item.frequency
     if more:
         narrow = [replace(item, leads=item.token in fewer) for item in weighed]
-        found = ask(narrow)
+        found = ask(narrow, False)
         unseen = full_score(item for item in narrow if not item.leads)
         if len(found) == limit and found[-1][1] > unseen:
             return found
         if len(found) >= min(limit, FAIR_LENGTH) and more > TOO_MANY:
             return found
-    return ask(weighed)
+    return ask(weighed, False)
 
 
 def full_score(weighed: Iterable[Weighed]) -> int:

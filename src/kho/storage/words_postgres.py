@@ -35,7 +35,7 @@ FROM jsonb_array_elements_text($1::jsonb) WITH ORDINALITY AS asked (term, place)
 # nothing more. The tenant is checked on the rows as well: a term is a digest, and could in theory be another's.
 _SCORES = """
 SELECT key, {points} AS points FROM words_entries
-WHERE terms && $1::bigint[] AND space = $2 AND tenant = $3
+WHERE terms {holds} $1::bigint[] AND space = $2 AND tenant = $3
 ORDER BY points DESC, seq DESC LIMIT $4
 """
 
@@ -62,11 +62,11 @@ class PostgresWords:
             return []
         terms = _terms(space, tenant, asked)
 
-        def ask(weighed: list[Weighed]) -> Found:
+        def ask(weighed: list[Weighed], every: bool) -> Found:
             leaders = _array(terms[item.token] for item in weighed if item.leads)
             # Numbers of our own making: terms are digests, weights are computed.
-            points = " + ".join(_points(terms[item.token], item) for item in weighed)
-            rows = tx.all(_SCORES.format(points=points), leaders, space, tenant, limit)
+            points = " + ".join(_points(terms[item.token], item, every) for item in weighed)
+            rows = tx.all(_SCORES.format(points=points, holds="@>" if every else "&&"), leaders, space, tenant, limit)
             return [(row[0], row[1]) for row in rows]
 
         def count(unknown: list[str]) -> list[int]:
@@ -78,9 +78,9 @@ class PostgresWords:
         return [(key, points / total) for key, points in best(weighed, limit, ask)]
 
 
-def _points(term: int, item: Weighed) -> str:
+def _points(term: int, item: Weighed, every: bool) -> str:
     body, full = item.weight * IN_BODY, item.weight * (IN_BODY + IN_HEAD)
-    if not item.leads:
+    if every or not item.leads:
         return f"CASE WHEN {term} = ANY(terms) THEN {full} ELSE 0 END"
     return f"CASE WHEN {term} = ANY(heads) THEN {full} WHEN {term} = ANY(terms) THEN {body} ELSE 0 END"
 

@@ -81,11 +81,11 @@ class SqliteWords:
         mark = _mark(space, tenant)
         whole = {token: f'"{mark}w{_plain(token)}"' for token in asked}
 
-        def ask(weighed: list[Weighed]) -> Found:
-            leaders = " OR ".join(whole[item.token] for item in weighed if item.leads)
+        def ask(weighed: list[Weighed], every: bool) -> Found:
+            leaders = (" AND " if every else " OR ").join(whole[item.token] for item in weighed if item.leads)
             questions: list[tuple[str, int]] = []
             for item in weighed:
-                if item.leads:
+                if item.leads and not every:
                     questions.append((whole[item.token], item.weight * IN_BODY))
                     questions.append((f'"{mark}h{_plain(item.token)}"', item.weight * IN_HEAD))
                 else:
