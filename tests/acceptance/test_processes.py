@@ -279,7 +279,7 @@ def test_sigterm_writes_what_waits_and_ends_the_streams(place: Place) -> None:
                 connection.close()
         assert hub.log.count("\n") == 1, hub.log
     with reading(place) as rows:
-        assert rows("SELECT query_count FROM experiences") == [(7,)]
+        assert rows("SELECT query_count FROM experience_uses") == [(7,)]
         assert half_applied(place) == []
 
 

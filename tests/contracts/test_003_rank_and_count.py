@@ -280,7 +280,7 @@ async def test_the_answer_does_not_wait_for_the_count(own_desk: Desk) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold(tx: Tx) -> None:
-        tx.run("UPDATE experiences SET revision = revision WHERE tenant = $1 AND id = $2", own_desk.tenant, id)
+        tx.run("UPDATE experience_uses SET query_count = query_count WHERE tenant = $1 AND id = $2", own_desk.tenant, id)
         held.set()
         assert release.wait(30)
 
@@ -300,13 +300,13 @@ async def test_the_answer_does_not_wait_for_the_count(own_desk: Desk) -> None:
 
 REFUSE = {
     "sqlite": (
-        "CREATE TRIGGER refuse BEFORE UPDATE OF query_count ON experiences BEGIN SELECT RAISE(ABORT, 'no'); END",
+        "CREATE TRIGGER refuse BEFORE UPDATE OF query_count ON experience_uses BEGIN SELECT RAISE(ABORT, 'no'); END",
         "DROP TRIGGER refuse",
     ),
     "postgres": (
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;"
-        "CREATE TRIGGER refuse BEFORE UPDATE OF query_count ON experiences FOR EACH ROW EXECUTE FUNCTION refuse()",
-        "DROP TRIGGER refuse ON experiences; DROP FUNCTION refuse()",
+        "CREATE TRIGGER refuse BEFORE UPDATE OF query_count ON experience_uses FOR EACH ROW EXECUTE FUNCTION refuse()",
+        "DROP TRIGGER refuse ON experience_uses; DROP FUNCTION refuse()",
     ),
 }
 

@@ -12,9 +12,10 @@ from kho.kernel.ports import Row, Tx, Words
 from kho.search.fold import index_tokens
 
 SPACE = "experiences"
-COLUMNS = (
-    "id, title, problem_description, root_cause, solution, context, keywords, query_count, helpful, unhelpful, "
-    "revision, created_by, created_at, updated_at, deleted_at"
+SELECT = (
+    "SELECT e.id, title, problem_description, root_cause, solution, context, keywords, query_count, helpful, "
+    "unhelpful, revision, created_by, created_at, updated_at, deleted_at "
+    "FROM experiences AS e JOIN experience_uses AS u ON u.tenant = e.tenant AND u.id = e.id"
 )
 FIELDS = ("title", "problem_description", "root_cause", "solution", "context", "keywords")
 """What a person writes, and an edit may change."""
@@ -80,8 +81,8 @@ class Store:
 
     def insert(self, tx: Tx, tenant: str, experience: Experience, terms: Terms) -> None:
         tx.run(
-            f"INSERT INTO experiences (tenant, {COLUMNS}) "
-            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+            "INSERT INTO experiences (tenant, id, title, problem_description, root_cause, solution, context, keywords, "
+            "revision, created_by, deleted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
             tenant,
             experience.id,
             experience.title,
@@ -90,25 +91,31 @@ class Store:
             experience.solution,
             experience.context,
             orjson.dumps(experience.keywords).decode(),
+            experience.revision,
+            experience.created_by,
+            experience.deleted_at,
+        )
+        tx.run(
+            "INSERT INTO experience_uses (tenant, id, query_count, helpful, unhelpful, created_at, updated_at) "
+            "VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            tenant,
+            experience.id,
             experience.query_count,
             experience.helpful,
             experience.unhelpful,
-            experience.revision,
-            experience.created_by,
             experience.created_at,
             experience.updated_at,
-            experience.deleted_at,
         )
         if experience.deleted_at is None:
             self._index(tx, tenant, experience.id, terms)
 
     def get(self, tx: Tx, tenant: str, id: str) -> Experience | None:
-        row = tx.one(f"SELECT {COLUMNS} FROM experiences WHERE tenant = $1 AND id = $2", tenant, id)
+        row = tx.one(f"{SELECT} WHERE e.tenant = $1 AND e.id = $2", tenant, id)
         return Experience.from_row(row) if row else None
 
     def get_many(self, tx: Tx, tenant: str, ids: Sequence[str]) -> list[Experience]:
         """Those of the ids that exist and are not deleted, in the order asked for."""
-        rows = _by_ids(tx, f"SELECT {COLUMNS} FROM experiences WHERE tenant = $1 AND deleted_at IS NULL", tenant, ids)
+        rows = _by_ids(tx, f"{SELECT} WHERE deleted_at IS NULL AND e.tenant = $1 AND e.id", tenant, ids)
         found = {row[0]: Experience.from_row(row) for row in rows}
         return [found[id] for id in dict.fromkeys(ids) if id in found]
 
@@ -121,7 +128,7 @@ class Store:
             tx,
             "SELECT string_agg("
             "id || ' ' || query_count || ' ' || created_at || ' ' || helpful || ' ' || unhelpful, ',') "
-            "FROM experiences WHERE tenant = $1 AND deleted_at IS NULL",
+            "FROM experience_uses WHERE tenant = $1 AND id",
             tenant,
             list(scores),
         )
@@ -146,7 +153,7 @@ class Store:
         )
         tx.run(
             "UPDATE experiences SET title = $1, problem_description = $2, root_cause = $3, solution = $4, "
-            "context = $5, keywords = $6, revision = $7, updated_at = $8 WHERE tenant = $9 AND id = $10",
+            "context = $5, keywords = $6, revision = $7 WHERE tenant = $8 AND id = $9",
             new.title,
             new.problem_description,
             new.root_cause,
@@ -154,10 +161,10 @@ class Store:
             new.context,
             orjson.dumps(new.keywords).decode(),
             new.revision,
-            now,
             tenant,
             new.id,
         )
+        self._touch(tx, tenant, new.id, now)
         self._unindex(tx, tenant, new.id)
         self._index(tx, tenant, new.id, Terms.of(new))
         return new
@@ -179,12 +186,12 @@ class Store:
 
     def set_deleted(self, tx: Tx, tenant: str, experience: Experience, at: int | None, now: int) -> None:
         tx.run(
-            "UPDATE experiences SET deleted_at = $1, updated_at = $2 WHERE tenant = $3 AND id = $4",
+            "UPDATE experiences SET deleted_at = $1 WHERE tenant = $2 AND id = $3",
             at,
-            now,
             tenant,
             experience.id,
         )
+        self._touch(tx, tenant, experience.id, now)
         if at is None:
             self._index(tx, tenant, experience.id, Terms.of(experience))
         else:
@@ -204,7 +211,7 @@ class Store:
         )
         tx.run(
             """
-            UPDATE experiences SET
+            UPDATE experience_uses SET
                 helpful = (SELECT COUNT(*) FROM experience_feedback WHERE tenant = $1 AND id = $2 AND helpful = 1),
                 unhelpful = (SELECT COUNT(*) FROM experience_feedback WHERE tenant = $1 AND id = $2 AND helpful = 0)
             WHERE tenant = $1 AND id = $2
@@ -217,7 +224,7 @@ class Store:
         """Adds to the query counts of (tenant, id, times). In a fixed order, so that two processes that
         count the same records cannot lock each other out."""
         tx.many(
-            "UPDATE experiences SET query_count = query_count + $1, updated_at = $2 WHERE tenant = $3 AND id = $4",
+            "UPDATE experience_uses SET query_count = query_count + $1, updated_at = $2 WHERE tenant = $3 AND id = $4",
             [(times, now, tenant, id) for tenant, id, times in sorted(uses)],
         )
 
@@ -225,7 +232,7 @@ class Store:
         """In the order of ids, for export."""
         alive = "" if include_deleted else " AND deleted_at IS NULL"
         rows = tx.all(
-            f"SELECT {COLUMNS} FROM experiences WHERE tenant = $1 AND id > $2{alive} ORDER BY id LIMIT $3",
+            f"{SELECT} WHERE e.tenant = $1 AND e.id > $2{alive} ORDER BY e.id LIMIT $3",
             tenant,
             after,
             limit,
@@ -248,6 +255,9 @@ class Store:
         )
         return self.get_many(tx, tenant, [row[0] for row in rows])
 
+    def _touch(self, tx: Tx, tenant: str, id: str, now: int) -> None:
+        tx.run("UPDATE experience_uses SET updated_at = $1 WHERE tenant = $2 AND id = $3", now, tenant, id)
+
     def _index(self, tx: Tx, tenant: str, id: str, terms: Terms) -> None:
         self._words.put(tx, SPACE, tenant, id, terms.head, terms.body)
         tx.many(
@@ -265,5 +275,5 @@ def _by_ids(tx: Tx, select: str, tenant: str, ids: Sequence[str]) -> list[Row]:
     for start in range(0, len(ids), BATCH):
         batch = ids[start : start + BATCH]
         places = ", ".join(f"${n}" for n in range(2, len(batch) + 2))
-        rows += tx.all(f"{select} AND id IN ({places})", tenant, *batch)
+        rows += tx.all(f"{select} IN ({places})", tenant, *batch)
     return rows

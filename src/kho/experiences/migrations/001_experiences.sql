@@ -7,14 +7,21 @@ CREATE TABLE experiences (
     solution TEXT NOT NULL,
     context TEXT,
     keywords TEXT NOT NULL,
-    query_count BIGINT NOT NULL DEFAULT 0,
-    helpful BIGINT NOT NULL DEFAULT 0,
-    unhelpful BIGINT NOT NULL DEFAULT 0,
     revision BIGINT NOT NULL DEFAULT 1,
     created_by TEXT NOT NULL,
+    deleted_at BIGINT,
+    PRIMARY KEY (tenant, id)
+);
+
+-- What the rank needs, apart from the long texts: every query reads it by the thousand and changes a little of it.
+CREATE TABLE experience_uses (
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    query_count BIGINT NOT NULL,
+    helpful BIGINT NOT NULL,
+    unhelpful BIGINT NOT NULL,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
-    deleted_at BIGINT,
     PRIMARY KEY (tenant, id)
 );
 
