@@ -6,18 +6,16 @@ from argparse import ArgumentParser
 from functools import partial
 from importlib import import_module
 
-from pydantic import ValidationError
-
 from kho import __version__, app
 from kho.doors import logs
 from kho.kernel.errors import KhoError
-from kho.settings import Settings
+from kho.settings import InvalidSettings, Settings, load
 
 
 def main() -> None:
     try:
-        settings = Settings()
-    except (ValidationError, FileNotFoundError) as problem:
+        settings = load()
+    except InvalidSettings as problem:
         sys.exit(f"error: the settings are not valid. {problem}")
     # The doors are loaded by name, when they are needed: importing them all takes longer than most commands.
     if sys.argv[1:2] == ["stdio"] and not {"-h", "--help"} & set(sys.argv):

@@ -8,12 +8,18 @@ or in the TOML file that `KHO_CONFIG` names:
 """
 
 import os
+import tomllib
 from pathlib import Path
 from typing import Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings.exceptions import SettingsError
+
+
+class InvalidSettings(Exception):
+    """What is wrong with the settings, in a sentence."""
 
 
 class Section(BaseModel):
@@ -86,5 +92,24 @@ class Settings(BaseSettings):
         if file is None:
             return init_settings, env_settings
         if not Path(file).is_file():
-            raise FileNotFoundError(f"KHO_CONFIG names {file}, which is not a file.")
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(file))
+            raise InvalidSettings(f"KHO_CONFIG names {file}, which is not a file.")
+        try:
+            return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(file))
+        except tomllib.TOMLDecodeError as problem:
+            raise InvalidSettings(f"{file} is not valid TOML: {problem}") from None
+
+
+def load() -> Settings:
+    """The settings of this process. What is wrong with them is told without the values, which may be secrets."""
+    try:
+        return Settings()
+    except ValidationError as failure:
+        problems = [
+            f"KHO_{'__'.join(map(str, error['loc'])).upper()}: {error['msg']}"
+            for error in failure.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        raise InvalidSettings("; ".join(problems)) from None
+    except SettingsError as failure:
+        raise InvalidSettings(
+            f"{failure}. A list is written as JSON, e.g. KHO_MCP__TOOLS='[\"experiences\"]'."
+        ) from None

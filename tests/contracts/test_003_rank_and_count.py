@@ -280,7 +280,9 @@ async def test_the_answer_does_not_wait_for_the_count(own_desk: Desk) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold(tx: Tx) -> None:
-        tx.run("UPDATE experience_uses SET query_count = query_count WHERE tenant = $1 AND id = $2", own_desk.tenant, id)
+        tx.run(
+            "UPDATE experience_uses SET query_count = query_count WHERE tenant = $1 AND id = $2", own_desk.tenant, id
+        )
         held.set()
         assert release.wait(30)
 

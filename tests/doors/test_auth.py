@@ -101,7 +101,10 @@ async def test_keys_are_made_listed_and_revoked_on_the_command_line(
 
     async with served(settings) as hub:
         assert (await hub.get("/servers", **bearer(text))).status_code == 200
-        revoked = await kho(home, "keys", "revoke", key["id"])
+        revoked = await kho(home, "keys", "revoke", text)  # the whole key will do
+        again = await kho(home, "keys", "revoke", text)
+        assert again.status == 1
+        assert text not in again.err
         assert (revoked.status, revoked.out) == (0, f"Revoked {key['id']}.\n")
         refused(await hub.get("/servers", **bearer(text)))
         refused(await hub.get("/servers"))  # revoking the last key does not open the hub again

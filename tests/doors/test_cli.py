@@ -102,7 +102,7 @@ def test_the_examples_of_operations_are_their_examples(settings: Settings) -> No
             given = {name: value for name, value in parsed.params.items() if value not in (None, (), False)}
         expected = {
             name: tuple(cast(list[Any], value)) if isinstance(value, list) else (str(value),)
-            if name in operation.positional else value if isinstance(value, bool) else str(value)
+            if name in operation.positional and name != "id" else value if isinstance(value, bool) else str(value)
             for name, value in operation.example.items()
         }  # fmt: skip
         assert given == expected
@@ -188,11 +188,30 @@ async def test_wrong_settings_are_a_plain_sentence(home: Path) -> None:
         ("KHO_HTTP__PORT", "many"),
         ("KHO_CONFIG", "/no/such/file.toml"),
         ("KHO_DATABASE_URL", "mysql://localhost/kho"),
+        ("KHO_MCP__TOOLS", "experiences"),
+        ("KHO_HTTP__PROT", "canary"),
     ):
         done = await kho(home, "experiences", "query", "kettle", env={name: value})
         assert (done.status, done.out) == (1, ""), name
         assert done.err.startswith("error: "), name
         assert "Traceback" not in done.err
+        assert "canary" not in done.err  # a value may be a secret
+        assert name in done.err
+
+
+async def test_a_settings_file_that_is_not_toml_is_named(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "kho.toml"
+    file.write_text("[http")
+    done = await kho(home, "experiences", "query", "kettle", env={"KHO_CONFIG": str(file)})
+    assert done.status == 1
+    assert done.err.startswith(f"error: the settings are not valid. {file} is not valid TOML: ")
+
+
+async def test_what_was_masked_is_shown(home: Path) -> None:
+    words = ("--title", "t", "--problem-description", "p", "--solution", "https://a:" + "s3cr3tPassw0rd" + "@db.test/x")
+    done = await kho(home, "experiences", "submit", *words, "--sanitize")
+    assert done.status == 1
+    assert '"solution": "https://a:<password-in-url>@db.test/x"' in done.err
 
 
 async def test_a_data_folder_that_cannot_be_made_is_a_plain_sentence(tmp_path: Path) -> None:

@@ -432,3 +432,10 @@ async def test_every_handshake_version_is_agreed_to(shared_hub: Served, version:
 async def test_arguments_may_be_left_out(shared_hub: Served) -> None:
     answer = await modern(shared_hub, "tools/call", {"name": "query_experiences"})
     assert answer["result"]["structuredContent"]["error"]["code"] == "INVALID_KEYWORDS"
+
+
+async def test_a_plain_get_is_told_what_this_is(settings: Settings) -> None:
+    async with served(settings) as hub:
+        reply = await hub.get("/mcp", accept="*/*")
+    assert reply.status_code == 406
+    assert "POST a message" in reply.json()["error"]["message"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kho.app import open_hub
-from kho.doors.logs import JsonFormatter, LineFormatter, log_call
+from kho.doors.logs import JsonFormatter, LineFormatter, log_call, log_refusal
 from kho.kernel.call import Call
 from kho.settings import Settings
 
@@ -97,6 +97,18 @@ async def test_calls_are_not_logged_below_the_level(tmp_path: Path) -> None:
             await hub.registry.call(operation, {"keywords": "x"}, Call(hub.local))
     assert lines == []
     assert logger.level == level
+
+
+async def test_a_refused_caller_is_a_line_too(tmp_path: Path) -> None:
+    with kept(JsonFormatter()) as lines:
+        log_refusal("/jsonrpc", "192.0.2.7", "UNAUTHORIZED")
+    line = json.loads(lines[0])
+    assert (line["message"], line["path"], line["client"], line["code"]) == (
+        "refused",
+        "/jsonrpc",
+        "192.0.2.7",
+        "UNAUTHORIZED",
+    )
 
 
 class Collector(HTTPServer):

@@ -100,7 +100,14 @@ async def test_the_description_is_openapi_3_1(shared_hub: Served) -> None:
     described: Json = (await shared_hub.get("/openapi.json")).json()
     assert described["openapi"] == "3.1.0"
     assert described["info"].keys() >= {"title", "version"}
-    assert described["paths"].keys() == {"/actions", "/jsonrpc", "/health", "/servers", "/servers/{name}/capabilities"}
+    assert described["paths"].keys() == {
+        "/actions",
+        "/jsonrpc",
+        "/health",
+        "/servers",
+        "/servers/{name}/capabilities",
+        "/metrics",
+    }
     for path, methods in described["paths"].items():
         assert methods.keys() <= {"get", "post"}
         for operation in methods.values():

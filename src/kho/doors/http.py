@@ -17,6 +17,7 @@ from kho.doors.actions import Actions
 from kho.doors.auth import Auth
 from kho.doors.guard import Guard, loopback_hosts, loopback_origins
 from kho.doors.jsonrpc import JsonRpc
+from kho.doors.logs import log_refusal
 from kho.doors.mcp import Context, McpDoor
 from kho.doors.mcp_http import McpHttp
 from kho.doors.metrics import Metrics
@@ -64,6 +65,7 @@ class Endpoint:
         try:
             principal = await self._auth.principal(scope)
         except KhoError as error:
+            log_refusal(scope["path"], (scope.get("client") or ("",))[0], error.code)
             await send_error(send, error)
             return
         await self._handler(scope, receive, send, principal)
@@ -122,7 +124,14 @@ def application(
 async def _no_route(request: Request, problem: Exception) -> Response:
     """In JSON, as every other refusal: callers parse what they get."""
     refused = cast(HTTPException, problem)
-    error = {"code": HTTPStatus(refused.status_code).name, "message": "GET /openapi.json says what is served here."}
+    why = (
+        f"There is nothing at {request.url.path}."
+        if refused.status_code == 404
+        else f"{request.method} is not served here."
+    )
+    allowed = f" Use {refused.headers['Allow']}." if refused.headers and "Allow" in refused.headers else ""
+    message = f"{why}{allowed} GET /openapi.json says what there is."
+    error = {"code": HTTPStatus(refused.status_code).name, "message": message}
     return Response(orjson.dumps({"error": error}), refused.status_code, refused.headers, media_type="application/json")
 
 

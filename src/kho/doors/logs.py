@@ -54,6 +54,13 @@ def set_up(level: str, style: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("kho").setLevel(level)
+    # It says again and again what our own error says once.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+
+
+def log_refusal(path: str, client: str, code: str) -> None:
+    """A caller that got no further than the door: an operator wants to see keys being tried."""
+    log.info("refused", extra={FIELDS: {"path": path, "client": client, "code": code}})
 
 
 def log_call(operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:

@@ -68,6 +68,10 @@ class McpHttp:
         if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             await self._stateless.handle_request(scope, receive, send)  # 2026-07-28 has no sessions
         elif scope["method"] == "GET":
+            if "text/event-stream" not in (header(scope, b"accept") or ""):
+                why = "This is an MCP endpoint: POST a message, or GET a stream with 'Accept: text/event-stream'."
+                await send_json(send, 406, {"error": {"code": "NOT_ACCEPTABLE", "message": why}})
+                return
             await self._stream(scope, receive, send)
         else:
             await self._handshake_era(scope, receive, send, body)

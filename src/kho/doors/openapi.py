@@ -9,6 +9,10 @@ from kho.kernel.operation import Operation
 
 Json = dict[str, Any]
 
+_TEXT: Json = {
+    "200": {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+    "401": {"description": "A key is needed."},
+}
 _ID: Json = {"type": ["string", "number", "null"]}
 
 
@@ -29,6 +33,7 @@ def openapi(hub: Hub) -> Json:
             "/health": {"get": _get("Whether the hub answers.", _object("status", "servers"), unhealthy=True)},
             "/servers": {"get": _get("Every server and what it offers.", _object("servers"))},
             "/servers/{name}/capabilities": {"get": _capabilities(hub)},
+            "/metrics": {"get": {"summary": "Figures for Prometheus.", "responses": _TEXT}},
         },
     }
 

@@ -34,7 +34,7 @@ def check(texts: dict[str, str], *, shared: bool, offer: bool = False) -> list[s
     if refused:
         raise NotSanitized(problems=[_problem(name, finding) for name, finding in refused])
     kinds = sorted({finding.kind for _, finding in listed})
-    return [f"Note: the text seems to hold personal data ({', '.join(kinds)})."] if kinds else []
+    return [f"Note: the text seems to hold personal data or internal addresses ({', '.join(kinds)})"] if kinds else []
 
 
 def _texts(fields: dict[str, Any]) -> dict[str, str]:

@@ -95,7 +95,7 @@ def _contract(service: Service) -> Sequence[Operation]:
     return (
         _define(
             name="experiences.query",
-            summary="Find experience records by words or meaning, best first.",
+            summary="Find experience records by words, best first.",
             description=(
                 "Look here before solving a problem: finds records of problems that were solved before, by keywords, "
                 "an error message or a sentence in any language. Ranked by relevance, use and freshness."

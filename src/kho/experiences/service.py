@@ -99,7 +99,7 @@ class Service:
         def work(tx: Tx) -> model.Submitted:
             close = self._near(tx, call.tenant, experience, terms)
             self._store.insert(tx, call.tenant, experience, terms)
-            message = " ".join(["Experience record created and published successfully", *close, *warnings])
+            message = ". ".join(["Experience record created and published successfully", *close, *warnings])
             return model.Submitted(id=experience.id, message=message)
 
         return await call.commit(self._db, work)
@@ -135,7 +135,7 @@ class Service:
                     actual_revision=old.revision,
                 )
             new = self._store.edit(tx, call.tenant, old, changes, call.principal.sub, now)
-            return model.Changed(id=new.id, revision=new.revision, message=" ".join(["Updated.", *warnings]))
+            return model.Changed(id=new.id, revision=new.revision, message=". ".join(["Updated", *warnings]))
 
         return await call.commit(self._db, work)
 
@@ -145,9 +145,7 @@ class Service:
         def work(tx: Tx) -> model.Changed:
             experience = _known(self._store.lock(tx, call.tenant, params.id))
             self._store.set_deleted(tx, call.tenant, experience, now, now)
-            return model.Changed(
-                id=experience.id, revision=experience.revision, message="Deleted. 'restore_experience' brings it back."
-            )
+            return model.Changed(id=experience.id, revision=experience.revision, message="Deleted. It can be restored.")
 
         return await call.commit(self._db, work)
 
@@ -246,7 +244,7 @@ class Service:
         words = gist(experience)
         found = self._store.near(tx, tenant, terms)
         close = [e for e in found if likeness(words, gist(e)) >= self._limits.duplicate]
-        return [f"(similar records exist: {', '.join(f'{e.id} ({e.title})' for e in close[:3])})."] if close else []
+        return [f"Similar records exist: {', '.join(f'{e.id} ({e.title})' for e in close[:3])}"] if close else []
 
 
 CLEARABLE = ("root_cause", "context", "keywords")

@@ -24,6 +24,10 @@ class Problem:
     message: str
 
 
+PLAINER = {"missing": "is required", "extra_forbidden": "is not a known parameter"}
+"""In our words where pydantic's speak of its models."""
+
+
 def invalid_params(problems: Sequence[Problem]) -> KhoError:
     first = problems[0]
     where = f"'{first.field}': " if first.field else ""
@@ -94,7 +98,11 @@ class Operation:
             return self.params.model_validate(arguments)
         except ValidationError as failure:
             problems = [
-                Problem(".".join(str(part) for part in error["loc"]), error["type"], error["msg"])
+                Problem(
+                    ".".join(str(part) for part in error["loc"]),
+                    error["type"],
+                    PLAINER.get(error["type"], error["msg"]),
+                )
                 for error in failure.errors(include_url=False, include_context=False, include_input=False)
             ]
         raise self.invalid(problems)

@@ -9,8 +9,8 @@ from kho.doors.cli.program import Program
 
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.
 
-Start the hub with 'kho serve', or connect one MCP client with 'kho stdio'. Every command takes --json for
-programs, and its --help shows an example.
+Start the hub with 'kho serve', or connect one MCP client with 'kho stdio'. Commands that answer take --json for
+programs, and every --help shows an example.
 """
 
 

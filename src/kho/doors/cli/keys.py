@@ -1,5 +1,6 @@
 """`kho keys`: who may call a shared hub."""
 
+import re
 from typing import Any
 
 import click
@@ -33,6 +34,8 @@ def _create(program: Program) -> click.Command:
     @click.option("--days", default=0, type=click.IntRange(min=0), help="Days until it expires; 0 is never.")
     @json_option
     def create(name: str, tenant: str, scope: tuple[str, ...], days: int, json: bool) -> None:
+        if not re.fullmatch(r"[\w.:/@+-]{1,128}", tenant):
+            raise fail("a tenant's name has 1 to 128 letters, digits or characters of . : / @ + - _")
         known = program.registry().scopes
         if unknown := sorted({*scope} - {*known, "*"}):
             raise fail(f"no such scope: {', '.join(unknown)}. There are: {', '.join(known)}.")
@@ -84,11 +87,13 @@ def _revoke(program: Program) -> click.Command:
     @click.argument("id")
     @json_option
     def revoke(id: str, json: bool) -> None:
+        id = identity.public_id(id) or id  # the whole key will do, too
+
         async def work(hub: Hub) -> bool:
             return await hub.keys.revoke(id, hub.clock())
 
         if not program.run(work):
-            raise fail(f"there is no valid key {id}. 'kho keys list' shows them.")
+            raise fail("there is no valid key with that id. 'kho keys list' shows them.")
         if json:
             show.as_json({"id": id, "revoked": True})
         else:

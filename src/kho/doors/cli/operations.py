@@ -34,7 +34,7 @@ def subgroup(parent: click.Group, name: str, help: str) -> click.Group:
 def _command(name: str, operation: Operation, program: Program) -> click.Command:
     properties = cast(dict[str, dict[str, Any]], operation.input_schema.get("properties", {}))
     parameters: list[click.Parameter] = [
-        _argument(field) if field in operation.positional else _option(field, spec)
+        _argument(field, spec) if field in operation.positional else _option(field, spec)
         for field, spec in sorted(properties.items(), key=lambda item: item[0] not in operation.positional)
     ]
     parameters += [
@@ -67,7 +67,8 @@ def _callback(operation: Operation, program: Program) -> Callable[..., None]:
         for field, value in given.items():
             if value is None or value == ():
                 continue  # not given: the operation's own default holds
-            arguments[field] = " ".join(value) if field in operation.positional else _listed(value)
+            words = field in operation.positional and isinstance(value, tuple)
+            arguments[field] = " ".join(cast(tuple[str, ...], value)) if words else _listed(value)
 
         async def work(hub: Hub) -> Outcome:
             found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)
@@ -82,13 +83,14 @@ def _listed(value: Any) -> Any:
     return list(cast(tuple[Any, ...], value)) if isinstance(value, tuple) else value
 
 
-def _argument(field: str) -> click.Parameter:
-    return click.Argument([field], nargs=-1, required=False)
+def _argument(field: str, spec: dict[str, Any]) -> click.Parameter:
+    # Ids have a pattern and are one word; anything else may be typed as several, without quotes.
+    return click.Argument([field], nargs=1 if "pattern" in spec else -1, required=False)
 
 
 def _option(field: str, spec: dict[str, Any]) -> click.Parameter:
     flag = "--" + field.replace("_", "-")
-    help = spec.get("description")
+    help = _help(spec)
     match spec.get("type"):
         case "boolean":
             return click.Option([f"{flag}/--no-{flag[2:]}", field], default=None, help=help)
@@ -99,6 +101,17 @@ def _option(field: str, spec: dict[str, Any]) -> click.Parameter:
         case kind:
             # Numbers, too, go to the operation as text: it has the one rule for them, and the one error.
             return click.Option([flag, field], metavar="INTEGER" if kind == "integer" else "TEXT", help=help)
+
+
+def _help(spec: dict[str, Any]) -> str:
+    remarks: list[str] = []
+    if "minimum" in spec and "maximum" in spec:
+        remarks.append(f"{spec['minimum']} to {spec['maximum']}")
+    if spec.get("type") == "array":
+        remarks.append("repeatable")
+    if spec.get("default") not in (None, False):
+        remarks.append(f"default: {spec['default']}")
+    return " ".join([spec.get("description", ""), f"[{'; '.join(remarks)}]" if remarks else ""]).strip()
 
 
 def example(operation: Operation) -> str:

@@ -23,6 +23,9 @@ def outcome(found: Outcome, *, json: bool) -> int:
         click.secho(f"error: {error.message} ({error.code})", err=True, fg="red")
         for problem in cast(list[dict[str, Any]], getattr(error, "problems", [])):
             click.echo(f"  {problem['field']}: {problem['message']}", err=True)
+        for name, detail in error.details.items():
+            shown = detail if isinstance(detail, str) else orjson.dumps(detail, option=orjson.OPT_INDENT_2).decode()
+            click.echo(f"  {name}: {shown}", err=True)
     elif found.operation.text:
         text = found.operation.text(found.result)
         console = Console()

@@ -64,7 +64,8 @@ def _import(name: str, server: str, program: Program) -> click.Command:
         async def work(hub: Hub) -> dict[str, int]:
             operation = hub.registry.methods[f"{server}/import_{name}"]
             done = {"imported": 0, "unchanged": 0}
-            with Progress(console=Console(stderr=True), transient=True, disable=json) as bar:
+            console = Console(stderr=True)
+            with Progress(console=console, transient=True, disable=json or not console.is_terminal) as bar:
                 task = bar.add_task("Importing", total=length)
                 for first, size, batch in _batches(file):
                     outcome = await hub.registry.call(operation, {name: batch}, program.call())
