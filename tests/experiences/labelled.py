@@ -464,7 +464,7 @@ HELD_OUT_SECRETS = (
     Family(
         "mailgun-key", mailgun, ("curl -s --user 'api:§' https://api.mailgun.net/v3/x/messages", "mg = Mailgun('§')")
     ),
-    Family("npm-token", npm, ("//registry.npmjs.org/:_authToken=§", "npm ERR! 401 token § expired")),
+    Family("npm-token", npm, ("//npm.example.test/:_authToken=§", "npm ERR! 401 token § expired")),
     Family(
         "pypi-token", pypi, ("[pypi]\n  username = __token__\n  password = §", "twine upload -u __token__ -p § dist/*")
     ),

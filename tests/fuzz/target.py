@@ -41,7 +41,7 @@ MODERN, HANDSHAKE = "2026-07-28", "2025-11-25"
 
 # What an answer must not tell: where the code lies, what it is made of, what it asks its database.
 LEAK = re.compile(
-    rb"Traceback|line \d+, in |site-packages|/work/|/tmp/|/usr/lib|\.py\b.{0,3}line|apsw|sqlite|psycopg|sqlstate"
+    rb"Traceback|line \d+, in |site-packages|/home/|/tmp/|/usr/lib|\.py\b.{0,3}line|apsw|sqlite|psycopg|sqlstate"
     rb"|pydantic|orjson|jiter|starlette|uvicorn|httptools|anyio|SELECT .{1,200} FROM \w|INSERT INTO|words_entries"
     rb"|words_index|experience_revisions|api_keys|no such table|syntax error| object at 0x[0-9a-f]+",
     re.IGNORECASE | re.DOTALL,
