@@ -68,7 +68,7 @@ def kho_application() -> Any:
 
     from kho.app import open_hub
     from kho.doors import logs
-    from kho.doors.http import application
+    from kho.doors.http import Application
     from kho.kernel.call import Call
     from kho.kernel.capability import Capability
     from kho.kernel.operation import Operation
@@ -98,7 +98,7 @@ def kho_application() -> Any:
     settings = Settings()
     logs.set_up("INFO", "json")
     extra = (Capability("bench", "bench-server", (operation,)),)
-    return application(lambda: open_hub(settings, extra), settings.http, settings.mcp)
+    return Application(lambda: open_hub(settings, extra), settings.http, settings.mcp)
 
 
 def serve(name: str, port: int) -> None:

@@ -111,5 +111,5 @@ def __getattr__(name: str) -> Any:
         logs.set_up(settings.observe.log_level, settings.observe.log_format)
         # A write touches the database a few dozen times, and each time it may wait for a thread that ranks a long list.
         sys.setswitchinterval(0.001)
-        return import_module("kho.doors.http").application(lambda: open_hub(settings), settings.http, settings.mcp)
+        return import_module("kho.doors.http").Application(lambda: open_hub(settings), settings.http, settings.mcp)
     raise AttributeError(name)

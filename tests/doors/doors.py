@@ -22,7 +22,7 @@ from mcp.client.stdio import stdio_client
 from pydantic import BaseModel, ConfigDict
 
 from kho.app import open_hub
-from kho.doors.http import Application, application
+from kho.doors.http import Application
 from kho.doors.slow_clients import guarded_protocol
 from kho.doors.stdio import serve
 from kho.kernel import identity
@@ -81,7 +81,7 @@ def bearer(key: str) -> dict[str, str]:
 @asynccontextmanager
 async def served(settings: Settings, *extra: Capability) -> AsyncGenerator[Served, None]:
     """The whole HTTP application, by uvicorn in this loop, on a free port of the loopback."""
-    app = application(lambda: open_hub(settings, extra), settings.http, settings.mcp)
+    app = Application(lambda: open_hub(settings, extra), settings.http, settings.mcp)
     config = uvicorn.Config(app, http=guarded_protocol(), log_config=None, timeout_graceful_shutdown=1)
     config.load()
     server = uvicorn.Server(config)

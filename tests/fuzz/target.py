@@ -24,7 +24,7 @@ import uvicorn
 from starlette.types import Message
 
 from kho import app
-from kho.doors.http import application
+from kho.doors.http import Application
 from kho.doors.slow_clients import guarded_protocol
 from kho.settings import Settings
 
@@ -125,7 +125,7 @@ class Errors(logging.Handler):
 class Target:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.application = application(lambda: app.open_hub(settings), settings.http, settings.mcp)
+        self.application = Application(lambda: app.open_hub(settings), settings.http, settings.mcp)
         self.errors = Errors()
         self.loop: asyncio.AbstractEventLoop
         self.port = 0

@@ -115,12 +115,6 @@ class Application:
                 await background.drain()
 
 
-def application(
-    open_hub: Callable[[], AbstractAsyncContextManager[Hub]], http: HttpSettings, mcp: McpSettings
-) -> Application:
-    return Application(open_hub, http, mcp)
-
-
 async def _no_route(request: Request, problem: Exception) -> Response:
     """In JSON, as every other refusal: callers parse what they get."""
     refused = cast(HTTPException, problem)

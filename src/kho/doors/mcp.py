@@ -52,7 +52,6 @@ class McpDoor:
         self, hub: Hub, background: Background, principal_of: PrincipalOf, toolsets: frozenset[str], page_size: int
     ) -> None:
         hub.registry.need_capabilities(toolsets)
-        self._hub = hub
         self._registry = hub.registry
         self._background = background
         self._principal_of = principal_of

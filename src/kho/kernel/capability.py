@@ -1,7 +1,7 @@
 """A capability: one slice's whole contribution to the hub, as `app` plugs it in."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,4 +80,3 @@ class Capability:
     resources: Resources | None = None
     sources: Sequence[Source] = ()
     migrations: Path | None = None
-    close: Sequence[Callable[[], Awaitable[None]]] = field(default_factory=tuple)
