@@ -96,3 +96,11 @@ class UniqueViolation(DatabaseError):
 
     code = "CONFLICT"
     status = 409
+
+
+class Unavailable(KhoError):
+    """A service that Kho asks (a model, an index server) does not answer. Try again."""
+
+    code = "UNAVAILABLE"
+    rpc = -32603
+    status = 503

@@ -5,7 +5,15 @@ SQL is written once, for both databases: parameters are `$1, $2, …`, first use
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+if TYPE_CHECKING:  # a hub that answers by words alone never loads it
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
+    Matrix = NDArray[np.float32]
 
 T = TypeVar("T")
 Value = str | int | float | bytes | None
@@ -51,19 +59,127 @@ class Database(Protocol):
     async def aclose(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """Whose a passage is and where it belongs: what a search can be narrowed by."""
+
+    seq: int
+    space: str
+    """The slice, e.g. "experiences"."""
+    tenant: str
+    collection: str = ""
+    kind: str = ""
+    tags: tuple[str, ...] = ()
+    created_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which passages a search is about. It holds inside the index query, never after it."""
+
+    space: str
+    tenant: str
+    collections: tuple[str, ...] = ()
+    """Any of these; every collection when empty."""
+    kinds: tuple[str, ...] = ()
+    """Any of these; every kind when empty."""
+    tags: tuple[str, ...] = ()
+    """All of these."""
+    since: int | None = None
+    """Created at this time or later …"""
+    until: int | None = None
+    """… and before this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    found: list[tuple[int, float]]
+    """Passages (their seq) with a score in 0..1: the share of the query's weight that each holds. Best first,
+    newest first among equals."""
+    rarity: dict[str, float]
+    """How rare each token of the query is in this tenant's space: log(1 + (entries + 10) / (holders + 1))."""
+
+
 class Words(Protocol):
-    """A word index that lives in the same database and transaction as the rows it indexes.
+    """A word index in the same database and transaction as the rows it indexes.
 
     Tokens come folded (see search.fold). `head` tokens (titles, keywords) count more than `body` tokens.
     """
 
-    def put(self, tx: Tx, space: str, tenant: str, key: str, head: Sequence[str], body: Sequence[str]) -> None: ...
-
-    def drop(self, tx: Tx, space: str, tenant: str, key: str) -> None: ...
-
-    def match(
-        self, tx: Tx, space: str, tenant: str, tokens: Sequence[tuple[str, float]], limit: int
-    ) -> list[tuple[str, float]]:
-        """Keys with a score in 0..1: the share of the query's (token, importance) weight that the entry holds,
-        rarer tokens weighing more. Best first, newest first among equals; at most `limit`."""
+    def put(self, tx: Tx, passages: Iterable[tuple[Filed, Sequence[str], Sequence[str]]]) -> None:
+        """Files new passages with their head and body tokens."""
         ...
+
+    def drop(self, tx: Tx, seqs: Sequence[int]) -> None: ...
+
+    def match(self, tx: Tx, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
+        """The passages that hold most of the query's (token, importance) weight, rarer tokens weighing more."""
+        ...
+
+
+class Vectors(Protocol):
+    """A vector index: one per model, so that vectors of two models never meet. Vectors have length 1."""
+
+    async def prepare(self, model: str, dimension: int) -> None:
+        """Makes the index of a model if it is missing. Another dimension under the same name is refused."""
+        ...
+
+    def put(self, tx: Tx, model: str, rows: Sequence[tuple[Filed, "Vector"]]) -> None:
+        """Files vectors, replacing those that are there. In the caller's transaction."""
+        ...
+
+    def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
+        """Forgets passages, whatever the model."""
+        ...
+
+    async def near(
+        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
+    ) -> list[tuple[int, float]]:
+        """The passages (their seq) whose vectors are nearest, with the cosine. Best first."""
+        ...
+
+    async def get(
+        self, model: str, where: Where, seqs: Sequence[int], *, timeout: float | None = None
+    ) -> dict[int, "Vector"]:
+        """The vectors of these passages, of length 1, as far as they have one and belong to the space and tenant."""
+        ...
+
+    async def deliver(self) -> int:
+        """Brings an index outside of the database up to date, and returns how many changes that were. One inside is
+        up to date always."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class Embedder(Protocol):
+    """Text to vectors of length 1."""
+
+    @property
+    def model(self) -> str:
+        """Names the model and its version: vectors under the same name may be compared."""
+        ...
+
+    async def dimension(self) -> int: ...
+
+    def count(self, text: str) -> int:
+        """About how many tokens the model would make of it. Cheap: it loads nothing."""
+        ...
+
+    async def passages(self, texts: Sequence[str]) -> "Matrix":
+        """One row per text. Raises `errors.Unavailable` when the provider fails."""
+        ...
+
+    async def query(self, text: str) -> "Vector": ...
+
+    async def aclose(self) -> None: ...
+
+
+class Reranker(Protocol):
+    """A second, closer look at a few passages."""
+
+    async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        """How well each passage answers the query, in 0..1."""
+        ...
+
+    async def aclose(self) -> None: ...

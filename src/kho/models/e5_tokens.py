@@ -1,0 +1,114 @@
+"""Text to the model's tokens: normalised, spaces marked, cut into the likeliest pieces (SentencePiece unigram)."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kho.models.e5_file import Vocabulary
+from kho.models.texts import whole
+
+SPACE = "▁"
+"""Stands before a word. No piece has it elsewhere, so that words are cut independently of each other."""
+CACHED_WORDS = 50_000
+CACHED_LENGTH = 24
+"""Longer words are rarely met again; a Chinese sentence is one word."""
+
+_spaces = re.compile("  +")
+
+
+def clean(text: str) -> str:
+    """Composed, because the model knows no letters with loose marks; and without halves of characters."""
+    return unicodedata.normalize("NFC", whole(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    ids: list[int]
+    spans: list[tuple[int, int]]
+    """Which characters of the cleaned text each token covers."""
+
+
+class Tokenizer:
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.begin, self.end, self._unknown = vocabulary.begin, vocabulary.end, vocabulary.unknown
+        self._pieces, self._scores, self._normal = vocabulary.pieces, vocabulary.scores, vocabulary.normal
+        self._guess = min(self._scores) - 10.0
+        """The score of a character that is in no piece."""
+        self._reach = vocabulary.reach
+        self._words: dict[str, tuple[int, ...]] = {}
+
+    def ids(self, text: str, limit: int) -> list[int]:
+        """At most `limit` tokens, without the marks of begin and end."""
+        found: list[int] = []
+        for word in _words(_spaces.sub(" ", clean(text).translate(self._normal))):
+            found += self._word(word)
+            if len(found) >= limit:
+                return found[:limit]
+        return found
+
+    def tokens(self, text: str, limit: int) -> Tokens:
+        """The same tokens, with the characters that each of them came from."""
+        characters: list[str] = []
+        origin: list[int] = []
+        for position, character in enumerate(clean(text)):
+            for normal in self._normal.get(ord(character), character):
+                if normal != " " or characters[-1:] != [" "]:
+                    characters.append(normal)
+                    origin.append(position)
+        starts, ends = origin, [position + 1 for position in origin]
+        if characters[:1] != [" "]:  # the space that is put in front is nowhere in the text
+            starts, ends = [0, *starts], [0, *ends]
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        at = 0
+        for word in _words("".join(characters)):
+            mark = at
+            for number, length in self._cut(word):
+                ids.append(number)
+                # The mark of the space belongs to the word's first piece, but is no part of what it covers.
+                spans.append((starts[at + 1 if at == mark and length > 1 else at], ends[at + length - 1]))
+                at += length
+        return Tokens(ids[:limit], spans[:limit])
+
+    def _word(self, word: str) -> tuple[int, ...]:
+        known = self._words.get(word)
+        if known is None:
+            known = tuple(number for number, _ in self._cut(word))
+            if len(word) <= CACHED_LENGTH:
+                if len(self._words) >= CACHED_WORDS:
+                    self._words.clear()
+                self._words[word] = known
+        return known
+
+    def _cut(self, word: str) -> list[tuple[int, int]]:
+        """The pieces, each with its length, whose scores add up to the most (Viterbi)."""
+        pieces, scores, reach, unknown = self._pieces, self._scores, self._reach, self._unknown
+        whole = len(word)
+        best = [0.0] + [-1e30] * whole
+        piece = [unknown] * (whole + 1)
+        length = [1] * (whole + 1)
+        for start in range(whole):
+            base = best[start]
+            for size in range(1, min(reach.get(word[start], 0), whole - start) + 1):
+                number = pieces.get(word[start : start + size])
+                if number is not None and number != unknown:
+                    score = base + scores[number]
+                    if score > best[start + size]:
+                        best[start + size], piece[start + size], length[start + size] = score, number, size
+            if base + self._guess > best[start + 1]:
+                best[start + 1], piece[start + 1], length[start + 1] = base + self._guess, unknown, 1
+        cut: list[tuple[int, int]] = []
+        at = whole
+        while at:
+            cut.append((piece[at], length[at]))
+            at -= length[at]
+        return cut[::-1]
+
+
+def _words(text: str) -> Iterator[str]:
+    """The words with the mark of the space before them, in their order."""
+    if text[:1] == " ":
+        text = text[1:]
+    for word in text.split(" "):
+        yield SPACE + word

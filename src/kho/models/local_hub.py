@@ -1,0 +1,115 @@
+"""Models that the fastembed and sentence-transformers packages fetch from a hub and run in this process.
+
+Neither package is a dependency of Kho: they are large, and the first use needs a network.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from kho.kernel.errors import Unavailable
+from kho.models.estimate import estimate_tokens
+from kho.models.texts import named, whole
+from kho.models.worker import Worker, pieces
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from kho.kernel.ports import Matrix, Vector
+
+T = TypeVar("T")
+Package = Literal["fastembed", "sentence-transformers"]
+Encode = Callable[[list[str]], "Iterable[np.ndarray[Any, Any]]"]
+
+PIECE_TOKENS = 512
+"""Smaller pieces than the built-in model's: here a query waits for the piece at hand."""
+TEXT = 24_000
+"""Characters that can matter. Tokenizers are slow on the rest, which the model does not read."""
+
+
+class HubEmbedder:
+    def __init__(
+        self,
+        package: Package,
+        name: str,
+        *,
+        dimension: int | None = None,
+        query_prefix: str = "",
+        passage_prefix: str = "",
+        threads: int = 1,
+    ) -> None:
+        self._package: Package = package
+        self._name = name
+        self._dimension = dimension
+        self._query_prefix, self._passage_prefix = query_prefix, passage_prefix
+        # Their tokenizers do not bear two threads at once.
+        self._worker = Worker(f"kho-{package}", lambda: load_encoder(package, name, threads), alone=True)
+
+    @property
+    def model(self) -> str:
+        return named(f"{self._package}/{self._name}", self._passage_prefix)
+
+    async def dimension(self) -> int:
+        if self._dimension is None:
+            self._dimension = len(await self.query("dimension"))
+        return self._dimension
+
+    def count(self, text: str) -> int:
+        return estimate_tokens(text)
+
+    async def passages(self, texts: Sequence[str]) -> "Matrix":
+        import numpy as np
+
+        rows: list[Matrix] = []
+        for piece in pieces([self._passage_prefix + whole(text[:TEXT]) for text in texts], PIECE_TOKENS):
+            rows.append(await self._worker.later(lambda encode, p=piece: _unit(encode(p))))
+        found = np.concatenate(rows) if rows else np.empty((0, await self.dimension()), np.float32)
+        return self._checked(found)
+
+    async def query(self, text: str) -> "Vector":
+        rows = await self._worker.soon(lambda encode: _unit(encode([self._query_prefix + whole(text[:TEXT])])))
+        return self._checked(rows)[0]
+
+    async def aclose(self) -> None:
+        await self._worker.aclose()
+
+    def _checked(self, rows: "Matrix") -> "Matrix":
+        if self._dimension is not None and rows.shape[1] != self._dimension:
+            raise Unavailable(f"{self._name} gave {rows.shape[1]} numbers a vector instead of {self._dimension}")
+        return rows
+
+
+def _unit(rows: "Iterable[np.ndarray[Any, Any]]") -> "Matrix":
+    import numpy as np
+
+    vectors = np.asarray(list(rows), np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all() or not lengths.all():
+        raise Unavailable("the embedding model gave a vector that is no direction")
+    return vectors / lengths
+
+
+def load_encoder(package: Package, name: str, threads: int) -> Encode:
+    def fastembed() -> Encode:
+        library: Any = __import__("fastembed")
+        model = library.TextEmbedding(model_name=name, threads=threads)
+        return lambda texts: model.embed(texts)
+
+    def sentence_transformers() -> Encode:
+        library: Any = __import__("sentence_transformers")
+        __import__("torch").set_num_threads(threads)
+        model = library.SentenceTransformer(name)
+        return lambda texts: model.encode(texts, convert_to_numpy=True, show_progress_bar=False)
+
+    return loaded(package, name, fastembed if package == "fastembed" else sentence_transformers)
+
+
+def loaded(package: Package, name: str, load: Callable[[], T]) -> T:
+    """Says in plain words why a model cannot be had: the package, or the weights."""
+    try:
+        return load()
+    except ImportError:
+        raise Unavailable(f"the model {name} needs a package: pip install {package}") from None
+    except (OSError, ValueError, RuntimeError) as problem:
+        # Without a network the hub's own errors are OSErrors; an unknown name is a ValueError.
+        reason = " ".join(str(problem).split())[:300]
+        raise Unavailable(f"{package} cannot load the model {name}: {reason}") from None

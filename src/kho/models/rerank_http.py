@@ -1,0 +1,66 @@
+"""Rerankers over HTTP: Cohere's and Jina's protocol, which vLLM and others share, and that of Hugging Face's TEI."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+from kho.kernel.errors import Unavailable
+from kho.models.scores import into_unit
+from kho.models.service import Service, together
+from kho.models.texts import sendable
+
+Protocol = Literal["cohere", "jina", "tei"]
+
+TEXT = 8_000
+"""Characters of one text that are sent: rerankers read less than embedders."""
+ATTEMPTS = 2
+"""Somebody waits, and can be answered without."""
+
+
+class HttpReranker:
+    def __init__(
+        self, service: Service, protocol: Protocol, model: str = "", *, batch: int = 32, concurrency: int = 4
+    ) -> None:
+        self._service = service
+        self._protocol: Protocol = protocol
+        self._model = model
+        self._batch = batch
+        self._room = asyncio.Semaphore(concurrency)
+        self._logits = False
+        """Whether this server was ever seen to send more than 1 or less than 0."""
+
+    async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        async def score(batch: Sequence[str]) -> list[float]:
+            async with self._room:
+                return await self._score(query, batch)
+
+        starts = range(0, len(passages), self._batch)
+        batches = await together(score(passages[at : at + self._batch]) for at in starts)
+        raw = [number for batch in batches for number in batch]
+        self._logits = self._logits or any(not 0.0 <= number <= 1.0 for number in raw)
+        return into_unit(raw, logits=self._logits)
+
+    async def aclose(self) -> None:
+        await self._service.aclose()
+
+    async def _score(self, query: str, passages: Sequence[str]) -> list[float]:
+        texts = [sendable(text[:TEXT]) for text in passages]
+        body: dict[str, Any] = {"query": sendable(query[:TEXT])}
+        if self._protocol == "tei":
+            body |= {"texts": texts, "truncate": True}
+        else:
+            body |= {"model": self._model, "documents": texts, "top_n": len(texts)}
+            if self._protocol == "jina":
+                body["return_documents"] = False
+        read = partial(_numbers, protocol=self._protocol, count=len(texts))
+        return await self._service.post("/rerank", body, read, attempts=ATTEMPTS)
+
+
+def _numbers(answer: Any, protocol: Protocol, count: int) -> list[float]:
+    """The scores in the order of the passages; servers send the best first."""
+    items, key = (answer, "score") if protocol == "tei" else (answer["results"], "relevance_score")
+    found = {int(item["index"]): float(item[key]) for item in items}
+    if len(items) != count or sorted(found) != list(range(count)):
+        raise Unavailable(f"the reranking server sent {len(items)} scores for {count} passages")
+    return [found[place] for place in range(count)]

@@ -1,0 +1,153 @@
+"""Asks a model server over HTTP: patient with a busy one, plain about a broken one, silent about the key."""
+
+import asyncio
+import ipaddress
+import random
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import orjson
+
+from kho.kernel.errors import KhoError, Unavailable
+
+if TYPE_CHECKING:
+    import httpx2
+
+T = TypeVar("T")
+
+BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+LONGEST_PAUSE = 30.0
+"""A server that wants to be left alone for longer is given up; the queue comes back later."""
+EXPLAINED = {400, 404, 413, 422}
+"""Here the server's own words help (an unknown model, too long a text). A refused key may be quoted elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    timeout: float = 30.0
+    """Seconds for one request."""
+    attempts: int = 4
+    backoff: float = 0.5
+    """Seconds before the second attempt, doubled each time. The pause is random up to that."""
+
+
+@dataclass
+class Service:
+    url: str
+    api_key: str = field(default="", repr=False)
+    patience: Patience = field(default_factory=Patience)
+    _client: "httpx2.AsyncClient | None" = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise KhoError("The address of a model server must begin with http:// or https://.")
+        self._host = parts.hostname
+        """Names the server in messages. The address may hold a password."""
+        self.api_key = self.api_key.strip()
+        if not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise KhoError("The API key of the model server holds characters that cannot be sent.")
+
+    async def post(
+        self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], *, attempts: int | None = None
+    ) -> T:
+        """Posts JSON and hands the answer to `read` in a thread, since it may be large. `read` raises
+        `Unavailable` when it does not like what it sees; that is not asked for again."""
+        import httpx2
+
+        attempts = attempts or self.patience.attempts
+        content = await asyncio.to_thread(orjson.dumps, body)
+        for attempt in range(1, attempts + 1):
+            pause = random.uniform(0, self.patience.backoff * 2 ** (attempt - 1))
+            try:
+                response = await self._http().post(self.url.rstrip("/") + path, content=content)
+            except httpx2.TransportError as problem:
+                trouble = f"{self._host} cannot be reached ({type(problem).__name__})"
+            except (httpx2.RequestError, httpx2.InvalidURL) as problem:
+                raise Unavailable(f"{self._host} cannot be asked ({type(problem).__name__})") from None
+            else:
+                if response.is_success:
+                    return await asyncio.to_thread(self._parse, response.content, read)
+                trouble = self._complaint(response)
+                if response.status_code not in BUSY:
+                    raise Unavailable(trouble)
+                pause = max(pause, _retry_after(response.headers.get("retry-after", "")))
+            if attempt == attempts or pause > LONGEST_PAUSE:
+                raise Unavailable(trouble)
+            await asyncio.sleep(pause)
+        raise AssertionError("at least one attempt is made")
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _http(self) -> "httpx2.AsyncClient":
+        import httpx2
+
+        if self._client is None:
+            headers = {"content-type": "application/json"}
+            if self.api_key:
+                headers["authorization"] = f"Bearer {self.api_key}"
+            self._client = httpx2.AsyncClient(
+                headers=headers,
+                timeout=self.patience.timeout,
+                follow_redirects=False,  # the key is for this host
+                trust_env=not _is_local(self._host),  # a proxy does not know this machine's servers
+                verify=self.url.startswith("https"),  # reading the certificates takes a while: not without need
+            )
+        return self._client
+
+    def _parse(self, content: bytes, read: Callable[[Any], T]) -> T:
+        try:
+            answer = orjson.loads(content)
+        except orjson.JSONDecodeError:
+            raise Unavailable(f"{self._host} did not answer in JSON") from None
+        try:
+            return read(answer)
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise Unavailable(f"{self._host} answered in an unknown form") from None
+
+    def _complaint(self, response: "httpx2.Response") -> str:
+        trouble = f"{self._host} answered {response.status_code}"
+        if response.status_code in {401, 403}:
+            return f"{trouble}: the key is missing or not accepted"
+        if response.status_code in EXPLAINED:
+            words = " ".join(response.text[:300].split())
+            return f"{trouble}: {words.replace(self.api_key, '…') if self.api_key else words}"
+        return trouble
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order. The first failure ends the others, and is raised as it is."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _retry_after(value: str) -> float:
+    """Seconds, or a date. Anything else is no wish at all."""
+    if not value:
+        return 0.0
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return 0.0
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

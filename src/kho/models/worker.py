@@ -1,0 +1,93 @@
+"""A model that lives in this process: loaded at its first use, and run off the event loop."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from kho.kernel.errors import Unavailable
+from kho.models.estimate import estimate_tokens
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+LOW_PRIORITY = 5
+"""Not lower: a thread that waits for a busy processor while it holds the interpreter lock holds up the event loop."""
+PIECE_TOKENS = 1024
+"""What background work does at a time: a fraction of a second."""
+LOOKED_AT = 100_000
+"""Characters of a text that its size is judged by."""
+
+
+class Worker(Generic[M]):
+    """Two threads: one for those who wait for an answer, one of low priority for background work.
+
+    `alone` is for models that do not bear two callers at once: then they take turns, and background work has to
+    come in small pieces.
+    """
+
+    def __init__(self, name: str, load: Callable[[], M], *, alone: bool = False) -> None:
+        self._load = load
+        self._model: M | None = None
+        self._loading = threading.Lock()
+        self._turn = threading.Lock() if alone else contextlib.nullcontext()
+        self._closed = False
+        self._soon = ThreadPoolExecutor(1, f"{name}-soon")
+        self._later = ThreadPoolExecutor(1, f"{name}-later", initializer=_step_back)
+
+    async def soon(self, work: Callable[[M], T]) -> T:
+        return await self._run(self._soon, work)
+
+    async def later(self, work: Callable[[M], T]) -> T:
+        return await self._run(self._later, work)
+
+    async def aclose(self) -> None:
+        """Waits for the work at hand; what is behind it is dropped."""
+        self._closed = True
+        for pool in (self._soon, self._later):
+            pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._soon, self._later):
+            await asyncio.to_thread(pool.shutdown)
+
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[M], T]) -> T:
+        if self._closed:
+            raise Unavailable("the model is no longer in use")
+
+        def run() -> T:
+            model = self._loaded()
+            with self._turn:
+                return work(model)
+
+        return await asyncio.get_running_loop().run_in_executor(pool, run)
+
+    def _loaded(self) -> M:
+        with self._loading:
+            if self._model is None:
+                self._model = self._load()
+            return self._model
+
+
+def pieces(texts: Sequence[str], tokens: int = PIECE_TOKENS) -> Iterator[list[str]]:
+    """Cuts a batch into pieces of about so many tokens; a text stays whole."""
+    piece: list[str] = []
+    size = 0
+    for text in texts:
+        more = estimate_tokens(text[:LOOKED_AT])
+        if piece and size + more > tokens:
+            yield piece
+            piece, size = [], 0
+        piece.append(text)
+        size += more
+    if piece:
+        yield piece
+
+
+def _step_back() -> None:
+    """Lets everything else on the machine go first. Linux gives each thread a priority of its own."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # a sandbox may forbid it
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
