@@ -18,7 +18,7 @@ from itertools import accumulate, count
 from pathlib import Path
 from statistics import median
 
-from kho.kernel.ports import Database, Tx, Words
+from kho.kernel.ports import Database, Filed, Tx, Where, Words
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import Postgres
 from kho.storage.sqlite import Sqlite
@@ -58,7 +58,7 @@ def insert_with_words(words: Words) -> Callable[[Tx, int], None]:
     def work(tx: Tx, number: int) -> None:
         insert_row(tx, number)
         tokens = entries[number % len(entries)]
-        words.put(tx, "bench", "tenant", str(number), tokens[:5], tokens)
+        words.put(tx, [(Filed(number, "bench", "tenant"), tokens[:5], tokens)])
 
     return work
 
@@ -117,7 +117,7 @@ async def match_table(stores: Sequence[Store], entries: int) -> None:
             def fill(tx: Tx, first: int = first, words: Words = store.words) -> None:
                 for number in range(first, first + 1000):
                     tokens = entry(number)
-                    words.put(tx, "match", "tenant", str(number), tokens[:5], tokens)
+                    words.put(tx, [(Filed(number, "match", "tenant"), tokens[:5], tokens)])
 
             await store.db.write(fill)
         print(f"{store.name:<18} filled in {time.perf_counter() - start:.0f} s")
@@ -127,10 +127,10 @@ async def match_table(stores: Sequence[Store], entries: int) -> None:
             for _ in range(9):
                 start, before = time.perf_counter(), time.process_time()
                 rows = await store.db.read(
-                    lambda tx, words=store.words, asked=asked: words.match(tx, "match", "tenant", asked, 50)
+                    lambda tx, words=store.words, asked=asked: words.match(tx, Where("match", "tenant"), asked, 50)
                 )
                 best, cpu = min(best, time.perf_counter() - start), min(cpu, time.process_time() - before)
-                found = len(rows)
+                found = len(rows.found)
             print(f"{store.name:<18} {' '.join(query):<34.34} {best * 1e3:>8.1f} {cpu * 1e3:>8.1f} {found:>6}")
 
 

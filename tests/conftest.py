@@ -1,5 +1,6 @@
 """What every test may use: both databases, empty but migrated, and the word index that belongs to each."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,9 @@ from kho.storage.words_postgres import PostgresWords
 from kho.storage.words_sqlite import SqliteWords
 
 _schema_numbers = count(1)
+
+# Tests that are about the model ask for it; the others need not wait until it is loaded. Child processes inherit this.
+os.environ.setdefault("KHO_SEARCH__EMBEDDER__PROVIDER", "none")
 
 
 @pytest.fixture(scope="session")

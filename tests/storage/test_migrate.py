@@ -53,7 +53,7 @@ async def history(db: Database) -> list[Row]:
 
 async def test_a_fresh_database_gets_everything_in_order(blank: Database, folder: Path) -> None:
     await migrate(blank, [OWN, ("shop", folder)], clock=lambda: 77)
-    assert {"migrations", "things", "words_entries"} <= await tables(blank)
+    assert {"migrations", "things", "passages"} <= await tables(blank)
     assert [row for row in await history(blank) if row[0] == "shop"] == [
         ("shop", 1, "things", 77),
         ("shop", 2, "more", 77),

@@ -140,8 +140,8 @@ from kho.storage.sqlite import Sqlite
 async def main(path, first):
     db = Sqlite.open(Path(path))
     await migrate(db, [OWN])
-    sql = "INSERT INTO words_entries (space, tenant, key) VALUES ($1, $2, $3)"
-    await asyncio.gather(*(db.write(lambda tx, n=n: tx.run(sql, first, "t", str(n))) for n in range(300)))
+    sql = "INSERT INTO search_versions (space, tenant, shard, version) VALUES ($1, $2, $3, 1)"
+    await asyncio.gather(*(db.write(lambda tx, n=n: tx.run(sql, first, "t", n)) for n in range(300)))
     await db.aclose()
 
 asyncio.run(main(*sys.argv[1:]))
@@ -159,7 +159,7 @@ async def test_several_processes_start_on_a_new_file_and_write_it_at_once(writte
     db = Sqlite.open(written_by_three)
     try:
         rows = await db.read(
-            lambda tx: tx.all("SELECT space, count(*) FROM words_entries GROUP BY space ORDER BY space")
+            lambda tx: tx.all("SELECT space, count(*) FROM search_versions GROUP BY space ORDER BY space")
         )
         assert rows == [("a", 300), ("b", 300), ("c", 300)]
         assert await db.read(lambda tx: tx.all("PRAGMA integrity_check")) == [("ok",)]

@@ -1,198 +1,263 @@
 """The word index, alike on both databases."""
 
-import asyncio
+import shutil
 from collections.abc import Sequence
 from math import log
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from kho.kernel.ports import Database, Tx, Words
+from kho.kernel import errors
+from kho.kernel.ports import Database, Filed, Matched, Tx, Where, Words
 from kho.storage import words as shared
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
 from kho.storage.words_postgres import PostgresWords
 from kho.storage.words_sqlite import SqliteWords
 
-Entry = tuple[str, Sequence[str], Sequence[str]]
+Entry = tuple[Sequence[str], Sequence[str]]
+HERE = Where("s", "t")
 HOSTILE = ['"', "'", "\\", "a b", "NEAR(", "head:", "a*", "*", "^", "AND", "ＯＲ", "0xdead", "", " ", "\0", "\ud800", "é", "É",
            "x" * 5000, "知識", "🏠", "';--", "{1}", "-", "ไทย", "हिन्दी", "K", "k"]  # fmt: skip
 
 
-async def put(db: Database, words: Words, *entries: Entry, tenant: str = "t", space: str = "s") -> None:
-    def work(tx: Tx) -> None:
-        for key, head, body in entries:
-            words.put(tx, space, tenant, key, head, body)
+async def put(db: Database, words: Words, *entries: Entry, where: Where = HERE, first: int = 1) -> None:
+    """Entries numbered from `first`."""
+    filed = [
+        (Filed(seq, where.space, where.tenant, created_at=seq), head, body)
+        for seq, (head, body) in enumerate(entries, first)
+    ]
+    await db.write(lambda tx: words.put(tx, filed))
 
-    await db.write(work)
+
+async def file(db: Database, words: Words, *filed: Filed) -> None:
+    await db.write(lambda tx: words.put(tx, [(it, (), ["x"]) for it in filed]))
 
 
-async def match(
-    db: Database, words: Words, *tokens: str, tenant: str = "t", space: str = "s", limit: int = 10
-) -> list[tuple[str, float]]:
-    return await db.read(lambda tx: words.match(tx, space, tenant, [(token, 1.0) for token in tokens], limit))
+async def match(db: Database, words: Words, *tokens: str, where: Where = HERE, limit: int = 10) -> Matched:
+    return await db.read(lambda tx: words.match(tx, where, [(token, 1.0) for token in tokens], limit))
+
+
+async def found(db: Database, words: Words, *tokens: str, where: Where = HERE, limit: int = 99) -> list[int]:
+    return [seq for seq, _ in (await match(db, words, *tokens, where=where, limit=limit)).found]
 
 
 async def test_the_score_is_the_share_of_the_weight(db: Database, words: Words) -> None:
-    await put(db, words, ("both", ["red"], ["fox"]), ("red", ["red"], ()), ("fox", (), ["fox", "den"]))
+    await put(db, words, (["red"], ["fox"]), (["red"], ()), ((), ["fox", "den"]))
     red = log(1 + 13 / 3)
     unknown = log(1 + 13 / 1)
     total = 2 * red + unknown
-    expected = [("both", 1.8 * red / total), ("red", red / total), ("fox", 0.8 * red / total)]
-    found = await match(db, words, "red", "fox", "unknown")
-    assert [key for key, _ in found] == [key for key, _ in expected]
-    assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-6)
+    answer = await match(db, words, "red", "fox", "unknown")
+    assert answer.rarity == pytest.approx({"red": red, "fox": red, "unknown": unknown})
+    assert [seq for seq, _ in answer.found] == [1, 2, 3]
+    shares = [1.8 * red / total, red / total, 0.8 * red / total]
+    assert [score for _, score in answer.found] == pytest.approx(shares, abs=1e-6)
 
 
 async def test_everything_in_the_head_is_a_full_score(db: Database, words: Words) -> None:
-    await put(db, words, ("a", ["red", "fox"], ()))
-    assert await match(db, words, "red", "fox") == [("a", 1.0)]
+    await put(db, words, (["red", "fox"], ["red"]))
+    assert (await match(db, words, "red", "fox")).found == [(1, 1.0)]
 
 
 async def test_rare_tokens_weigh_more(db: Database, words: Words) -> None:
-    await put(db, words, *((f"c{number}", (), ["common"]) for number in range(9)), ("rare", (), ["rare"]))
-    assert (await match(db, words, "common", "rare"))[0][0] == "rare"
+    await put(db, words, ((), ["rare"]), *[((), ["common"])] * 9)
+    assert (await found(db, words, "common", "rare"))[0] == 1
 
 
 async def test_importance_outweighs(db: Database, words: Words) -> None:
-    await put(db, words, ("a", (), ["x"]), ("b", (), ["y"]))
-    for one, other, first in ((1.0, 5.0, "b"), (5.0, 1.0, "a")):
-        found = await db.read(
-            lambda tx, one=one, other=other: words.match(tx, "s", "t", [("x", one), ("y", other)], 10)
-        )
-        assert found[0][0] == first
+    await put(db, words, ((), ["x"]), ((), ["y"]))
+    for one, other, first in ((1.0, 5.0, 2), (5.0, 1.0, 1)):
+        asked = [("x", one), ("y", other)]
+        answer = await db.read(lambda tx, asked=asked: words.match(tx, HERE, asked, 10))
+        assert answer.found[0][0] == first
 
 
 async def test_equals_come_newest_first_and_are_limited(db: Database, words: Words) -> None:
-    await put(db, words, *((f"k{number}", (), ["same"]) for number in range(20)))
-    assert [key for key, _ in await match(db, words, "same", limit=3)] == ["k19", "k18", "k17"]
-    assert await match(db, words, "same", limit=0) == []
+    await put(db, words, *[((), ["same"])] * 20)
+    assert await found(db, words, "same", limit=3) == [20, 19, 18]
+    assert await found(db, words, "same", limit=0) == []
 
 
 async def test_nothing_matches_nothing(db: Database, words: Words) -> None:
-    await put(db, words, ("a", ["red"], ["fox"]))
-    assert await match(db, words, "blue") == []
-    assert await match(db, words) == []
-    assert (
-        await db.read(lambda tx: words.match(tx, "s", "t", [("red", 0.0), ("fox", -1.0), ("a", float("nan"))], 5)) == []
-    )
+    assert (await match(db, words, "red")).found == []
+    await put(db, words, (["red"], ["fox"]))
+    assert await found(db, words, "blue") == []
+    assert await match(db, words) == Matched([], {})
+    useless = [("red", 0.0), ("fox", -1.0), ("a", float("nan")), ("", 1.0)]
+    assert await db.read(lambda tx: words.match(tx, HERE, useless, 5)) == Matched([], {})
 
 
-async def test_put_replaces_and_drop_removes(db: Database, words: Words) -> None:
-    await put(db, words, ("a", ["old"], ["older"]), ("b", ["old"], ()))
-    await put(db, words, ("a", ["new"], ()))
-    assert [key for key, _ in await match(db, words, "old", "older")] == ["b"]
-    assert await match(db, words, "new") == [("a", 1.0)]
-    await db.write(lambda tx: words.drop(tx, "s", "t", "a"))
-    await db.write(lambda tx: words.drop(tx, "s", "t", "never there"))
-    assert await match(db, words, "new") == []
-    await put(db, words, ("a", ["again"], ()))
-    assert await match(db, words, "again") == [("a", 1.0)]
+async def test_drop_removes_and_the_number_can_be_filed_again(db: Database, words: Words) -> None:
+    await put(db, words, (["old"], ["older"]), (["old"], ()))
+    await db.write(lambda tx: words.drop(tx, [1, 77]))
+    assert await found(db, words, "old", "older") == [2]
+    assert (await match(db, words, "older")).rarity["older"] == pytest.approx(log(1 + 11 / 1))
+    await db.write(lambda tx: words.drop(tx, []))
+    await put(db, words, (["new"], ()))
+    assert (await match(db, words, "new")).found == [(1, 1.0)]
+    assert await found(db, words, "older") == []
 
 
-async def test_a_rolled_back_entry_is_not_found(db: Database, words: Words) -> None:
+async def test_an_empty_batch_and_an_entry_without_tokens_are_fine(db: Database, words: Words) -> None:
+    await db.write(lambda tx: words.put(tx, []))
+    await put(db, words, ((), ()), ((), ["x"]))
+    assert await found(db, words, "x") == [2]
+
+
+async def test_a_number_is_filed_once(db: Database, words: Words) -> None:
+    await put(db, words, ((), ["x"]))
+    with pytest.raises(errors.UniqueViolation):
+        await put(db, words, ((), ["y"]))
+    assert await found(db, words, "x", "y") == [1]
+
+
+async def test_a_rolled_back_batch_leaves_nothing(db: Database, words: Words) -> None:
+    await put(db, words, ((), ["kept"]))
+
     def work(tx: Tx) -> None:
-        words.put(tx, "s", "t", "a", ["red"], [])
+        words.put(tx, [(Filed(seq, "s", "t"), ["red"], []) for seq in range(2, 100)])
+        words.drop(tx, [1])
         raise KeyError
 
     with pytest.raises(KeyError):
         await db.write(work)
-    assert await match(db, words, "red") == []
+    answer = await match(db, words, "red", "kept")
+    assert [seq for seq, _ in answer.found] == [1]
+    assert answer.rarity["red"] == pytest.approx(log(1 + 11 / 1))
 
 
 async def test_tenants_and_spaces_are_apart(db: Database, words: Words) -> None:
-    for tenant in ("t1", "t2"):
-        for space in ("s1", "s2"):
-            await put(db, words, ("k", ["secret"], [tenant + space]), tenant=tenant, space=space)
-    await put(db, words, *((f"n{number}", ["secret"], ()) for number in range(9)), tenant="t1", space="s1")
+    places = [Where(space, tenant) for tenant in ("t1", "t2") for space in ("s1", "s2")]
+    for number, where in enumerate(places, 1):
+        await put(db, words, (["secret"], [where.tenant + where.space]), where=where, first=number)
+    await put(db, words, *[(["secret"], ())] * 9, where=places[0], first=10)
     # Other tenants' entries change neither what is found nor what it weighs.
-    assert await match(db, words, "secret", tenant="t2", space="s1") == [("k", 1.0)]
-    assert await match(db, words, "t1s1", tenant="t2", space="s1") == []
-    assert await match(db, words, "secret", tenant="t3", space="s1") == []
-    await db.write(lambda tx: words.drop(tx, "s1", "t2", "k"))
-    assert await match(db, words, "secret", tenant="t2", space="s2") == [("k", 1.0)]
-    assert len(await match(db, words, "secret", tenant="t1", space="s1", limit=99)) == 10
+    answer = await match(db, words, "secret", where=Where("s1", "t2"))
+    assert answer.found == [(3, 1.0)]
+    assert answer.rarity == pytest.approx({"secret": log(1 + 11 / 2)})
+    assert await found(db, words, "t1s1", where=Where("s1", "t2")) == []
+    assert await found(db, words, "secret", where=Where("s1", "t3")) == []
+    assert len(await found(db, words, "secret", where=places[0])) == 10
 
 
 async def test_a_tenants_name_cannot_reach_into_anothers(db: Database, words: Words) -> None:
-    await put(db, words, ("k", ["x"], ()), space="a", tenant="b c")
-    assert await match(db, words, "x", space="a b", tenant="c") == []
-    assert await match(db, words, "x", space="a", tenant="b") == []
+    await put(db, words, (["x"], ()), where=Where("a", "b c"))
+    assert await found(db, words, "x", where=Where("a b", "c")) == []
+    assert await found(db, words, "x", where=Where("a", "b")) == []
+
+
+LONG = "kiến thức " * 12
+FILED = [
+    Filed(1, "s", "t", "một", "note", ("a", "b"), 100),
+    Filed(2, "s", "t", "một", "code", ("a",), 200),
+    Filed(3, "s", "t", LONG, "note", (), 300),
+    Filed(4, "s", "t", LONG + "2", "note", ("b", LONG), 400),
+    Filed(5, "s", "t", "", "", ("a", "a"), 500),
+    Filed(6, "s", "u", "một", "note", ("a", "b"), 100),
+]
+NARROWED: list[tuple[Where, list[int]]] = [
+    (Where("s", "t"), [5, 4, 3, 2, 1]),
+    (Where("s", "t", collections=("một",)), [2, 1]),
+    (Where("s", "t", collections=("một", LONG)), [3, 2, 1]),
+    (Where("s", "t", collections=("",)), [5]),
+    (Where("s", "t", collections=("mot",)), []),
+    (Where("s", "t", kinds=("note",)), [4, 3, 1]),
+    (Where("s", "t", kinds=("note", "code")), [4, 3, 2, 1]),
+    (Where("s", "t", tags=("a",)), [5, 2, 1]),
+    (Where("s", "t", tags=("a", "b")), [1]),
+    (Where("s", "t", tags=("a", LONG)), []),
+    (Where("s", "t", tags=(LONG,)), [4]),
+    # A tag is not a kind, nor a token.
+    (Where("s", "t", tags=("note",)), []),
+    (Where("s", "t", collections=("một",), kinds=("note",), tags=("b",)), [1]),
+    (Where("s", "t", since=200), [5, 4, 3, 2]),
+    (Where("s", "t", until=200), [1]),
+    (Where("s", "t", since=200, until=400), [3, 2]),
+    (Where("s", "t", since=-(2**63), until=2**63 - 1), [5, 4, 3, 2, 1]),
+    (Where("s", "t", since=200, kinds=("note",)), [4, 3]),
+    (Where("s", "t", since=300, until=100), []),
+]
+
+
+@pytest.mark.parametrize("reach", [0, 2, shared.REACH])
+async def test_filters_hold(db: Database, words: Words, reach: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the plan comes to look at them: by their tokens, by a narrow filter, or by a narrow time."""
+    monkeypatch.setattr(shared, "REACH", reach)
+    await file(db, words, *FILED)
+    for where, seqs in NARROWED:
+        assert await found(db, words, "x", where=where) == seqs, where
+
+
+async def test_filters_hold_before_the_limit(db: Database, words: Words) -> None:
+    await file(db, words, *(Filed(seq, "s", "t", "ab"[seq % 10 == 0], created_at=seq) for seq in range(1, 101)))
+    assert await found(db, words, "x", where=Where("s", "t", ("b",)), limit=3) == [100, 90, 80]
+    assert await found(db, words, "x", where=Where("s", "t", until=3), limit=2) == [2, 1]
+    # What a token weighs does not depend on the filter.
+    narrow, wide = [(await match(db, words, "x", where=where)).rarity for where in (Where("s", "t", ("b",)), HERE)]
+    assert narrow == wide
+
+
+async def test_a_token_cannot_pass_for_a_filter(db: Database, words: Words) -> None:
+    tokens = [letter + text for letter in ("c", "k", "t", "e", "s", "sw", "se") for text in ("", "a", "\0a")]
+    await put(db, words, ((), tokens), *[((), ["x"])] * 3)
+    for where in (Where("s", "t", ("a",)), Where("s", "t", kinds=("a",)), Where("s", "t", tags=("a",))):
+        assert await found(db, words, *tokens, where=where) == []
+    for token in tokens:
+        answer = await match(db, words, token)
+        assert answer.found == [(1, 0.8)]
+        assert answer.rarity[token] == pytest.approx(log(1 + 14 / 2))
 
 
 async def test_hostile_tokens_are_only_tokens(db: Database, words: Words) -> None:
-    await put(db, words, *((f"k{number}", (), [token]) for number, token in enumerate(HOSTILE) if token))
-    for number, token in enumerate(HOSTILE):
-        assert [key for key, _ in await match(db, words, token)] == ([f"k{number}"] if token else []), token
+    await put(db, words, *(((), [token] if token else []) for token in HOSTILE))
+    for number, token in enumerate(HOSTILE, 1):
+        assert await found(db, words, token) == ([number] if token else []), token
 
 
 async def test_long_entries_and_long_queries_are_cut(db: Database, words: Words) -> None:
     many = [f"w{number}" for number in range(30_000)]
-    await put(db, words, ("a", (), many))
-    assert await match(db, words, many[19_999]) == [("a", 0.8)]
-    assert await match(db, words, many[20_000]) == []
+    await put(db, words, ((), many))
+    assert (await match(db, words, many[19_999])).found == [(1, 0.8)]
+    assert await found(db, words, many[20_000]) == []
     asked = [*((f"no{number}", 1.0) for number in range(100)), ("w1", 2.0)]
-    assert await db.read(lambda tx: len(words.match(tx, "s", "t", asked, 5))) == 1
+    answer = await db.read(lambda tx: words.match(tx, HERE, asked, 5))
+    assert (len(answer.found), len(answer.rarity)) == (1, shared.MAX_QUERY_TOKENS)
     asked = [*((f"no{number}", 1.0) for number in range(100)), ("w1", 0.5)]
-    assert await db.read(lambda tx: len(words.match(tx, "s", "t", asked, 5))) == 0
+    assert await db.read(lambda tx: words.match(tx, HERE, asked, 5).found) == []
+    # A query of as many tokens as there may be finds what holds them all.
+    assert await found(db, words, *many[: shared.MAX_QUERY_TOKENS]) == [1]
 
 
-async def test_common_tokens_alone_bring_nothing_in_beside_rare_ones(
+async def test_common_tokens_are_counted_by_a_sample(
     db: Database, words: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus: list[Entry] = [(f"c{number}", (), ["the", "of"]) for number in range(300)]
-    corpus += [(f"r{number}", ["the"], ["rare", "words"]) for number in range(3)]
-    await put(db, words, *corpus)
-    exact = await match(db, words, "the", "rare", "words", "gone", limit=1000)
-    monkeypatch.setattr(shared, "COMMON", 100)
-    pruned = await match(db, words, "the", "rare", "words", "gone", limit=1000)
-    assert pruned == exact[:3]
-    assert len(exact) == 303
-    assert max(score for _, score in exact[3:]) < shared.NEGLIGIBLE
-    # A query of common tokens only still finds them.
-    assert len(await match(db, words, "the", "of", limit=1000)) == 303
+    monkeypatch.setattr(shared, "SAMPLED", 4)
+    monkeypatch.setattr(shared, "ENOUGH", 16)
+    entries = [((), ["all", *(["half"] if seq % 2 else []), *(["few"] if seq < 20 else [])]) for seq in range(1, 801)]
+    await put(db, words, *entries)
+    sampled = [seq for seq in range(1, 801) if shared.is_sampled(seq)]
+    assert 150 < len(sampled) < 250
+    rarity = (await match(db, words, "all", "half", "few")).rarity
+    size = 4 * len(sampled)
+    assert rarity["all"] == pytest.approx(log(1 + (size + 10) / (size + 1)))
+    assert rarity["half"] == pytest.approx(log(1 + (size + 10) / (4 * sum(seq % 2 for seq in sampled) + 1)))
+    assert rarity["few"] == pytest.approx(log(1 + (size + 10) / 20))
 
 
-_token = st.sampled_from([*"abcdefgh", *HOSTILE])
-_entry = st.tuples(st.lists(_token, max_size=3), st.lists(_token, max_size=8), st.sampled_from(["t", "u"]))
-_query = st.lists(st.tuples(_token, st.floats(0, 10)), max_size=6)
-
-
-@given(
-    corpus=st.lists(_entry, max_size=25), asked=_query, common=st.sampled_from([0, 5, 2000]), dropped=st.integers(0, 25)
-)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_both_databases_give_the_same(
-    postgres_schema_url: str,
-    corpus: list[tuple[list[str], list[str], str]],
-    asked: list[tuple[str, float]],
-    common: int,
-    dropped: int,
-) -> None:
-    def fill_and_match(tx: Tx, words: Words) -> list[list[tuple[str, float]]]:
-        tx.run("DELETE FROM words_entries")
-        if tx.engine == "sqlite":
-            tx.run("DELETE FROM words_index")
-        for number, (head, body, tenant) in enumerate(corpus):
-            words.put(tx, "s", tenant, f"k{number % 20}", head, body)
-        words.drop(tx, "s", "t", f"k{dropped}")
-        return [words.match(tx, "s", tenant, asked, limit) for tenant in "tu" for limit in (3, 100)]
-
-    async def both() -> Sequence[list[list[tuple[str, float]]]]:
-        lite, postgres = Sqlite.open(None), Postgres.open(postgres_schema_url, pool_size=1)
-        try:
-            await asyncio.gather(migrate(lite, [OWN]), migrate(postgres, [OWN]))
-            return await asyncio.gather(
-                lite.write(lambda tx: fill_and_match(tx, SqliteWords())),
-                postgres.write(lambda tx: fill_and_match(tx, PostgresWords())),
-            )
-        finally:
-            await asyncio.gather(lite.aclose(), postgres.aclose())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared, "COMMON", common)
-        one, other = asyncio.run(both())
-    assert one == other
-    assert all(0 < score <= 1 for found in one for _, score in found)
+async def test_an_index_of_the_old_form_makes_room(blank: Database, tmp_path: Path) -> None:
+    old = tmp_path / "migrations"
+    old.mkdir()
+    for file in OWN[1].glob("00[123]_*.sql"):
+        shutil.copy(file, old)
+    await migrate(blank, [(OWN[0], old)])
+    row = (
+        "INSERT INTO words_entries (space, tenant, key"
+        + {
+            "sqlite": ") VALUES ('s', 't', 'k')",
+            "postgres": ", terms, heads) VALUES ('s', 't', 'k', '{1}', '{}')",
+        }[blank.engine]
+    )
+    await blank.write(lambda tx: tx.run(row))
+    await migrate(blank, [OWN])
+    words: Words = SqliteWords() if blank.engine == "sqlite" else PostgresWords()
+    await put(blank, words, (["red"], ()))
+    assert await found(blank, words, "red") == [1]

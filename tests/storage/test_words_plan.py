@@ -1,149 +1,267 @@
-"""How a word search is planned on a large index: which tokens lead, what is counted anew, when a list is good enough."""
+"""How a word search is planned on a large index: what is looked at, and what may never be missed."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from kho.kernel.ports import Database, Tx
-from kho.storage import words
-from kho.storage.words import COMMON, FAIR_LENGTH, TOO_MANY, Counts, Found, Weighed, best, full_score, weigh
+from kho.kernel.ports import Filed, Matched, Tx, Where, Words
+from kho.storage import words as shared
+from kho.storage.migrate import OWN, migrate
+from kho.storage.postgres import Postgres
+from kho.storage.sqlite import Sqlite
+from kho.storage.words import Clause, Found, Weighed, best, clauses, expected, full_score
 from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.words_sqlite import SqliteWords, best_of_few, best_of_many
 
-pytestmark = pytest.mark.anyio
-
-
-def leading(weighed: list[Weighed]) -> set[str]:
-    return {item.token for item in weighed if item.leads}
+RARE, OTHER = Weighed("rare", 100, 500), Weighed("other", 90, 1_900)
+COMMON, USUAL = Weighed("common", 30, 20_000), Weighed("usual", 20, 40_000)
 
 
-def test_rare_tokens_weigh_more() -> None:
-    weights = {
-        item.token: item.weight for item in weigh({"rare": 1.0, "common": 1.0}, 1000, {"rare": 1, "common": 900})
-    }
-    assert weights["rare"] > weights["common"] > 0
-
-
-def test_on_a_small_index_every_token_leads() -> None:
-    assert leading(weigh({"a": 1.0, "b": 0.1}, 100, {"a": 1, "b": 100})) == {"a", "b"}
-
-
-def test_a_token_that_is_everywhere_only_follows() -> None:
-    weighed = weigh({"rare": 1.0, "other": 1.0, "the": 0.1}, 100_000, {"rare": 10, "other": 50, "the": 100_000})
-    assert leading(weighed) == {"rare", "other"}
-
-
-def test_a_query_of_nothing_but_common_tokens_is_still_led() -> None:
-    frequencies = {"a": 90_000, "b": 95_000}
-    assert leading(weigh(dict.fromkeys(frequencies, 1.0), 100_000, frequencies))
-
-
+@dataclass
 class Asked:
-    """Answers with lists of given lengths, and remembers who led."""
+    """Answers with given lists, and remembers what it was asked to look at."""
 
-    def __init__(self, *answers: Found) -> None:
-        self.answers = list(answers)
-        self.led: list[set[str]] = []
-        self.every: list[bool] = []
+    answers: list[Found]
+    looks: list[list[set[str]]] = field(default_factory=list[list[set[str]]])
 
-    def __call__(self, weighed: list[Weighed], every: bool) -> Found:
-        self.led.append(leading(weighed))
-        self.every.append(every)
+    def look(self, clauses: Sequence[Clause], tokens: Sequence[Weighed], newest: int | None, limit: int) -> Found:
+        self.looks.append([{item.token for item in clause} for clause in clauses])
         return self.answers.pop(0)
 
+    def look_at_newest(self, tokens: Sequence[Weighed], newest: int, limit: int) -> Found:
+        return self.look([tuple(tokens)], tokens, newest, limit)
 
-RARE, MIDDLE, LARGE = Weighed("rare", 100, 500), Weighed("middle", 50, COMMON + 1), Weighed("large", 10, TOO_MANY + 1)
+    def look_at_all(self, tokens: Sequence[Weighed], by_time: bool, limit: int) -> Found:
+        raise AssertionError
 
+    def count(self, terms: Sequence[tuple[str, str]]) -> list[int]:
+        raise AssertionError
 
-def filled(length: int, points: int) -> Found:
-    return [(str(number), points) for number in range(length)]
-
-
-def test_rare_tokens_alone_are_asked_for_once() -> None:
-    ask = Asked(filled(3, 1))
-    assert best([RARE], 100, ask) == filled(3, 1)
-    assert ask.led == [{"rare"}]
-
-
-def test_a_full_list_that_nothing_else_can_beat_is_the_answer() -> None:
-    ask = Asked(filled(100, full_score([MIDDLE]) + 1))
-    assert len(best([RARE, MIDDLE], 100, ask)) == 100
-    assert ask.led == [{"rare"}]
+    def recent(self, most: int) -> int:
+        raise AssertionError
 
 
-@pytest.mark.parametrize("first", [filled(99, 10_000), filled(100, full_score([MIDDLE]))])
-def test_otherwise_the_others_lead_too(first: Found) -> None:
-    ask = Asked(first, filled(100, 1))
-    assert best([RARE, MIDDLE], 100, ask) == filled(100, 1)
-    assert ask.led == [{"rare"}, {"rare", "middle"}]
+@pytest.fixture(autouse=True)
+def thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows is about how they are used, not about what they are set to."""
+    for name, value in (("RARE", 2_000), ("REACH", 4_000), ("WALK", 400_000), ("COMBINED", 8), ("MOST_CLAUSES", 24)):
+        monkeypatch.setattr(shared, name, value)
 
 
-def test_a_fair_list_saves_a_walk_that_is_too_long() -> None:
-    ask = Asked(filled(FAIR_LENGTH, 1))
-    assert best([RARE, LARGE], 1000, ask) == filled(FAIR_LENGTH, 1)
-    ask = Asked(filled(FAIR_LENGTH - 1, 1), filled(5, 1))
-    assert best([RARE, LARGE], 1000, ask) == filled(5, 1)
+def filled(length: int, points: int, first: int = 1) -> Found:
+    return [(seq, points) for seq in range(first + length - 1, first - 1, -1)]
 
 
-def test_when_every_token_is_common_entries_that_hold_several_come_first() -> None:
-    tokens = [Weighed(name, 10, TOO_MANY + number) for number, name in enumerate("dcba", 1)]
-    ask = Asked(filled(FAIR_LENGTH, 1))
-    assert best(tokens, 1000, ask) == filled(FAIR_LENGTH, 1)
-    assert (ask.led, ask.every) == ([{"d", "c", "b"}], [True])
-    ask = Asked(filled(1, 1), filled(1000, 100))
-    assert best(tokens, 1000, ask) == filled(1000, 100)
-    assert (ask.led, ask.every) == ([{"d", "c", "b"}, {"d"}], [True, False])
+def test_rare_tokens_are_followed_to_the_end() -> None:
+    ask = Asked([filled(3, 1)])
+    assert best([RARE, OTHER], 100_000, 1.0, ask, 100) == filled(3, 1)
+    assert ask.looks == [[{"rare"}, {"other"}]]
 
 
-def test_only_large_counts_are_kept_and_only_while_the_index_is_of_a_size() -> None:
-    counts, questions = Counts(), list[list[str]]()
-
-    def ask(unknown: list[str]) -> list[int]:
-        questions.append(unknown)
-        return [COMMON + 1 if token == "common" else 1 for token in unknown]
-
-    for entries in (10_000, 10_900, 11_100):
-        assert counts.of("s", "t", entries, ["common", "rare"], ask) == {"common": COMMON + 1, "rare": 1}
-    assert counts.of("s", "other", 11_100, ["common"], ask) == {"common": COMMON + 1}
-    assert questions == [["common", "rare"], ["rare"], ["common", "rare"], ["common"]]
+def test_a_full_list_that_nothing_else_can_enter_is_the_answer() -> None:
+    ask = Asked([filled(100, full_score([COMMON]) + 1)])
+    assert len(best([RARE, COMMON], 100_000, 1.0, ask, 100)) == 100
+    assert ask.looks == [[{"rare"}]]
 
 
-async def test_common_words_find_what_holds_the_whole_query(db: Database) -> None:
-    """The plan changes what is walked, not what a whole match scores; shown on both databases with small thresholds."""
-    index = SqliteWords() if db.engine == "sqlite" else PostgresWords()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("COMMON", 5), ("TOO_MANY", 20), ("FAIR_LENGTH", 3)):
-            patch.setattr(words, name, value)
+@pytest.mark.parametrize("first", [filled(99, 10_000), filled(100, full_score([COMMON, USUAL]))])
+def test_otherwise_combinations_of_common_tokens_are_looked_for(first: Found) -> None:
+    ask = Asked([first, filled(1, 99_999, 500)])
+    assert best([RARE, COMMON, USUAL], 1_000_000, 1.0, ask, 100)[0] == (500, 99_999)
+    assert ask.looks == [[{"rare"}], [{"common", "usual"}]]
 
-        def fill(tx: Tx) -> None:
-            for number in range(60):
-                body = (
-                    ["common", f"n{number}"]
-                    + (["usual"] if number % 2 else [])
-                    + (["rare"] if number % 20 == 1 else [])
-                )
-                index.put(tx, "s", "t", f"k{number:02}", [], body)
 
-        await db.write(fill)
-        found = await db.read(
-            lambda tx: index.match(tx, "s", "t", [("common", 1.0), ("usual", 1.0), ("rare", 1.0)], 10)
+def test_many_rare_tokens_are_followed_in_portions_until_the_rest_cannot_matter() -> None:
+    tokens = [Weighed(str(number), 1_000 - number, 1_500) for number in range(9)]
+    ask = Asked([filled(10, 1), filled(10, full_score(tokens[4:]) + 1, 50)])
+    assert best(tokens, 1_000_000, 1.0, ask, 10) == filled(10, full_score(tokens[4:]) + 1, 50)
+    assert ask.looks == [[{"0"}, {"1"}], [{"2"}, {"3"}]]
+
+
+def test_without_rare_tokens_what_holds_the_whole_query_comes_first() -> None:
+    ask = Asked([filled(100, 1)])
+    assert best([COMMON, USUAL], 100_000, 1.0, ask, 100) == filled(100, 1)
+    assert ask.looks == [[{"common", "usual"}]]
+
+
+def test_a_filter_lets_more_tokens_lead() -> None:
+    assert clauses([COMMON, USUAL], 1_000_000, 1.0) == [(COMMON, USUAL)]
+    assert clauses([COMMON, USUAL], 1_000_000, 0.1) == [(COMMON,)]
+    assert clauses([COMMON, USUAL], 1_000_000, 0.05) == [(COMMON,), (USUAL,)]
+
+
+def test_the_heaviest_combinations_are_looked_for_within_the_reach() -> None:
+    tokens = [Weighed(f"t{number}", 40 - number, 30_000 + number) for number in range(12)]
+    picked = clauses(tokens, 1_000_000, 1.0)
+    assert sum(expected(clause, 1_000_000, 1.0) for clause in picked) <= shared.REACH
+    assert sum(item.frequency for clause in picked for item in clause) <= shared.WALK
+    assert 1 < len(picked) <= shared.MOST_CLAUSES
+    assert not any(set(one) < set(other) for one in picked for other in picked)
+    # Even when every combination is too much, one is looked for.
+    assert len(clauses([Weighed(name, 1, 900_000) for name in "abcd"], 1_000_000, 1.0)) == 1
+
+
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 20), unique=True), st.integers(0, 5)), max_size=30),
+    st.dictionaries(st.integers(0, 20), st.integers(1, 9), min_size=1),
+)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_few_and_many_are_scored_alike(entries: list[tuple[list[int], int]], weights: dict[int, int]) -> None:
+    rows = [
+        (seq, min(heads, len(numbers)), b"".join(number.to_bytes(4, "little") for number in numbers))
+        for seq, (numbers, heads) in enumerate(entries)
+    ] or [(1, 0, b"")]
+    assert best_of_few(rows, weights, 7) == best_of_many(rows, weights, 7)
+
+
+Corpus = Sequence[tuple[Filed, Sequence[str], Sequence[str]]]
+Query = tuple[Where, Sequence[tuple[str, float]], int]
+
+
+def on_both(url: str, corpus: Corpus, dropped: Sequence[int], queries: Sequence[Query]) -> list[Matched]:
+    """What both databases answer, which must be the same."""
+
+    def answer(tx: Tx, words: Words) -> list[Matched]:
+        tx.run("DELETE FROM words_entries")
+        if tx.engine == "sqlite":
+            tx.run("DELETE FROM words_index")
+        words.put(tx, corpus)
+        words.drop(tx, dropped)
+        return [words.match(tx, *query) for query in queries]
+
+    async def both() -> tuple[list[Matched], list[Matched]]:
+        lite, postgres = Sqlite.open(None), Postgres.open(url, pool_size=1)
+        try:
+            await asyncio.gather(migrate(lite, [OWN]), migrate(postgres, [OWN]))
+            return await asyncio.gather(
+                lite.write(lambda tx: answer(tx, SqliteWords())), postgres.write(lambda tx: answer(tx, PostgresWords()))
+            )
+        finally:
+            await asyncio.gather(lite.aclose(), postgres.aclose())
+
+    one, other = asyncio.run(both())
+    assert one == other
+    return one
+
+
+def fits(filed: Filed, where: Where) -> bool:
+    return (
+        (filed.space, filed.tenant) == (where.space, where.tenant)
+        and (not where.collections or filed.collection in where.collections)
+        and (not where.kinds or filed.kind in where.kinds)
+        and set(where.tags) <= set(filed.tags)
+        and (where.since is None or filed.created_at >= where.since)
+        and (where.until is None or filed.created_at < where.until)
+    )
+
+
+def shares(corpus: Corpus, query: Query, rarity: dict[str, float]) -> dict[int, float]:
+    """What each entry that fits should get, worked out plainly."""
+    where, asked, _ = query
+    importance: dict[str, float] = {}
+    for token, value in asked:
+        if value > 0:
+            importance[token] = max(value, importance.get(token, 0.0))
+    weights = {token: value * rarity[token] for token, value in importance.items() if token}
+    total = sum(weights.values())
+    found: dict[int, float] = {}
+    for filed, head, body in corpus:
+        points = sum(w for t, w in weights.items() if t in head) + 0.8 * sum(
+            w for t, w in weights.items() if t in body and t not in head
         )
-    assert {key for key, _ in found[:3]} == {"k01", "k21", "k41"}
-    assert found[0][1] == pytest.approx(found[2][1])
-    assert found[0][1] >= 0.8
+        if points and fits(filed, where):
+            found[filed.seq] = points / total
+    return found
 
 
-async def test_a_query_of_common_words_alone_finds_what_holds_them_all(db: Database) -> None:
-    index = SqliteWords() if db.engine == "sqlite" else PostgresWords()
+_token = st.sampled_from([*"abcdefgh", "知識", "é", "a b", '"', "\0", "x" * 99])
+_filed = st.builds(
+    Filed,
+    st.just(0),
+    st.just("s"),
+    st.sampled_from(["t", "u"]),
+    st.sampled_from(["", "một"]),
+    st.sampled_from(["", "k"]),
+    st.lists(st.sampled_from(["x", "y"]), unique=True).map(tuple),
+    st.integers(0, 9),
+)
+_corpus = st.lists(st.tuples(_filed, st.lists(_token, max_size=3), st.lists(_token, max_size=8)), max_size=30)
+_where = st.builds(
+    Where,
+    st.just("s"),
+    st.sampled_from(["t", "u"]),
+    st.lists(st.sampled_from(["", "một"]), unique=True, max_size=2).map(tuple),
+    st.lists(st.sampled_from(["", "k"]), unique=True, max_size=2).map(tuple),
+    st.lists(st.sampled_from(["x", "y"]), unique=True, max_size=2).map(tuple),
+    st.none() | st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+)
+_query = st.tuples(_where, st.lists(st.tuples(_token, st.floats(0.01, 10)), max_size=6), st.sampled_from([3, 100]))
+
+
+@given(corpus=_corpus, queries=st.lists(_query, min_size=1, max_size=6), dropped=st.sets(st.integers(1, 30)))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_small_index_is_searched_exactly(
+    postgres_schema_url: str, corpus: Corpus, queries: list[Query], dropped: set[int]
+) -> None:
+    numbered = _numbered(corpus)
+    left = [entry for entry in numbered if entry[0].seq not in dropped]
+    for query, answer in zip(queries, on_both(postgres_schema_url, numbered, list(dropped), queries), strict=True):
+        right = shares(left, query, answer.rarity)
+        assert dict(answer.found) == pytest.approx({seq: right[seq] for seq, _ in answer.found}, abs=1e-5)
+        assert len(answer.found) == min(query[2], len(right))
+        missed = [share for seq, share in right.items() if seq not in dict(answer.found)]
+        assert not missed or max(missed) <= answer.found[-1][1] + 1e-5
+
+
+@given(seed=st.integers(0, 999), reach=st.sampled_from([0, 5, 40]), clauses=st.sampled_from([1, 24]))
+@example(seed=0, reach=0, clauses=1)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_on_a_large_index_neither_whole_matches_nor_rare_tokens_are_missed(
+    postgres_schema_url: str, seed: int, reach: int, clauses: int
+) -> None:
+    """Large by small thresholds: in a few hundred entries most tokens are common then."""
+    dice = random.Random(seed)
+    vocabulary = [f"w{rank}" for rank in range(300)]
+    by_rank = [1 / (rank + 1) for rank in range(300)]
+    corpus: list[tuple[Filed, list[str], list[str]]] = []
+    for seq in range(1, 401):
+        tokens = dice.choices(vocabulary, by_rank, k=20)
+        corpus.append((Filed(seq, "s", "t", dice.choice("ab"), created_at=seq), tokens[:2], tokens[2:]))
+    queries: list[Query] = []
+    for _ in range(25):
+        asked = dice.sample(sorted({*dice.choice(corpus)[2]}), 3) + dice.choices(
+            vocabulary, by_rank, k=dice.randint(0, 4)
+        )
+        where = Where("s", "t", dice.choice([(), ("a",)]), since=dice.choice([None, 100]))
+        queries.append((where, [(token, 1.0) for token in asked], dice.choice([5, 20])))
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("COMMON", 5), ("TOO_MANY", 20), ("FAIR_LENGTH", 3)):
-            patch.setattr(words, name, value)
+        for name, value in (("RARE", 10), ("REACH", reach), ("MOST_CLAUSES", clauses), ("WALK", 800)):
+            patch.setattr(shared, name, value)
+        answers = on_both(postgres_schema_url, corpus, [], queries)
+    for query, answer in zip(queries, answers, strict=True):
+        right = shares(corpus, query, answer.rarity)
+        assert dict(answer.found) == pytest.approx({seq: right[seq] for seq, _ in answer.found}, abs=1e-5)
+        assert answer.found == sorted(answer.found, key=lambda item: (-item[1], -item[0]))
+        held = {filed.seq: {*head, *body} for filed, head, body in corpus}
+        asked = {token for token, _ in query[1]}
+        rare = {token for token in asked if sum(token in tokens for tokens in held.values()) < 10}
+        listed = dict(answer.found)
+        last = answer.found[-1][1] if len(listed) == query[2] else 0.0
+        for seq, share in right.items():
+            if seq not in listed and rare & held[seq]:
+                assert share <= last + 1e-5, (query, seq)
+            if seq not in listed and asked <= held[seq]:
+                assert share <= last + 1e-5 or all(asked <= held[other] for other in listed), (query, seq)
 
-        def fill(tx: Tx) -> None:
-            for number in range(60):
-                index.put(
-                    tx, "s", "t", f"k{number:02}", [], ["one", "two"] if number >= 55 else [("one", "two")[number % 2]]
-                )
 
-        await db.write(fill)
-        found = await db.read(lambda tx: index.match(tx, "s", "t", [("one", 1.0), ("two", 1.0)], 10))
-    assert [key for key, _ in found] == ["k59", "k58", "k57", "k56", "k55"]
-    assert {score for _, score in found} == {1.0}
+def _numbered(corpus: Corpus) -> list[tuple[Filed, Sequence[str], Sequence[str]]]:
+    return [
+        (Filed(seq, it.space, it.tenant, it.collection, it.kind, it.tags, it.created_at), head, body)
+        for seq, (it, head, body) in enumerate(corpus, 1)
+    ]

@@ -1,36 +1,47 @@
-"""What the two word indexes share: which tokens of a query count, how much, and which may bring entries in.
+"""What the two word indexes share: what a query's tokens weigh, and which entries are worth a look.
+
+An index has terms. A term is a letter, which says what it is, and a text: "w" and a token, "c" and a collection, "k"
+and a kind, "t" and a tag, "e" alone for every entry. One entry in SAMPLED carries all its terms a second time behind
+an "s": counting these tells how common a common term is, at a fraction of the cost.
 
 Weights are whole numbers, so that sums are exact, and equal entries tie alike on both databases.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import combinations
 from math import isfinite, log
-from time import monotonic
+from typing import Protocol
 
-from kho.kernel.ports import Tx
+from kho.kernel.ports import Filed, Matched, Where
 
-MAX_QUERY_TOKENS = 32
+MAX_QUERY_TOKENS = 64
 MAX_ENTRY_TOKENS = 20_000
 
 IN_BODY, IN_HEAD = 4, 1
 """An entry with the token anywhere gets 4 parts of its weight, and 1 part more if it is in the head."""
 
-COMMON = 2_000
-"""Tokens in more entries than this are costly to follow and to count."""
-NEGLIGIBLE = 0.15
-"""Entries that hold nothing but common tokens are left out, as long as their score could not pass this."""
-TOO_MANY = 10_000
-"""More entries than this are not walked for the sake of partial matches …"""
-FAIR_LENGTH = 200
-"""… once there are this many better ones."""
-KEPT = 600.0
-"""Seconds for which the count of a common token is believed, unless the index grows or shrinks by a tenth."""
-MOST_KEPT = 20_000
-ENTRIES_KEPT = 10.0
+RARE = 2_000
+"""Whatever holds a token that is in fewer entries than this is looked at, unless better entries fill the list."""
+REACH = 2_500
+"""About how many entries are looked at for the sake of commoner tokens."""
+WALK = 400_000
+"""About how many places of the index are passed while looking for entries that hold several of them."""
+COMBINED = 8
+"""So many of the weightiest common tokens are tried in combinations, in pairs and threes …"""
+MOST_CLAUSES = 24
+"""… and so many combinations are asked for."""
+
+SAMPLED = 64
+ENOUGH = 64
+"""A term that this many sampled entries hold is not counted further: it is in about 4,000, give or take an eighth."""
 
 _STEP = 1_000_000
+
+Term = tuple[str, str]
+Found = list[tuple[int, int]]
+"""Entries (their seq) with their points, best first, newest first among equals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,54 +49,60 @@ class Weighed:
     token: str
     weight: int
     frequency: int
-    leads: bool = True
-    """Whether the token brings entries in, or only adds to those that other tokens brought. One that only adds is
-    common, and counts in full wherever it stands: that a common word is in the head says little."""
 
 
-Found = list[tuple[str, int]]
-"""Keys with their points, best first."""
+Clause = tuple[Weighed, ...]
+"""Tokens that an entry must hold together."""
 
 
-class Counts:
-    """How many entries there are, and how many hold a token. Small counts are asked for every time; large ones cost
-    a walk over thousands of entries, hardly change, and are kept for a while."""
+class Search(Protocol):
+    """One query on an engine: it knows the tenant, the filter and the weights."""
 
-    def __init__(self) -> None:
-        self._entries: dict[tuple[str, str], tuple[int, float]] = {}
-        self._kept: dict[tuple[str, str, str], tuple[int, int, float]] = {}
+    def count(self, terms: Sequence[Term]) -> list[int]:
+        """How many entries of the tenant hold each term."""
+        ...
 
-    def entries(self, tx: Tx, space: str, tenant: str) -> int:
-        kept = self._entries.get((space, tenant))
-        now = monotonic()
-        if kept and now - kept[1] < ENTRIES_KEPT:
-            return kept[0]
-        row = tx.one("SELECT count(*) FROM words_entries WHERE space = $1 AND tenant = $2", space, tenant)
-        count = row[0] if row else 0
-        if count > COMMON:
-            self._entries[space, tenant] = (count, now)
-        return count
+    def recent(self, most: int) -> int:
+        """How many entries of the tenant are in the time asked for, as far as `most`."""
+        ...
 
-    def of(
-        self, space: str, tenant: str, entries: int, tokens: Iterable[str], ask: Callable[[list[str]], list[int]]
-    ) -> dict[str, int]:
-        now = monotonic()
-        found: dict[str, int] = {}
-        unknown: list[str] = []
-        for token in tokens:
-            kept = self._kept.get((space, tenant, token))
-            if kept and now - kept[2] < KEPT and abs(entries - kept[1]) * 10 <= kept[1]:
-                found[token] = kept[0]
-            else:
-                unknown.append(token)
-        if unknown:
-            if len(self._kept) > MOST_KEPT:
-                self._kept.clear()
-            for token, count in zip(unknown, ask(unknown), strict=True):
-                found[token] = count
-                if count > COMMON:
-                    self._kept[space, tenant, token] = (count, entries, now)
-        return found
+    def look(self, clauses: Sequence[Clause], tokens: Sequence[Weighed], newest: int | None, limit: int) -> Found:
+        """The best of the entries that fit the filter and any of the clauses; only of the `newest`, if given."""
+        ...
+
+    def look_at_newest(self, tokens: Sequence[Weighed], newest: int, limit: int) -> Found:
+        """The best of the newest entries that fit the filter and hold all the tokens, as a good part of all do."""
+        ...
+
+    def look_at_all(self, tokens: Sequence[Weighed], by_time: bool, limit: int) -> Found:
+        """The best of all entries that fit the filter, which is known to be narrow, in time or otherwise."""
+        ...
+
+
+def search(search: Search, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
+    """The whole of a match; what differs between the databases is behind `search`."""
+    importance = chosen(tokens)
+    if not importance:
+        return Matched([], {})
+    groups = filters(where)
+    every: Term = ("e", "")
+    asked = [every, *(("w", token) for token in importance), *(term for group in groups for term in group)]
+    counted = dict(zip(asked, frequencies(search.count, asked), strict=True))
+    entries = counted[every]
+    rarity = {token: log(1 + (entries + 10) / (counted["w", token] + 1)) for token in importance}
+    weighed = weigh(importance, rarity, {token: counted["w", token] for token in importance})
+    known = [item for item in weighed if item.frequency]
+    if not known or limit < 1:
+        return Matched([], rarity)
+    fitting = min([entries, *(sum(counted[term] for term in group) for group in groups)])
+    timed = where.since is not None or where.until is not None
+    in_time = search.recent(REACH + 1) if timed else entries
+    if min(fitting, in_time) <= min(REACH, sum(item.frequency for item in known)):
+        found = search.look_at_all(known, in_time < fitting, limit)
+    else:
+        found = best(known, entries, min(1.0, fitting / max(1, entries)), search, limit)
+    total = full_score(weighed)
+    return Matched([(seq, points / total) for seq, points in found], rarity)
 
 
 def chosen(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
@@ -97,60 +114,106 @@ def chosen(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
     return dict(sorted(importance.items(), key=lambda item: -item[1])[:MAX_QUERY_TOKENS])
 
 
-def weigh(importance: dict[str, float], entries: int, frequencies: dict[str, int]) -> list[Weighed]:
-    """Rarer tokens weigh more. The commonest only follow, as far as what they alone would bring in is negligible."""
+def filters(where: Where) -> list[list[Term]]:
+    """Groups of terms: an entry must hold one of each group."""
+    groups: list[list[Term]] = []
+    if where.collections:
+        groups.append([("c", name) for name in dict.fromkeys(where.collections)])
+    if where.kinds:
+        groups.append([("k", name) for name in dict.fromkeys(where.kinds)])
+    groups += ([("t", name)] for name in dict.fromkeys(where.tags))
+    return groups
+
+
+def frequencies(count: Callable[[Sequence[Term]], list[int]], terms: Sequence[Term]) -> list[int]:
+    """How many entries hold each term: exact up to some thousands, estimated above."""
+    found = [sampled * SAMPLED for sampled in count([(f"s{letter}", text) for letter, text in terms])]
+    few = [place for place, number in enumerate(found) if number < ENOUGH * SAMPLED]
+    for place, number in zip(few, count([terms[place] for place in few]) if few else (), strict=True):
+        found[place] = number
+    return found
+
+
+def weigh(importance: dict[str, float], rarity: dict[str, float], counted: dict[str, int]) -> list[Weighed]:
+    """Rarer tokens weigh more."""
     most = max(importance.values())
-    weighed = [
-        Weighed(token, max(1, round(_STEP * value / most * log(1 + (entries + 10) / (frequency + 1)))), frequency)
+    return [
+        Weighed(token, max(1, round(_STEP * value / most * rarity[token])), counted[token])
         for token, value in importance.items()
-        for frequency in [frequencies[token]]
     ]
-    left = NEGLIGIBLE * sum(item.weight for item in weighed)
-    follows: set[str] = set()
-    for item in sorted(weighed, key=lambda item: -item.frequency):
-        left -= item.weight
-        if item.frequency <= COMMON or left < 0:
-            break
-        follows.add(item.token)
-    return [replace(item, leads=item.token not in follows) for item in weighed]
 
 
-Ask = Callable[[list[Weighed], bool], Found]
-"""Finds the best of the entries that hold any leading token, or every one of them."""
+def best(known: Sequence[Weighed], entries: int, fitting: float, search: Search, limit: int) -> Found:
+    """The best entries for a query, without looking at all that hold any of its tokens.
 
-
-def best(weighed: list[Weighed], limit: int, ask: Ask) -> Found:
-    """The best entries for a query.
-
-    First only the rarest tokens lead, just enough of them: whatever holds the whole query is among these. That is
-    the answer if the list is full and its last entry beats whatever the other tokens could bring in, or if it is of
-    a fair length and following the others would take too long. If even the rarest token is that common, entries that
-    hold several tokens are looked for first.
+    The rare tokens come first, weightiest first, until nothing that holds only the rest could still enter the list:
+    exact so far. Of the common tokens, a filter of which lets only the share `fitting` through, those combinations
+    are looked for that weigh most. If there is no rare token, entries that hold the whole query are found first.
     """
-    rarest = sorted(weighed, key=lambda item: item.frequency)[:3]
-    if len(rarest) > 1 and rarest[0].frequency > TOO_MANY:
-        found = ask([replace(item, leads=item in rarest) for item in weighed], True)
-        if len(found) >= min(limit, FAIR_LENGTH):
-            return found
-    fewer, enough, more = set[str](), 0, 0
-    for item in sorted(weighed, key=lambda item: item.frequency):
-        if not item.leads:
-            continue
-        wanted = FAIR_LENGTH if item.frequency > TOO_MANY else limit
-        if item.frequency <= COMMON or enough < wanted:
-            fewer.add(item.token)
-            enough += item.frequency
+    ranked = sorted(known, key=lambda item: (-item.weight, item.token))
+    rare = [item for item in ranked if item.frequency < RARE]
+    common = [item for item in ranked if item.frequency >= RARE]
+    found: dict[int, int] = {}
+    while rare:
+        if _is_settled(found, [*rare, *common], limit):
+            return top(found, limit)
+        group, reached = list[Clause](), 0.0
+        while rare and (not group or reached + rare[0].frequency * fitting <= REACH):
+            group.append((rare[0],))
+            reached += rare.pop(0).frequency * fitting
+        found.update(search.look(group, known, None, limit))
+    if not common or _is_settled(found, common, limit):
+        return top(found, limit)
+    newest = max(REACH, limit)
+    if len(common) == len(known):
+        if expected(common, entries, fitting) > 4 * newest:
+            whole = search.look_at_newest(common, newest, limit)
         else:
-            more += item.frequency
-    if more:
-        narrow = [replace(item, leads=item.token in fewer) for item in weighed]
-        found = ask(narrow, False)
-        unseen = full_score(item for item in narrow if not item.leads)
-        if len(found) == limit and found[-1][1] > unseen:
-            return found
-        if len(found) >= min(limit, FAIR_LENGTH) and more > TOO_MANY:
-            return found
-    return ask(weighed, False)
+            whole = search.look([tuple(common)], known, newest, limit)
+        if len(whole) >= limit or len(common) == 1:
+            return whole
+        found.update(whole)
+    found.update(search.look(clauses(common, entries, fitting), known, 2 * newest, limit))
+    return top(found, limit)
+
+
+def _is_settled(found: dict[int, int], rest: Iterable[Weighed], limit: int) -> bool:
+    """Whether no entry that holds nothing but the rest could enter the list."""
+    return len(found) >= limit and top(found, limit)[-1][1] > full_score(rest)
+
+
+def clauses(common: Sequence[Weighed], entries: int, fitting: float) -> list[Clause]:
+    """Which combinations to look for: all that weigh at least so much, as low as REACH and WALK allow.
+
+    As the weight of a token is the logarithm of its rarity, these are nearly all that few entries hold.
+    """
+    options: list[tuple[int, float, frozenset[Weighed]]] = []
+    for size in (1, 2, 3):
+        for group in combinations(common[:COMBINED], size):
+            number = expected(group, entries, fitting)
+            options.append((sum(item.weight for item in group), number, frozenset(group)))
+    options.sort(key=lambda option: (-option[0], len(option[2])))
+    picked, kept = options[:1], list[tuple[int, float, frozenset[Weighed]]]()
+    for option in options:
+        # What holds fewer of the same tokens covers it: with a lower weight there may be less to ask for.
+        kept = [*(other for other in kept if not other[2] >= option[2]), option]
+        walked = sum(item.frequency for _, _, group in kept for item in group)
+        reached = sum(number for _, number, _ in kept)
+        if reached <= REACH and walked <= WALK and len(kept) <= MOST_CLAUSES:
+            picked = kept
+    return [tuple(item for item in common if item in group) for _, _, group in picked]
+
+
+def expected(tokens: Iterable[Weighed], entries: int, fitting: float) -> float:
+    """In how many entries tokens should be together, if they knew nothing of each other."""
+    number = entries * fitting
+    for item in tokens:
+        number *= min(1.0, item.frequency / max(1, entries))
+    return number
+
+
+def top(found: dict[int, int], limit: int) -> Found:
+    return sorted(found.items(), key=lambda item: (-item[1], -item[0]))[:limit]
 
 
 def full_score(weighed: Iterable[Weighed]) -> int:
@@ -158,14 +221,31 @@ def full_score(weighed: Iterable[Weighed]) -> int:
     return (IN_BODY + IN_HEAD) * sum(token.weight for token in weighed)
 
 
-def distinct(head: Sequence[str], body: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The head's tokens, and those of head and body together: once each, and at most MAX_ENTRY_TOKENS."""
-    return (
-        list(dict.fromkeys(head))[:MAX_ENTRY_TOKENS],
-        list(dict.fromkeys((*head, *body)))[:MAX_ENTRY_TOKENS],
-    )
+def distinct(head: Sequence[str], body: Sequence[str]) -> tuple[list[str], int]:
+    """An entry's tokens, once each, those of the head first, and how many those are. At most MAX_ENTRY_TOKENS."""
+    heads = dict.fromkeys(head[:MAX_ENTRY_TOKENS])
+    return list({**heads, **dict.fromkeys(body)})[:MAX_ENTRY_TOKENS], len(heads)
 
 
-def digest(*parts: str) -> bytes:
-    """64 bits that stand for the parts, whatever they contain."""
-    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+def marks(filed: Filed) -> list[Term]:
+    """An entry's terms beside its tokens."""
+    return [("e", ""), ("c", filed.collection), ("k", filed.kind), *(("t", tag) for tag in dict.fromkeys(filed.tags))]
+
+
+def is_sampled(seq: int) -> bool:
+    """By a scrambled number: tenants may well take turns."""
+    return (seq * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 32 < 0x1_0000_0000 // SAMPLED
+
+
+def digest(*parts: str, size: int = 8) -> bytes:
+    """A few bytes that stand for the parts, whatever they contain."""
+    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=size).digest()
+
+
+def scope(where: Where | Filed) -> tuple[str, int]:
+    """What stands for (space, tenant): a mark in every term, and a number in every row.
+
+    A query walks the postings of its own mark; the number, of other bits, guards against two tenants of one mark.
+    """
+    both = digest(where.space, where.tenant, size=14)
+    return both[:6].hex(), int.from_bytes(both[6:], "big", signed=True)

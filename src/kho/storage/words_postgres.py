@@ -1,99 +1,172 @@
 """The word index on PostgreSQL: an array of 64-bit terms per entry, under a GIN index.
 
-A term stands for (space, tenant, token). Numbers rather than a tsvector: any token fits, however
-long or odd, a row is half the size (counting a common token reads its rows' pages), and there is no query grammar.
+A term's number stands for (space, tenant) as well, so that a query walks its own tenant's postings only. Numbers
+rather than a tsvector: any token fits, however long or odd, a row is half the size, and there is no query grammar.
 """
 
-import json
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
-from kho.kernel.ports import Tx
+from kho.kernel.ports import Filed, Matched, Tx, Where
 from kho.storage.words import (
     IN_BODY,
     IN_HEAD,
-    Counts,
+    Clause,
     Found,
+    Term,
     Weighed,
-    best,
-    chosen,
     digest,
     distinct,
-    full_score,
-    weigh,
+    filters,
+    is_sampled,
+    marks,
+    scope,
+    search,
 )
 
+_FIRST, _LAST = -(2**63), 2**63 - 1
+
 _PUT = """
-INSERT INTO words_entries (space, tenant, key, terms, heads) VALUES ($1, $2, $3, $4::bigint[], $5::bigint[])
-ON CONFLICT (space, tenant, key) DO UPDATE SET terms = excluded.terms, heads = excluded.heads
+INSERT INTO words_entries (seq, scope, created_at, heads, terms)
+SELECT seq, scope, created_at, heads, terms::bigint[]
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::text[])
+AS new (seq, scope, created_at, heads, terms)
 """
-_FREQUENCIES = """
-SELECT (SELECT count(*) FROM words_entries WHERE terms @> ARRAY[asked.term::bigint])
-FROM jsonb_array_elements_text($1::jsonb) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place
+_COUNTS = """
+SELECT (SELECT count(*) FROM words_entries WHERE terms @> ARRAY[asked.term])
+FROM unnest($1::bigint[]) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place
 """
-# One walk over the entries that hold a leading term; each is scored from its own terms, so that a common term costs
-# nothing more. The tenant is checked on the rows as well: a term is a digest, and could in theory be another's.
-_SCORES = """
-SELECT key, {points} AS points FROM words_entries
-WHERE terms {holds} $1::bigint[] AND space = $2 AND tenant = $3
-ORDER BY points DESC, seq DESC LIMIT $4
+_RECENT = """
+SELECT count(*) FROM
+(SELECT 1 FROM words_entries WHERE scope = $1 AND created_at >= $2 AND created_at <= $3 LIMIT $4) AS recent
 """
+# Each entry is scored from its own terms, so that a common token costs no walk over all that hold it.
+_SCORED = """
+SELECT seq, {points} AS points FROM words_entries
+WHERE scope = $1 AND created_at >= $2 AND created_at <= $3{fitting}
+"""
+_BEST = "SELECT seq, points FROM ({entries}) AS looked_at ORDER BY points DESC, seq DESC LIMIT $4"
+# OFFSET keeps the two apart: entries are to be found by their terms and sorted without them.
+_NEWEST = "SELECT seq, points FROM ({scored} OFFSET 0) AS scored ORDER BY seq DESC LIMIT {newest}"
+# Here entries are met by their numbers, from the newest on.
+_FIRST_MET = "{scored} ORDER BY seq DESC LIMIT {newest}"
+# The cost of the list of unmerged terms, once for each of many clauses, would make the planner read the whole table.
+_BY_INDEX, _AS_BEFORE = "SET LOCAL enable_seqscan = off", "SET LOCAL enable_seqscan TO DEFAULT"
 
 
 class PostgresWords:
     """The `Words` port."""
 
-    def __init__(self) -> None:
-        self._counts = Counts()
+    def put(self, tx: Tx, passages: Iterable[tuple[Filed, Sequence[str], Sequence[str]]]) -> None:
+        columns: tuple[list[object], ...] = ([], [], [], [], [])
+        numbers: dict[int, _Numbers] = {}
+        for filed, head, body in passages:
+            tokens, heads = distinct(head, body)
+            mark, number = _scope(filed)
+            if mark not in numbers:
+                numbers[mark] = _Numbers(mark)
+            terms = list(map(numbers[mark].__getitem__, tokens))
+            others = marks(filed)
+            if is_sampled(filed.seq):
+                others += [(f"s{letter}", text) for letter, text in [*others, *(("w", token) for token in tokens)]]
+            terms += (str(mark ^ _number(term)) for term in others)
+            row = (filed.seq, number, filed.created_at, heads, '"{' + ",".join(terms) + '}"')
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
+        if columns[0]:
+            tx.run(_PUT, *map(_array, columns))
 
-    def put(self, tx: Tx, space: str, tenant: str, key: str, head: Sequence[str], body: Sequence[str]) -> None:
-        in_head, whole = distinct(head, body)
-        terms, heads = _terms(space, tenant, whole), _terms(space, tenant, in_head)
-        tx.run(_PUT, space, tenant, key, _array(terms.values()), _array(heads.values()))
+    def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
+        tx.run("DELETE FROM words_entries WHERE seq = ANY($1::bigint[])", _array(seqs))
 
-    def drop(self, tx: Tx, space: str, tenant: str, key: str) -> None:
-        tx.run("DELETE FROM words_entries WHERE space = $1 AND tenant = $2 AND key = $3", space, tenant, key)
-
-    def match(
-        self, tx: Tx, space: str, tenant: str, tokens: Sequence[tuple[str, float]], limit: int
-    ) -> list[tuple[str, float]]:
-        asked = chosen(tokens)
-        if not asked or limit < 1:
-            return []
-        terms = _terms(space, tenant, asked)
-
-        def ask(weighed: list[Weighed], every: bool) -> Found:
-            leaders = _array(terms[item.token] for item in weighed if item.leads)
-            # Numbers of our own making: terms are digests, weights are computed.
-            points = " + ".join(_points(terms[item.token], item, every) for item in weighed)
-            rows = tx.all(_SCORES.format(points=points, holds="@>" if every else "&&"), leaders, space, tenant, limit)
-            return [(row[0], row[1]) for row in rows]
-
-        def count(unknown: list[str]) -> list[int]:
-            return [row[0] for row in tx.all(_FREQUENCIES, json.dumps([terms[token] for token in unknown]))]
-
-        entries = self._counts.entries(tx, space, tenant)
-        weighed = weigh(asked, entries, self._counts.of(space, tenant, entries, asked, count))
-        total = full_score(weighed)
-        return [(key, points / total) for key, points in best(weighed, limit, ask)]
+    def match(self, tx: Tx, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
+        tx.run(_BY_INDEX)
+        found = search(_Search(tx, where), where, tokens, limit)
+        tx.run(_AS_BEFORE)
+        return found
 
 
-def _points(term: int, item: Weighed, every: bool) -> str:
-    body, full = item.weight * IN_BODY, item.weight * (IN_BODY + IN_HEAD)
-    if every or not item.leads:
-        return f"CASE WHEN {term} = ANY(terms) THEN {full} ELSE 0 END"
-    return f"CASE WHEN {term} = ANY(heads) THEN {full} WHEN {term} = ANY(terms) THEN {body} ELSE 0 END"
+class _Search:
+    """Numbers are written into the statements: they are of our own making, digests and weights."""
+
+    def __init__(self, tx: Tx, where: Where) -> None:
+        self._tx = tx
+        self._mark, number = _scope(where)
+        self._window = (
+            number,
+            _FIRST if where.since is None else where.since,
+            _LAST if where.until is None else where.until - 1,
+        )
+        groups = [[self._term(term) for term in group] for group in filters(where)]
+        self._fitting = "".join(f" AND terms {'@>' if len(group) == 1 else '&&'} {_literal(group)}" for group in groups)
+
+    def count(self, terms: Sequence[Term]) -> list[int]:
+        return [row[0] for row in self._tx.all(_COUNTS, _array(self._term(term) for term in terms))]
+
+    def recent(self, most: int) -> int:
+        row = self._tx.one(_RECENT, *self._window, most)
+        return row[0] if row else 0
+
+    def look(self, clauses: Sequence[Clause], tokens: Sequence[Weighed], newest: int | None, limit: int) -> Found:
+        single = [self._term(("w", clause[0].token)) for clause in clauses if len(clause) == 1]
+        leading = [f"terms && {_literal(single)}"] if single else []
+        leading += (self._together(clause) for clause in clauses if len(clause) > 1)
+        scored = self._scored(tokens, f" AND ({' OR '.join(leading)})")
+        return self._best(scored if newest is None else _NEWEST.format(scored=scored, newest=newest), limit)
+
+    def look_at_newest(self, tokens: Sequence[Weighed], newest: int, limit: int) -> Found:
+        scored = self._scored(tokens, f" AND {self._together(tokens)}")
+        return self._best(_FIRST_MET.format(scored=scored, newest=newest), limit)
+
+    def look_at_all(self, tokens: Sequence[Weighed], by_time: bool, limit: int) -> Found:
+        return self._best(self._scored(tokens, ""), limit)
+
+    def _scored(self, tokens: Sequence[Weighed], leading: str) -> str:
+        points = " + ".join(_points(self._term(("w", item.token)), item.weight) for item in tokens)
+        return _SCORED.format(points=points, fitting=leading + self._fitting)
+
+    def _best(self, entries: str, limit: int) -> Found:
+        rows = self._tx.all(_BEST.format(entries=entries), *self._window, limit)
+        return [(row[0], row[1]) for row in rows if row[1]]
+
+    def _together(self, tokens: Sequence[Weighed]) -> str:
+        return f"terms @> {_literal(self._term(('w', item.token)) for item in tokens)}"
+
+    def _term(self, term: Term) -> int:
+        return self._mark ^ _number(term)
 
 
-def _terms(space: str, tenant: str, tokens: Iterable[str]) -> dict[str, int]:
-    mark = _number(f"{space}\0{tenant}")
-    return {token: mark ^ _number(token) for token in tokens}
+class _Numbers(dict[str, str]):
+    """The terms of tokens, as text. Most passages of a batch share most of their tokens."""
+
+    def __init__(self, mark: int) -> None:
+        super().__init__()
+        self._mark = mark
+
+    def __missing__(self, token: str) -> str:
+        self[token] = term = str(self._mark ^ _number(("w", token)))
+        return term
 
 
-@lru_cache(maxsize=16_384)
-def _number(text: str) -> int:
-    return int.from_bytes(digest(text), "big", signed=True)
+def _points(term: int, weight: int) -> str:
+    return (
+        f"CASE WHEN {term} = ANY(terms) THEN"
+        f" CASE WHEN {term} = ANY(terms[1:heads]) THEN {weight * (IN_BODY + IN_HEAD)} ELSE {weight * IN_BODY} END"
+        f" ELSE 0 END"
+    )
 
 
-def _array(numbers: Iterable[int]) -> str:
-    return "{" + ",".join(map(str, numbers)) + "}"
+def _scope(where: Where | Filed) -> tuple[int, int]:
+    mark, number = scope(where)
+    return int(mark, 16), number
+
+
+def _number(term: Term) -> int:
+    return int.from_bytes(digest(*term), "big", signed=True)
+
+
+def _array(values: Iterable[object]) -> str:
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def _literal(numbers: Iterable[int]) -> str:
+    return f"'{_array(numbers)}'::bigint[]"

@@ -1,0 +1,101 @@
+"""What an index server still has to be told: written with the rows in one transaction, delivered afterwards.
+
+One process at a time delivers for a model, on a lease, in the order of writing: a passage that was filed and then
+dropped must not come back. A delivery that is cut short is repeated; telling a server twice does no harm.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kho.kernel.ports import Tx
+
+LEASE = 30_000_000
+"""Microseconds. Longer than any request to a server may take (vectors_qdrant.REQUEST_SECONDS)."""
+FIRST_PAUSE = 1_000_000
+LONGEST_PAUSE = 60_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    number: int
+    seq: int
+    payload: str | None
+    """None: forget the passage."""
+    vector: bytes | None
+
+
+def add(tx: Tx, model: int, rows: Iterable[tuple[int, str, bytes]]) -> None:
+    """Passages to be filed: number, payload, vector."""
+    tx.many(
+        "INSERT INTO vector_outbox (model, seq, payload, vector) VALUES ($1, $2, $3, $4)",
+        ((model, seq, payload, vector) for seq, payload, vector in rows),
+    )
+
+
+def add_gone(tx: Tx, model: int, seqs: Iterable[int]) -> None:
+    tx.many("INSERT INTO vector_outbox (model, seq) VALUES ($1, $2)", ((model, seq) for seq in seqs))
+
+
+def waiting(tx: Tx) -> list[int]:
+    """The models that have something to deliver."""
+    rows = tx.all(
+        "SELECT number FROM vector_models WHERE EXISTS "
+        "(SELECT 1 FROM vector_outbox WHERE vector_outbox.model = vector_models.number) ORDER BY number"
+    )
+    return [row[0] for row in rows]
+
+
+def claim(tx: Tx, model: int, owner: str, now: int) -> bool:
+    """Whether `owner` may deliver now: nobody else does, and the last failure is long enough ago."""
+    tx.run("INSERT INTO vector_deliveries (model) VALUES ($1) ON CONFLICT DO NOTHING", model)
+    return bool(
+        tx.run(
+            "UPDATE vector_deliveries SET owner = $1, until = $2 "
+            "WHERE model = $3 AND due_at <= $4 AND (owner IS NULL OR owner = $1 OR until <= $4)",
+            owner,
+            now + LEASE,
+            model,
+            now,
+        )
+    )
+
+
+def take(tx: Tx, model: int, most: int) -> list[Told]:
+    rows = tx.all(
+        "SELECT number, seq, payload, vector FROM vector_outbox WHERE model = $1 ORDER BY number LIMIT $2", model, most
+    )
+    return [Told(*row) for row in rows]
+
+
+def delivered(tx: Tx, model: int, owner: str, numbers: Sequence[int], now: int) -> bool:
+    """Strikes out what was told, and extends the lease. False if another process holds it by now."""
+    kept = tx.run(
+        "UPDATE vector_deliveries SET until = $1, attempts = 0, due_at = 0 WHERE model = $2 AND owner = $3",
+        now + LEASE,
+        model,
+        owner,
+    )
+    values = "json_each($1)" if tx.engine == "sqlite" else "jsonb_array_elements_text($1::jsonb)"
+    tx.run(
+        f"DELETE FROM vector_outbox WHERE number IN (SELECT CAST(value AS BIGINT) FROM {values})",
+        json.dumps(list(numbers)),
+    )
+    return bool(kept)
+
+
+def release(tx: Tx, model: int, owner: str) -> None:
+    tx.run("UPDATE vector_deliveries SET owner = NULL, until = 0 WHERE model = $1 AND owner = $2", model, owner)
+
+
+def failed(tx: Tx, model: int, owner: str, now: int) -> None:
+    """Ends the lease. Each failure in a row doubles the pause before the next attempt, of whichever process."""
+    row = tx.one("SELECT attempts FROM vector_deliveries WHERE model = $1 AND owner = $2", model, owner)
+    if row is None:
+        return
+    pause = min(FIRST_PAUSE * 2 ** min(row[0], 16), LONGEST_PAUSE)
+    tx.run(
+        "UPDATE vector_deliveries SET owner = NULL, until = 0, attempts = attempts + 1, due_at = $1 WHERE model = $2",
+        now + pause,
+        model,
+    )

@@ -1,0 +1,134 @@
+"""What the vector indexes share: which vectors are accepted, and which number a model has.
+
+Whatever comes in is brought to length 1, so that a dot product is the cosine on every engine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from kho.kernel import errors
+from kho.kernel.ports import Filed, Tx, Where
+
+if TYPE_CHECKING:
+    from kho.kernel.ports import Matrix, Vector
+
+MAX_DIMENSION = 4_000
+"""What pgvector's index takes in half precision; no model in use is wider."""
+AT_ONCE = 500
+"""Numbers in one statement, rows in one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    number: int
+    dimension: int
+
+
+def register(tx: Tx, engine: str, model: str, dimension: int) -> Model:
+    """The model's number, given out now if it has none. Another dimension under the same name is refused."""
+    if not 1 <= dimension <= MAX_DIMENSION:
+        raise errors.InvalidParams(f"A vector has 1 to {MAX_DIMENSION} numbers; the model {model!r} gives {dimension}.")
+    # Two processes may do this at once: one of them inserts.
+    tx.run(
+        "INSERT INTO vector_models (engine, model, dimension) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+        engine,
+        model,
+        dimension,
+    )
+    known = find(tx, engine, model)
+    if known.dimension != dimension:
+        raise errors.InvalidParams(
+            f"The model {model!r} is known with {known.dimension} numbers per vector, not {dimension}. "
+            "Give another version of a model another name."
+        )
+    return known
+
+
+def look_up(tx: Tx, engine: str, model: str) -> Model | None:
+    row = tx.one("SELECT number, dimension FROM vector_models WHERE engine = $1 AND model = $2", engine, model)
+    return None if row is None else Model(row[0], row[1])
+
+
+def find(tx: Tx, engine: str, model: str) -> Model:
+    known = look_up(tx, engine, model)
+    if known is None:
+        raise errors.InvalidParams(f"There is no vector index for the model {model!r}: prepare it first.")
+    return known
+
+
+def registered(tx: Tx, engine: str) -> list[Model]:
+    rows = tx.all("SELECT number, dimension FROM vector_models WHERE engine = $1 ORDER BY number", engine)
+    return [Model(row[0], row[1]) for row in rows]
+
+
+def latest(rows: "Sequence[tuple[Filed, Vector]]") -> "list[tuple[Filed, Vector]]":
+    """One row per passage: the last one, where it comes twice."""
+    return list({filed.seq: (filed, vector) for filed, vector in rows}.values())
+
+
+def matrix(model: str, dimension: int, vectors: "Sequence[Vector]") -> "Matrix":
+    """The vectors as rows of length 1. One that cannot be compared is refused."""
+    import numpy as np
+
+    for vector in vectors:
+        if np.shape(vector) != (dimension,):
+            raise errors.InvalidParams(
+                f"A vector of the model {model!r} has {dimension} numbers; one of shape {np.shape(vector)} was given."
+            )
+    if not vectors:
+        return np.zeros((0, dimension), np.float32)
+    # In double precision: the square of a large float32 is no float32.
+    rows = np.stack(vectors).astype(np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all() or not (lengths > 0).all():
+        raise errors.InvalidParams("A vector must have finite numbers that are not all zero.")
+    return (rows / lengths).astype(np.float32)
+
+
+def vector_of(model: str, dimension: int, vector: "Vector") -> "Vector":
+    return matrix(model, dimension, [vector])[0]
+
+
+def number_of(*parts: str) -> int:
+    """64 bits that stand for a name: numbers are compared faster than texts, and take less room."""
+    digest = blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+class Narrowing:
+    """The filters of a search, as numbers."""
+
+    def __init__(self, where: Where) -> None:
+        self.collections = [number_of(name) for name in where.collections]
+        self.kinds = [number_of(name) for name in where.kinds]
+        self.tags = [number_of(tag) for tag in dict.fromkeys(where.tags)]
+        self.since = where.since
+        self.until = where.until
+
+    @property
+    def any(self) -> bool:
+        times = self.since is not None or self.until is not None
+        return bool(times or self.collections or self.kinds or self.tags)
+
+    def sql(self) -> str:
+        """All but the tags, as conditions on a row. Numbers of our own making, so they stand in the text."""
+        conditions = ""
+        if self.collections:
+            conditions += f" AND collection IN ({', '.join(map(str, self.collections))})"
+        if self.kinds:
+            conditions += f" AND kind IN ({', '.join(map(str, self.kinds))})"
+        if self.since is not None:
+            conditions += f" AND created_at >= {int(self.since)}"
+        if self.until is not None:
+            conditions += f" AND created_at < {int(self.until)}"
+        return conditions
+
+
+def best_first(seqs: Any, cosines: Any, limit: int) -> list[tuple[int, float]]:
+    """Pairs of arrays as the answer: best first, newest first among equals."""
+    import numpy as np
+
+    order = np.lexsort((-seqs, -cosines))[:limit]
+    return [(int(seqs[place]), min(1.0, max(-1.0, float(cosines[place])))) for place in order]

@@ -1,0 +1,201 @@
+"""Vectors in blocks of short codes, searched by counting bits.
+
+A number of a vector becomes three bits: is it above the usual, clearly below it, clearly above it? So the bits in
+which two codes differ grow with the distance of their vectors. A code is an eighth of a half-precision vector, and
+numpy compares a million of them in about 40 ms; the best are then scored with the vectors themselves.
+
+Three bits rather than one: among 100,000 vectors that look like those of multilingual-e5-small, the best 800 of a
+query hold 92 % of its true ten with one bit, 98 % with two and 99.8 % with three. Without subtracting the mean it
+would be 38 %: all vectors of such models point roughly the same way.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kho.storage.vectors import Narrowing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kho.kernel.ports import Matrix, Vector
+
+    Bits = NDArray[np.uint64]
+    Integers = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+CLEARLY = 0.67
+"""Of a standard deviation: then a quarter of the numbers is clearly below, a quarter clearly above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What "usual" and "clearly" mean, learnt from a sample. A block stays in the frame it was made in."""
+
+    number: int
+    centre: "Vector"
+    width: float
+
+
+def learn(number: int, sample: "Matrix") -> Frame:
+    centre = sample.mean(axis=0)
+    return Frame(number, centre, CLEARLY * float((sample - centre).std()))
+
+
+def encode(frame: Frame, vectors: "Matrix") -> "Bits":
+    """One column per vector: scanning goes word by word over all vectors, which numpy does fastest."""
+    import numpy as np
+
+    away = vectors - frame.centre
+    bits = np.concatenate([away > -frame.width, away > 0, away > frame.width], axis=1)
+    packed = np.packbits(bits, axis=1)
+    padded = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
+    return np.ascontiguousarray(padded.view(np.uint64).T)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Vectors of one owner with what a search may be narrowed by. It never changes; who died is kept beside it."""
+
+    frame: int
+    seqs: "Integers"
+    collections: "Integers"
+    kinds: "Integers"
+    times: "Integers"
+    tags: "Integers"
+    """Of all its vectors …"""
+    tag_places: "NDArray[np.uint16]"
+    """… and of which one each is."""
+    codes: "Bits"
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.seqs, self.collections, self.kinds, self.times, self.tags, self.tag_places, self.codes)
+        return sum(array.nbytes for array in arrays)
+
+
+def meant_by(narrowing: Narrowing, block: Block) -> "Mask | None":
+    """Which vectors of the block a search is about; None for all."""
+    import numpy as np
+
+    if not narrowing.any:
+        return None
+    meant = np.ones(len(block.seqs), np.bool_)
+    if narrowing.collections:
+        meant &= _any_of(block.collections, narrowing.collections)
+    if narrowing.kinds:
+        meant &= _any_of(block.kinds, narrowing.kinds)
+    if narrowing.since is not None:
+        meant &= block.times >= narrowing.since
+    if narrowing.until is not None:
+        meant &= block.times < narrowing.until
+    for tag in narrowing.tags:
+        tagged = np.zeros(len(block.seqs), np.bool_)
+        tagged[block.tag_places[block.tags == tag]] = True
+        meant &= tagged
+    return meant
+
+
+def _any_of(column: "Integers", values: Sequence[int]) -> "Mask":
+    """Like numpy's isin, which is slow to start."""
+    found = column == values[0]
+    for value in values[1:]:
+        found |= column == value
+    return found
+
+
+def candidates(
+    blocks: "Iterable[tuple[Block, Mask | None]]", frames: "dict[int, Bits]", narrowing: Narrowing, most: int
+) -> "Integers":
+    """The numbers of the `most` passages whose codes are nearest to the query's. `frames` has the query's code in each
+    frame; a mask says which vectors of a block are alive."""
+    import numpy as np
+
+    seqs: list[Integers] = []
+    distances: list[NDArray[np.uint16]] = []
+    scratch: dict[tuple[int, ...], tuple[Bits, NDArray[np.uint8]]] = {}
+    for block, alive in blocks:
+        meant = meant_by(narrowing, block)
+        if alive is not None:
+            meant = alive if meant is None else meant & alive
+        if meant is not None and not meant.any():
+            continue
+        shape = block.codes.shape
+        if shape not in scratch:
+            scratch[shape] = np.empty(shape, np.uint64), np.empty(shape, np.uint8)
+        differing, counts = scratch[shape]
+        np.bitwise_xor(block.codes, frames[block.frame], out=differing)
+        np.bitwise_count(differing, out=counts)
+        distance = np.add.reduce(counts, axis=0, dtype=np.uint16)
+        if meant is None:
+            seqs.append(block.seqs)
+            distances.append(distance)
+        else:
+            seqs.append(block.seqs[meant])
+            distances.append(distance[meant])
+    if not seqs:
+        return np.zeros(0, np.int64)
+    every, far = np.concatenate(seqs), np.concatenate(distances)
+    if len(every) <= most:
+        return every
+    # Distances are small whole numbers: counting them finds the last one wanted faster than sorting.
+    last = np.searchsorted(np.cumsum(np.bincount(far)), most)
+    closer, ties = every[far < last], every[far == last]
+    # Thousands of equal vectors are no reason to score thousands. The newest would come first anyway.
+    return np.concatenate([closer, np.sort(ties)[len(closer) - most :]])
+
+
+class Cache:
+    """Blocks that were read before, several together, as numpy likes it. Blocks never change and their numbers are
+    never used twice, so nothing here goes stale, whoever writes; only the room is limited."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._groups: OrderedDict[tuple[int, ...], tuple[tuple[int, ...], Block]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: tuple[int, ...], numbers: tuple[int, ...], load: Callable[[Sequence[int]], Block]) -> Block:
+        """The group under this key, if it is still made of these blocks."""
+        with self._lock:
+            known = self._groups.get(key)
+            if known is not None and known[0] == numbers:
+                self._groups.move_to_end(key)
+                return known[1]
+        block = load(numbers)
+        with self._lock:
+            before = self._groups.pop(key, None)
+            self._bytes += block.nbytes - (before[1].nbytes if before else 0)
+            self._groups[key] = numbers, block
+            while self._bytes > self._limit:
+                _, (_, gone) = self._groups.popitem(last=False)
+                self._bytes -= gone.nbytes
+        return block
+
+
+def join(blocks: Sequence[Block]) -> Block:
+    """Blocks of one frame as one."""
+    import numpy as np
+
+    sizes = [len(block.seqs) for block in blocks]
+    starts = np.repeat(np.cumsum([0, *sizes[:-1]]), [len(block.tags) for block in blocks])
+    return Block(
+        blocks[0].frame,
+        np.concatenate([block.seqs for block in blocks]),
+        np.concatenate([block.collections for block in blocks]),
+        np.concatenate([block.kinds for block in blocks]),
+        np.concatenate([block.times for block in blocks]),
+        np.concatenate([block.tags for block in blocks]),
+        (np.concatenate([block.tag_places for block in blocks]) + starts).astype(np.uint16),
+        np.concatenate([block.codes for block in blocks], axis=1),
+    )
+
+
+def array(data: Any, kind: str) -> Any:
+    """The numbers that were stored as bytes, in the same order of bytes on every machine."""
+    import numpy as np
+
+    return np.frombuffer(data, kind)

@@ -1,0 +1,324 @@
+"""The vector index in Qdrant: a server or cluster by URL, or its in-process mode.
+
+Qdrant knows nothing of our transactions. So `put` and `drop` write to an outbox in the caller's transaction, and
+`deliver` brings Qdrant up to date, soon after: the hub's background loop calls it. `near` asks Qdrant as it is. It
+does not deliver first: a search should not wait for a backlog of thousands of vectors, and words find new passages at
+once. A passage that was dropped may still be named until the next delivery; its number is never used again.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kho.kernel import errors
+from kho.kernel.clock import Clock, system_clock
+from kho.kernel.ports import Database, Filed, Tx, Where
+from kho.storage import outbox
+from kho.storage.vectors import AT_ONCE, find, latest, look_up, matrix, register, registered, vector_of
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+    from kho.kernel.ports import Vector
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ENGINE = "qdrant"
+REQUEST_SECONDS = 10
+THREADS = 4
+"""Requests to a server at once. Its in-process mode is not safe for threads and gets one."""
+OVERSAMPLING = 2.0
+"""Times the limit that Qdrant takes by its int8 copies before it scores with the vectors themselves."""
+EF_SEARCH = 128
+MOST = 10_000
+"""Hits that are asked for at most: Qdrant answers in one message."""
+
+
+class QdrantVectors:
+    """The `Vectors` port. `location` is a URL, or ":memory:", or "path:<folder>" for the in-process mode."""
+
+    def __init__(
+        self,
+        db: Database,
+        location: str,
+        *,
+        api_key: str | None = None,
+        prefix: str = "kho",
+        clock: Clock = system_clock,
+    ) -> None:
+        self._db = db
+        self._location = location
+        self._api_key = api_key
+        self._prefix = prefix
+        self._clock = clock
+        self._local = location == ":memory:" or location.startswith("path:")
+        self._threads = ThreadPoolExecutor(1 if self._local else THREADS, thread_name_prefix="kho-qdrant")
+        self._client: QdrantClient | None = None
+        self._identity: str | None = None
+        self._ready: set[int] = set()
+        """Models whose collection is known to exist."""
+        self._name = token_hex(8)
+        """Of this deliverer."""
+
+    async def prepare(self, model: str, dimension: int) -> None:
+        """Registers the model. Its collection is made with the first delivery or search: Qdrant may be away now."""
+        await self._db.write(lambda tx: register(tx, ENGINE, model, dimension))
+
+    def put(self, tx: Tx, model: str, rows: "Sequence[tuple[Filed, Vector]]") -> None:
+        known = find(tx, ENGINE, model)
+        rows = latest(rows)
+        vectors = matrix(model, known.dimension, [vector for _, vector in rows])
+        outbox.add(
+            tx,
+            known.number,
+            (
+                (filed.seq, _payload(filed), vector.astype("<f4").tobytes())
+                for (filed, _), vector in zip(rows, vectors, strict=True)
+            ),
+        )
+
+    def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
+        for known in registered(tx, ENGINE):
+            outbox.add_gone(tx, known.number, seqs)
+
+    async def near(
+        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
+    ) -> list[tuple[int, float]]:
+        if limit < 1:
+            return []
+        return await _within(timeout, self._near(model, where, vector, limit))
+
+    async def get(
+        self, model: str, where: Where, seqs: Sequence[int], *, timeout: float | None = None
+    ) -> "dict[int, Vector]":
+        return await _within(timeout, self._get(model, where, seqs))
+
+    async def deliver(self) -> int:
+        """Tells Qdrant what it does not know yet, and returns how many rows of the outbox that were.
+
+        Raises `errors.Unavailable` when Qdrant fails: the rows stay, and until a pause is over (it doubles with
+        every failure) further calls do nothing. They also leave alone what another process is delivering.
+        """
+        count = 0
+        for number in await self._db.read(outbox.waiting):
+            if await self._db.write(lambda tx, number=number: outbox.claim(tx, number, self._name, self._clock())):
+                count += await self._deliver(number)
+        return count
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.get_running_loop().run_in_executor(self._threads, client.close)
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def _near(self, model: str, where: Where, vector: "Vector", limit: int) -> list[tuple[int, float]]:
+        known = await self._db.read(lambda tx: look_up(tx, ENGINE, model))
+        if known is None:
+            return []
+        query = vector_of(model, known.dimension, vector)
+        name = await self._collection(known.number)
+        return await self._ask(lambda client: self._search(client, name, where, query, limit))
+
+    async def _get(self, model: str, where: Where, seqs: Sequence[int]) -> "dict[int, Vector]":
+        known = await self._db.read(lambda tx: look_up(tx, ENGINE, model))
+        if known is None or not seqs:
+            return {}
+        name = await self._collection(known.number)
+        found = await self._ask(lambda client: _retrieve(client, name, where, seqs))
+        rows = matrix(model, known.dimension, list(found.values()))
+        return dict(zip(found, rows, strict=True))
+
+    async def _deliver(self, number: int) -> int:
+        count = 0
+        try:
+            name = await self._collection(number)
+            while True:
+                told = await self._db.read(lambda tx: outbox.take(tx, number, AT_ONCE))
+                if not told:
+                    break
+                await self._ask(lambda client, told=told: _tell(client, name, told))
+                numbers = [one.number for one in told]
+                count += len(numbers)
+                if not await self._db.write(
+                    lambda tx, numbers=numbers: outbox.delivered(tx, number, self._name, numbers, self._clock())
+                ):
+                    return count  # it took too long, and another process goes on
+        except errors.Unavailable:
+            await self._db.write(lambda tx: outbox.failed(tx, number, self._name, self._clock()))
+            raise
+        await self._db.write(lambda tx: outbox.release(tx, number, self._name))
+        return count
+
+    async def _collection(self, number: int) -> str:
+        """The name of the model's collection, which exists from here on."""
+        if self._identity is None:
+            row = await self._db.read(lambda tx: tx.one("SELECT id FROM vector_identity"))
+            self._identity = str(row[0]) if row else ""
+        name = f"{self._prefix}_{self._identity}_{number}"
+        if number not in self._ready:
+            row = await self._db.read(
+                lambda tx: tx.one("SELECT dimension FROM vector_models WHERE number = $1", number)
+            )
+            assert row is not None
+            await self._ask(lambda client: self._make(client, name, row[0]))
+            self._ready.add(number)
+        return name
+
+    async def _ask(self, work: "Callable[[QdrantClient], T]") -> T:
+        """Runs `work` in a thread of its own: the in-process mode, too, would hold up the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
+
+    def _work(self, work: "Callable[[QdrantClient], T]") -> T:
+        from qdrant_client.http.exceptions import ApiException
+
+        try:
+            return work(self._connected())
+        except (ApiException, OSError) as error:
+            log.warning("qdrant: %s: %s", type(error).__name__, error)
+            raise errors.Unavailable(
+                "Qdrant does not answer as it should. Try again; the log has the details."
+            ) from error
+
+    def _connected(self) -> "QdrantClient":
+        from qdrant_client import QdrantClient
+
+        if self._client is None:
+            if self._location.startswith("path:"):
+                self._client = QdrantClient(path=self._location.removeprefix("path:"))
+            elif self._local:
+                self._client = QdrantClient(location=self._location)
+            else:
+                # It would ask the server for its version now, and warn.
+                self._client = QdrantClient(
+                    url=self._location, api_key=self._api_key, timeout=REQUEST_SECONDS, check_compatibility=False
+                )
+        return self._client
+
+    def _make(self, client: "QdrantClient", name: str, dimension: int) -> None:
+        from qdrant_client import models
+        from qdrant_client.http.exceptions import UnexpectedResponse
+
+        if client.collection_exists(name):
+            return
+        try:
+            client.create_collection(
+                name,
+                vectors_config=models.VectorParams(size=dimension, distance=models.Distance.COSINE),
+                quantization_config=models.ScalarQuantization(
+                    scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
+                ),
+            )
+        except UnexpectedResponse:
+            # Another process may just have made it.
+            if not client.collection_exists(name):
+                raise
+        if self._local:
+            return  # it scans, and would warn of indexes
+        keyword = models.PayloadSchemaType.KEYWORD
+        client.create_payload_index(
+            name, "owner", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+        )
+        for field, kind in (("collection", keyword), ("kind", keyword), ("tags", keyword)):
+            client.create_payload_index(name, field, kind)
+        client.create_payload_index(name, "created_at", models.PayloadSchemaType.INTEGER)
+
+    def _search(
+        self, client: "QdrantClient", name: str, where: Where, query: "Vector", limit: int
+    ) -> list[tuple[int, float]]:
+        from qdrant_client import models
+
+        limit = min(limit, MOST)
+        params = models.SearchParams(
+            hnsw_ef=max(EF_SEARCH, limit),
+            quantization=models.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING),
+        )
+        answer = client.query_points(
+            name,
+            query=query.tolist(),
+            query_filter=_filter(where),
+            search_params=None if self._local else params,
+            limit=limit,
+            with_payload=False,
+        )
+        found = [(int(point.id), min(1.0, max(-1.0, point.score))) for point in answer.points]
+        return sorted(found, key=lambda hit: (-hit[1], -hit[0]))
+
+
+def _tell(client: "QdrantClient", name: str, told: Sequence[outbox.Told]) -> None:
+    import numpy as np
+    from qdrant_client import models
+
+    last = {one.seq: one for one in told}
+    points = [
+        models.PointStruct(
+            id=one.seq, payload=json.loads(one.payload), vector=np.frombuffer(one.vector, "<f4").tolist()
+        )
+        for one in last.values()
+        if one.payload is not None and one.vector is not None
+    ]
+    gone = [one.seq for one in last.values() if one.payload is None]
+    if points:
+        client.upsert(name, points, wait=True)
+    if gone:
+        client.delete(name, models.PointIdsList(points=list(gone)), wait=True)
+
+
+def _retrieve(client: "QdrantClient", name: str, where: Where, seqs: Sequence[int]) -> "dict[int, Vector]":
+    import numpy as np
+
+    records = client.retrieve(name, list(seqs), with_payload=["owner"], with_vectors=True)
+    owner = _owner(where.space, where.tenant)
+    return {
+        int(record.id): np.array(record.vector, np.float32)
+        for record in records
+        if record.payload and record.payload.get("owner") == owner
+    }
+
+
+async def _within(timeout: float | None, work: Awaitable[T]) -> T:
+    patience = asyncio.timeout(timeout)
+    try:
+        async with patience:
+            return await work
+    except TimeoutError as error:
+        if not patience.expired():
+            raise
+        raise errors.Timeout() from error
+
+
+def _payload(filed: Filed) -> str:
+    return json.dumps(
+        {
+            "owner": _owner(filed.space, filed.tenant),
+            "collection": filed.collection,
+            "kind": filed.kind,
+            "tags": list(filed.tags),
+            "created_at": filed.created_at,
+        }
+    )
+
+
+def _owner(space: str, tenant: str) -> str:
+    # As JSON, so that no two pairs read the same.
+    return json.dumps([space, tenant])
+
+
+def _filter(where: Where) -> Any:
+    from qdrant_client import models
+
+    must: list[Any] = [
+        models.FieldCondition(key="owner", match=models.MatchValue(value=_owner(where.space, where.tenant)))
+    ]
+    for key, values in (("collection", where.collections), ("kind", where.kinds)):
+        if values:
+            must.append(models.FieldCondition(key=key, match=models.MatchAny(any=list(values))))
+    must += [models.FieldCondition(key="tags", match=models.MatchValue(value=tag)) for tag in where.tags]
+    if where.since is not None or where.until is not None:
+        must.append(models.FieldCondition(key="created_at", range=models.Range(gte=where.since, lt=where.until)))
+    return models.Filter(must=must)

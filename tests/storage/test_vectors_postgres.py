@@ -1,0 +1,81 @@
+"""The vector index on PostgreSQL: the graph, and a server without pgvector."""
+
+import re
+
+import numpy as np
+import psycopg
+import pytest
+
+from kho.kernel import errors
+from kho.kernel.ports import Filed, Tx, Where
+from kho.storage.migrate import OWN, migrate
+from kho.storage.postgres import Postgres
+from kho.storage.vectors_postgres import PostgresVectors
+
+DIMENSION = 32
+
+
+async def test_the_graph_finds_what_an_exact_search_finds(postgres_schema_url: str) -> None:
+    random = np.random.default_rng(1)
+    rows = (np.linspace(-1, 1, DIMENSION) + 0.5 * random.standard_normal((2_000, DIMENSION))).astype(np.float32)
+    asked = (np.linspace(-1, 1, DIMENSION) + 0.5 * random.standard_normal((20, DIMENSION))).astype(np.float32)
+    db = Postgres.open(postgres_schema_url, pool_size=2)
+    await migrate(db, [OWN])
+    walking = PostgresVectors(db, exact=0)
+    await walking.prepare("m", DIMENSION)
+    tenants = np.array(["rare" if seq % 50 == 0 else f"t{seq % 4}" for seq in range(2_000)])
+    filed = [Filed(seq + 1, "s", str(tenants[seq]), tags=("x",) * (seq % 3)) for seq in range(2_000)]
+    await db.write(lambda tx: walking.put(tx, "m", list(zip(filed, rows, strict=True))))
+    lengths = np.linalg.norm(rows, axis=1)
+    for tenant, tags in (("t1", ()), ("rare", ()), ("t2", ("x",))):
+        meant = np.array([one.tenant == tenant and set(tags) <= set(one.tags) for one in filed])
+        hits = 0
+        for query in asked:
+            cosines = np.where(meant, rows @ query / lengths, -2)
+            best = set((np.argsort(-cosines)[:10] + 1).tolist())
+            found = [seq for seq, _ in await walking.near("m", Where("s", tenant, tags=tags), query, 10)]
+            assert len(found) == len(set(found)) == 10
+            hits += len(best & set(found))
+        assert hits >= 0.98 * 10 * len(asked)
+    await db.aclose()
+
+
+async def test_the_graph_is_used(postgres_schema_url: str) -> None:
+    db = Postgres.open(postgres_schema_url, pool_size=2)
+    await migrate(db, [OWN])
+    vectors = PostgresVectors(db, exact=0)
+    await vectors.prepare("m", 3)
+    rows = [(Filed(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(1, 40)]
+    await db.write(lambda tx: vectors.put(tx, "m", rows))
+
+    def used(tx: Tx) -> int:
+        row = tx.one(
+            "SELECT pg_stat_get_xact_numscans('vectors_1_graph'::regclass) + pg_stat_get_numscans('vectors_1_graph'::regclass)"
+        )
+        return row[0] if row else 0
+
+    await vectors.near("m", Where("s", "t"), np.array([1, 0, 0], np.float32), 5)
+    await db.write(lambda tx: tx.script("SELECT pg_stat_force_next_flush()"))
+    await db.aclose()
+    again = Postgres.open(postgres_schema_url, pool_size=1)
+    assert await again.read(used) > 0
+    await again.aclose()
+
+
+async def test_without_pgvector_the_message_says_what_to_do(postgres_url: str) -> None:
+    """Everything else works there, the migrations too."""
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("CREATE ROLE plain LOGIN")
+        admin.execute("CREATE DATABASE bare")
+    bare = re.sub(r"/[^/?]*\?", "/bare?", postgres_url)
+    with psycopg.connect(bare, autocommit=True) as admin:
+        admin.execute("GRANT ALL ON SCHEMA public TO plain")
+    db = Postgres.open(re.sub("//[^@]*@", "//plain@", bare), pool_size=1)
+    await migrate(db, [OWN])
+    with pytest.raises(errors.DatabaseError, match="CREATE EXTENSION vector;"):
+        await PostgresVectors(db).prepare("m", 3)
+    assert await db.read(lambda tx: tx.all("SELECT model FROM vector_models")) == []
+    await db.aclose()
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute("DROP DATABASE bare WITH (FORCE)")
+        admin.execute("DROP ROLE plain")
