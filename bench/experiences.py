@@ -33,6 +33,7 @@ from kho.app import open_database, open_hub
 from kho.experiences.store import Experience, Store, Terms
 from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.ports import Tx
+from kho.search.index import Index
 from kho.settings import Settings
 
 QUERY_LIMIT, QUERY_SHARE = 2.0, 0.90
@@ -89,7 +90,7 @@ async def load(settings: Settings, records: int) -> None:
     async with open_hub(settings):
         pass  # makes the tables
     db, words = open_database(settings)
-    store = Store(words)
+    store = Store(Index(words, None, "", system_clock))
     try:
         for first in range(0, records, 1000):
             batch = [
@@ -114,7 +115,7 @@ async def load(settings: Settings, records: int) -> None:
 
 def insert(store: Store, tenant: str, batch: list[Experience], tx: Tx) -> None:
     for experience in batch:
-        store.insert(tx, tenant, experience, Terms.of(experience))
+        store.insert(tx, tenant, experience, Terms.of(tenant, experience))
 
 
 async def client(number: int, url: str, until: float, times: Times) -> None:

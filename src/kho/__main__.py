@@ -3,12 +3,15 @@
 import asyncio
 import sys
 from argparse import ArgumentParser
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from kho import __version__, app
 from kho.doors import logs
 from kho.kernel.errors import KhoError
+from kho.kernel.hub import Hub
 from kho.settings import InvalidSettings, Settings, load
 
 
@@ -35,8 +38,16 @@ def main() -> None:
         open_hub=lambda: app.open_hub(settings),
         stdio=partial(stdio, settings),
         asgi="kho.app:asgi",
+        where=app.whereabouts(settings),
+        evaluate=app.evaluator(settings),
+        examine=partial(app.examine, settings),
+        asking=asking,
     )
     import_module("kho.doors.cli").main(program)
+
+
+def asking(door: str, hub: Hub) -> AbstractAsyncContextManager[Any]:
+    return import_module("kho.doors.asking").asking(door, hub)
 
 
 def stdio(settings: Settings, tools: list[str]) -> None:

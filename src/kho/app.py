@@ -1,13 +1,19 @@
 """The composition root: Settings in, Hub out. The only module that names every slice."""
 
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
+from hashlib import blake2b
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
-from kho import __version__, experiences
+from pydantic import ValidationError
+
+from kho import __version__, evaluation, experiences
 from kho.doors import logs
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
@@ -15,14 +21,23 @@ from kho.kernel.capability import Capability
 from kho.kernel.clock import system_clock
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
-from kho.kernel.ports import Database, Words
+from kho.kernel.ports import Database, Vectors, Words
 from kho.kernel.registry import Observer, Registry
-from kho.settings import Settings
+from kho.models import make
+from kho.search import health
+from kho.search.filling import Filling
+from kho.search.index import Index
+from kho.search.query import Limits as SearchLimits
+from kho.search.query import Searcher
+from kho.settings import Embedding, Reranking, Settings
 from kho.storage.keys import Keys
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import Postgres
 from kho.storage.receipts import Receipts
 from kho.storage.sqlite import Sqlite
+from kho.storage.vectors_postgres import PostgresVectors
+from kho.storage.vectors_qdrant import QdrantVectors
+from kho.storage.vectors_sqlite import SqliteVectors
 from kho.storage.words_postgres import PostgresWords
 from kho.storage.words_sqlite import SqliteWords
 
@@ -48,20 +63,92 @@ def open_database(settings: Settings) -> tuple[Database, Words]:
     raise KhoError("KHO_DATABASE_URL must begin with postgresql://; leave it out for the embedded database.")
 
 
-def capabilities(settings: Settings, db: Database, words: Words, background: Background) -> list[Capability]:
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What every slice stands on."""
+
+    db: Database
+    index: Index
+    searcher: Searcher
+    background: Background
+    filling: Filling | None
+    """None where search goes by words alone."""
+    model: str = ""
+
+
+def open_core(settings: Settings, background: Background, limits: SearchLimits | None = None) -> Core:
+    db, words = open_database(settings)
+    model = make.embedder(embedder_config(settings.search.embedder))
+    vectors = None if model is None else open_vectors(settings, db)
+    limits = limits or SearchLimits(settings.search.timeout, settings.search.patience)
+    reranker = make.reranker(reranker_config(settings.search.reranker))
+    index = Index(words, vectors, model.model if model else "", system_clock)
+    searcher = Searcher(db, words, vectors, model, reranker, limits)
+    if model is None or vectors is None:
+        return Core(db, index, searcher, background, None)
+    filling = Filling(db, vectors, model, background, system_clock, settings.search.vectors.engine)
+    index.on_waiting = filling.nudge
+    return Core(db, index, searcher, background, filling, model.model)
+
+
+def open_vectors(settings: Settings, db: Database) -> Vectors:
+    where = settings.search.vectors
+    if where.engine == "qdrant":
+        return QdrantVectors(db, where.qdrant_url, api_key=where.qdrant_api_key.get_secret_value() or None)
+    return SqliteVectors(db) if db.engine == "sqlite" else PostgresVectors(db)
+
+
+def embedder_config(chosen: Embedding) -> make.EmbedderConfig:
+    return make.EmbedderConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
+
+
+def reranker_config(chosen: Reranking) -> make.RerankerConfig:
+    return make.RerankerConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
+
+
+def capabilities(settings: Settings, core: Core) -> list[Capability]:
     limits = experiences.Limits(settings.experiences.query_timeout, settings.experiences.floor)
-    return [experiences.capability(db, words, background, system_clock, limits)]
+    return [
+        experiences.capability(core.db, core.index, core.searcher, core.background, system_clock, limits),
+    ]
+
+
+More = Callable[[Core], Sequence[Capability]]
 
 
 @asynccontextmanager
-async def open_hub(settings: Settings, extra: tuple[Capability, ...] = ()) -> AsyncGenerator[Hub, None]:
-    """The running hub. `extra` capabilities are for programs that embed Kho, and for tests."""
-    db, words = open_database(settings)
+async def opened(
+    settings: Settings, more: More = lambda core: (), limits: SearchLimits | None = None
+) -> AsyncGenerator[tuple[Core, list[Capability]], None]:
+    """The store, up to date, and the slices on it. Nothing works in the background yet."""
     background = Background()
+    core = open_core(settings, background, limits)
     try:
-        slices = [*capabilities(settings, db, words, background), *extra]
+        slices = [*capabilities(settings, core), *more(core)]
         folders = [(c.name, c.migrations) for c in slices if c.migrations is not None]
-        await migrate(db, [OWN, *folders])
+        await migrate(core.db, [OWN, *folders])
+        yield core, slices
+    finally:
+        await background.drain()
+        if core.filling is not None:
+            await core.filling.aclose()
+        await core.db.aclose()
+
+
+@asynccontextmanager
+async def open_hub(
+    settings: Settings,
+    extra: tuple[Capability, ...] = (),
+    more: More = lambda core: (),
+    limits: SearchLimits | None = None,
+) -> AsyncGenerator[Hub, None]:
+    """The running hub. `extra` capabilities are for programs that embed Kho, and for tests."""
+    async with opened(settings, lambda core: [*extra, *more(core)], limits) as (core, slices):
+        background = core.background
+        for work in (work for capability in slices for work in capability.start):
+            background.add(work)
+        if core.filling is not None:
+            background.add(core.filling.run)
         registry = Registry(slices, background)
         registry.observers.append(logs.log_call)
         if settings.observe.otlp_endpoint is not None:
@@ -70,22 +157,91 @@ async def open_hub(settings: Settings, extra: tuple[Capability, ...] = ()) -> As
             version=__version__,
             instructions=INSTRUCTIONS,
             registry=registry,
-            ping=partial(_ping, db),
-            keys=Keys(db),
-            receipts=Receipts(db, system_clock),
+            ping=partial(_ping, core.db),
+            keys=Keys(core.db),
+            receipts=Receipts(core.db, system_clock),
             clock=system_clock,
             local=local_principal(settings),
             public=_public(settings.experiences.public_tenant),
+            backlog=core.filling,
         )
-    finally:
-        await background.drain()
-        await db.aclose()
+
+
+@asynccontextmanager
+async def open_bench(
+    settings: Settings, chosen: evaluation.Configuration, folder: Path
+) -> AsyncGenerator[tuple[Hub, evaluation.Bench], None]:
+    """A hub to measure search with, on a store of its own in `folder`: never the user's, whatever the settings say.
+    Configurations with the same model share one, so that nothing is embedded twice."""
+    usual = {"database_url": None, "search": {"vectors": {"engine": "database"}}}
+    wanted = {**evaluation.merged(usual, chosen.changes), "local": {"tenant": evaluation.TENANT}}
+    changed = change(settings, wanted)
+    if settings.database_url is not None and changed.database_url == settings.database_url:
+        raise KhoError(f"{chosen.name} names the database that Kho uses. Name an empty one to measure with.")
+    model = changed.search.embedder
+    named = model.model_dump_json(include={"provider", "url", "model", "dimension", "query_prefix", "passage_prefix"})
+    home = folder / f"{model.provider}-{blake2b(named.encode(), digest_size=6).hexdigest()}"
+    limits = SearchLimits(changed.search.timeout, changed.search.patience, chosen.lean, chosen.look)
+    benches: list[evaluation.Bench] = []
+
+    def more(core: Core) -> list[Capability]:
+        benches.append(evaluation.Bench(core.db, core.index, core.searcher, core.filling))
+        return [benches[0].capability]
+
+    async with open_hub(changed.model_copy(update={"home": home}), more=more, limits=limits) as hub:
+        yield hub, benches[0]
+
+
+def evaluator(settings: Settings) -> evaluation.Evaluation:
+    return evaluation.Evaluation(partial(open_bench, settings))
+
+
+def whereabouts(settings: Settings) -> str:
+    """Where the data is, without the password."""
+    if settings.database_url is None:
+        return str(settings.home / "kho.db")
+    address = urlsplit(settings.database_url)
+    return f"PostgreSQL at {address.hostname or 'this machine'}{address.path}"
+
+
+def change(settings: Settings, changes: dict[str, Any]) -> Settings:
+    """The settings with some of them changed."""
+    if unknown := sorted(set(changes) - set(Settings.model_fields)):
+        raise KhoError(f"There is no setting called {', '.join(unknown)}.")
+    try:
+        return Settings.model_validate(evaluation.merged(settings.model_dump(), changes))
+    except ValidationError as failure:
+        first = failure.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise KhoError(f"The setting {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+
+
+async def examine(settings: Settings, *, repair: bool, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+    """How the store and its indexes are, for `kho doctor`; filed anew before, if that is asked for."""
+    async with opened(settings) as (core, slices):
+        settled = None
+        if repair:
+            progress("Filing anew", 0, 0)
+            start = [work for capability in slices for work in capability.start]
+            indexed = core.filling is not None
+            await health.refile_all(core.db, core.background, start, clock=system_clock, vectors=indexed)
+            if core.filling is not None:
+                settled = await core.filling.settle(partial(progress, "Vectors"))
+        found = await core.db.read(lambda tx: health.standing(tx, system_clock()))
+        engine = settings.search.vectors.engine
+        return {
+            **asdict(found),
+            "wanted_model": core.model,
+            "engine": engine,
+            "current": not found.spaces or found.model == f"{core.model} {engine}",
+            "repaired": repair,
+            "vectors": None if settled is None else asdict(settled),
+        }
 
 
 def describe(settings: Settings) -> Registry:
     """The operations with no store behind them: enough for help texts, and nothing is opened."""
     nothing = cast(Any, None)
-    return Registry(capabilities(settings, nothing, nothing, nothing), nothing)
+    return Registry(capabilities(settings, Core(nothing, nothing, nothing, nothing, None)), nothing)
 
 
 def _public(tenant: str | None) -> Principal | None:

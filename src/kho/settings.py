@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
@@ -53,6 +53,54 @@ class Experiences(Section):
     """On a shared hub, callers without a key may read this tenant's records. Nobody may by default."""
 
 
+class Embedding(Section):
+    """Which model turns text into vectors."""
+
+    provider: Literal["e5", "openai", "fastembed", "sentence-transformers", "hash", "none"] = "e5"
+    """'e5' comes with Kho and works offline; 'none' searches by words alone; 'hash' is for tests."""
+    url: str = "https://api.openai.com/v1"
+    """openai: what comes before /embeddings, e.g. 'http://127.0.0.1:11434/v1' for Ollama."""
+    model: str = ""
+    api_key: SecretStr = SecretStr("")
+    dimension: int | None = Field(default=None, ge=8, le=8192)
+    ask_dimension: bool = False
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    timeout: float = Field(default=30.0, gt=0)
+    batch: int = Field(default=64, ge=1, le=2048)
+    concurrency: int = Field(default=4, ge=1, le=64)
+    threads: int = Field(default=1, ge=1, le=64)
+    """Cores that embedding in this process may take."""
+
+
+class Reranking(Section):
+    """Which model takes a second look at the best hits. None does by default."""
+
+    provider: Literal["cohere", "jina", "tei", "fastembed", "sentence-transformers", "none"] = "none"
+    url: str = ""
+    model: str = ""
+    api_key: SecretStr = SecretStr("")
+    timeout: float = Field(default=10.0, gt=0)
+
+
+class VectorIndex(Section):
+    """Where vectors are kept: in the database itself, or in a Qdrant server fed from it."""
+
+    engine: Literal["database", "qdrant"] = "database"
+    qdrant_url: str = ""
+    """e.g. 'http://127.0.0.1:6333'"""
+    qdrant_api_key: SecretStr = SecretStr("")
+
+
+class Search(Section):
+    timeout: float = Field(default=10.0, gt=0)
+    patience: float = Field(default=2.5, gt=0)
+    """Seconds that an answer waits for the model; then the words answer alone, and the answer says so."""
+    embedder: Embedding = Field(default_factory=Embedding)
+    reranker: Reranking = Field(default_factory=Reranking)
+    vectors: VectorIndex = Field(default_factory=VectorIndex)
+
+
 class Mcp(Section):
     tools: list[str] = []
     """Capabilities whose tools are offered over MCP; all when empty."""
@@ -77,6 +125,7 @@ class Settings(BaseSettings):
     local: Local = Field(default_factory=Local)
     mcp: Mcp = Field(default_factory=Mcp)
     experiences: Experiences = Field(default_factory=Experiences)
+    search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
 
     @classmethod

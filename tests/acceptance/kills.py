@@ -185,7 +185,7 @@ def half_applied(place: Place) -> list[str]:
     """Rows without index entry, entries without row, receipts without row or answer, actions without receipt."""
     with reading(place) as rows:
         records: dict[str, str] = dict(rows("SELECT id, title FROM experiences"))
-        indexed = {key for (key,) in rows("SELECT key FROM words_entries")}
+        indexed = {key for (key,) in rows("SELECT key FROM passages")}
         receipts: dict[str, str] = dict(rows("SELECT request_id, answer FROM receipts"))
         problems = [f"{id}: row or index entry missing" for id in records.keys() ^ indexed]
         answered = {request: _id(answer.encode()) if answer else "" for request, answer in receipts.items()}
@@ -193,7 +193,7 @@ def half_applied(place: Place) -> list[str]:
         acted = {title.split()[1] for title in records.values() if title.startswith("Action")}
         problems += [f"{word}: action or receipt missing" for word in acted ^ receipts.keys()]
         if place.database_url is None:
-            entries = {seq for (seq,) in rows("SELECT seq FROM words_entries")}
+            entries = {seq for (seq,) in rows("SELECT seq FROM passages")}
             terms = {seq for (seq,) in rows("SELECT id FROM words_index_docsize")}
             problems += [f"index entry {seq} has no terms, or terms no entry" for seq in entries ^ terms]
             problems += [f"integrity: {said}" for (said,) in rows("PRAGMA integrity_check") if said != "ok"]

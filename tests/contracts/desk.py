@@ -11,6 +11,8 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.clock import DAY, from_iso
 from kho.kernel.ports import Database, Words
 from kho.kernel.registry import Registry
+from kho.search.index import Index
+from kho.search.query import Searcher
 
 Json = dict[str, Any]
 
@@ -39,7 +41,14 @@ class Desk:
     background: Background = field(default_factory=Background)
 
     def __post_init__(self) -> None:
-        capability = experiences.capability(self.db, self.words, self.background, self.clock, self.limits)
+        capability = experiences.capability(
+            self.db,
+            Index(self.words, None, "", self.clock),
+            Searcher(self.db, self.words),
+            self.background,
+            self.clock,
+            self.limits,
+        )
         self.registry = Registry([capability], self.background)
 
     async def ask(self, operation: str, arguments: Any, *, by: str = "somebody", kind: str = "local") -> Json:

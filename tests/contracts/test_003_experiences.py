@@ -380,7 +380,7 @@ async def test_a_query_on_another_connection_finds_it_too(own_desk: Desk, reques
     try:
         for number in range(10):
             await own_desk.submit(f"kettle{number}")
-            assert await elsewhere.titles(f"kettle{number}") == [f"kettle{number}"]
+            assert (await elsewhere.titles(f"kettle{number}"))[0] == f"kettle{number}"
     finally:
         await elsewhere.settle()
         await other.aclose()
@@ -623,7 +623,7 @@ async def test_every_statement_names_the_tenant(desk: Desk) -> None:
     await desk.done("rate_experience", id=id, helpful=True)
 
     def work(tx: Tx) -> list[Any]:
-        tables = ("experiences", "experience_revisions", "experience_feedback", "words_entries")
+        tables = ("experiences", "experience_revisions", "experience_feedback", "passages")
         return [tx.one(f"SELECT COUNT(*) FROM {table} WHERE tenant = $1", desk.tenant) for table in tables]
 
     assert await desk.db.read(work) == [(1,)] * 4

@@ -171,7 +171,7 @@ def _routes(hub: Hub, mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
         await send_json(send, 200, described)
 
     async def on_metrics(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
-        await send_bytes(send, 200, metrics.render(), metrics.content_type)
+        await send_bytes(send, 200, metrics.render(await _pending(hub)), metrics.content_type)
 
     def route(path: str, handler: Handler, *methods: str) -> Route:
         return Route(path, Endpoint(auth, handler), methods=methods)
@@ -186,6 +186,16 @@ def _routes(hub: Hub, mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
         route("/openapi.json", on_openapi, "GET"),
         route("/metrics", on_metrics, "GET"),
     ]
+
+
+async def _pending(hub: Hub) -> int | None:
+    """What waits for vectors; None if nothing can be said: the other figures are wanted all the more."""
+    if hub.backlog is None:
+        return None
+    try:
+        return await hub.backlog.pending()
+    except KhoError:
+        return None
 
 
 class _Open:

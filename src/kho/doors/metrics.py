@@ -1,10 +1,13 @@
 """GET /metrics: counts and times of every call, for Prometheus."""
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 
 from kho.kernel.call import Call
 from kho.kernel.operation import Operation
@@ -28,9 +31,23 @@ class Metrics:
         children[0].inc()
         children[1].observe(seconds)
 
-    def render(self) -> bytes:
+    def render(self, pending: int | None = None) -> bytes:
+        """`pending` is what waits for vectors now. It is the store's figure and not one worker's, so it is no gauge of
+        a worker: those would be added up."""
+        now = CollectorRegistry()
+        if pending is not None:
+            now.register(_Gauge("kho_vectors_pending", "Passages that wait for their vectors.", pending))
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-            return generate_latest(self._registry)
-        everyone = CollectorRegistry()  # several workers share a folder of counters
-        multiprocess.MultiProcessCollector(everyone)
-        return generate_latest(everyone)
+            return generate_latest(self._registry) + generate_latest(now)
+        multiprocess.MultiProcessCollector(now)  # several workers share a folder of counters
+        return generate_latest(now)
+
+
+class _Gauge(Collector):
+    """A figure that was just read."""
+
+    def __init__(self, name: str, help: str, value: float) -> None:
+        self._family = GaugeMetricFamily(name, help, value)
+
+    def collect(self) -> Iterable[Metric]:
+        return [self._family]

@@ -1,25 +1,35 @@
 """Experience records: problem, cause, solution; ranked by relevance, use and freshness (contract 003)."""
 
+from functools import partial
 from pathlib import Path
 
 from kho.experiences.operations import operations
 from kho.experiences.prompts import PROMPTS
 from kho.experiences.service import Limits, Service
-from kho.experiences.store import Store
+from kho.experiences.store import SPACE, Store
 from kho.experiences.usage import Usage
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability
 from kho.kernel.clock import Clock
-from kho.kernel.ports import Database, Words
+from kho.kernel.ports import Database
+from kho.search.index import Index
+from kho.search.query import Searcher
+from kho.search.refile import refile
 
 __all__ = ["MIGRATIONS", "Limits", "capability"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def capability(db: Database, words: Words, background: Background, clock: Clock, limits: Limits) -> Capability:
-    store = Store(words)
-    service = Service(db, store, Usage(db, store, background, clock), clock, limits)
+FORM = 1
+"""Goes up when records are filed differently (other fields, other weights): they are then filed anew."""
+
+
+def capability(
+    db: Database, index: Index, searcher: Searcher, background: Background, clock: Clock, limits: Limits
+) -> Capability:
+    store = Store(index)
+    service = Service(db, store, searcher, Usage(db, store, background, clock), clock, limits)
     return Capability(
         "experiences",
         "experiences-server",
@@ -27,4 +37,5 @@ def capability(db: Database, words: Words, background: Background, clock: Clock,
         "Problems that were solved before: find, record, rate.",
         PROMPTS,
         migrations=MIGRATIONS,
+        start=(partial(refile, db, index, background, SPACE, FORM, store.filed),),
     )

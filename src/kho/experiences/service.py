@@ -11,14 +11,14 @@ from kho.experiences.errors import Invalid, InvalidKeywords
 from kho.experiences.lists import Lists
 from kho.experiences.near import likeness
 from kho.experiences.rank import Candidate, ranked
-from kho.experiences.store import FIELDS, Experience, Store, Terms, gist
+from kho.experiences.store import FIELDS, SPACE, Experience, Store, Terms, gist
 from kho.experiences.usage import Usage
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock, from_iso, iso
 from kho.kernel.errors import Conflict, InvalidParams, NotFound
-from kho.kernel.ports import Database, Tx
-from kho.search.fold import query_tokens
+from kho.kernel.ports import Database, Tx, Where
+from kho.search.query import Searcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,12 @@ class Limits:
 
 
 class Service:
-    def __init__(self, db: Database, store: Store, usage: Usage, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self, db: Database, store: Store, searcher: Searcher, usage: Usage, clock: Clock, limits: Limits
+    ) -> None:
         self._db = db
         self._store = store
+        self._searcher = searcher
         self._usage = usage
         self._clock = clock
         self._limits = limits
@@ -50,18 +53,22 @@ class Service:
         asked = (tenant, call.principal.sub, params.keywords, params.sort)
         known = self._lists.find(asked) if params.offset else None
 
+        deadline = call.remaining(limits.query_timeout)
+        scores: dict[str, float] = {}
+        if params.ids is None and known is None:
+            found = await self._searcher.ranking(
+                Where(SPACE, tenant), params.keywords or "", depth=limits.longest_list, per_key=True, timeout=deadline
+            )
+            scores = {one.key: one.score for one in found.ranked if one.score >= limits.floor}
+
         def work(tx: Tx) -> tuple[list[Candidate], list[Experience]]:
             if params.ids is not None:
-                found = self._store.get_many(tx, tenant, params.ids)
-                return [Candidate(e.id, 1.0, e.query_count, e.created_at) for e in found], found[page]
-            listed = known
-            if listed is None:
-                tokens = query_tokens(params.keywords or "")
-                found = self._store.candidates(tx, tenant, tokens, limits.floor, limits.longest_list)
-                listed = ranked(found, params.sort, now)
+                records = self._store.get_many(tx, tenant, params.ids)
+                return [Candidate(e.id, 1.0, e.query_count, e.created_at) for e in records], records[page]
+            listed = known or ranked(self._store.candidates(tx, tenant, scores), params.sort, now)
             return listed, self._store.get_many(tx, tenant, [c.id for c in listed[page]])
 
-        listed, shown = await self._db.read(work, timeout=call.remaining(limits.query_timeout))
+        listed, shown = await self._db.read(work, timeout=deadline)
         if params.ids is None and len(listed) > params.limit:
             self._lists.keep(asked, listed)
         relevance = {candidate.id: candidate.relevance for candidate in listed}
@@ -94,7 +101,7 @@ class Service:
             created_at=now,
             updated_at=now,
         )
-        terms = Terms.of(experience)
+        terms = Terms.of(call.tenant, experience)
 
         def work(tx: Tx) -> model.Submitted:
             close = self._near(tx, call.tenant, experience, terms)
@@ -201,7 +208,7 @@ class Service:
         def work(tx: Tx) -> model.Imported:
             new = [e for e in experiences if self._store.get(tx, call.tenant, e.id) is None]
             for experience in {e.id: e for e in new}.values():
-                self._store.insert(tx, call.tenant, experience, Terms.of(experience))
+                self._store.insert(tx, call.tenant, experience, Terms.of(call.tenant, experience))
             count = len({e.id for e in new})
             unchanged = len(experiences) - count
             return model.Imported(

@@ -8,8 +8,9 @@ import orjson
 
 from kho.experiences import near
 from kho.experiences.rank import Candidate
-from kho.kernel.ports import Row, Tx, Words
+from kho.kernel.ports import Row, Tx
 from kho.search.fold import index_tokens
+from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
 
 SPACE = "experiences"
 SELECT = (
@@ -57,27 +58,38 @@ def gist(experience: Experience) -> set[str]:
     return set(index_tokens("\n".join((experience.title, experience.problem_description, experience.solution))))
 
 
+TITLE, PROBLEM, CAUSE, SOLUTION, CONTEXT = 2.0, 1.0, 1.0, 1.0, 0.7
+"""How much a word counts by the field it stands in. Keywords count like the title."""
+
+
+def document(tenant: str, experience: Experience) -> Document:
+    """A record as the search core files it."""
+    fields = (
+        Field(experience.title, TITLE),
+        Field(" ".join(experience.keywords), TITLE),
+        Field(experience.problem_description, PROBLEM),
+        Field(experience.root_cause or "", CAUSE),
+        Field(experience.solution, SOLUTION),
+        Field(experience.context or "", CONTEXT),
+    )
+    return Document(SPACE, tenant, experience.id, [Passage(fields)], created_at=experience.created_at)
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What the indexes know of a record. Made before the transaction where that is possible: all writes share it."""
 
-    head: list[str]
-    body: list[str]
+    entry: Prepared
     bands: list[int]
 
     @classmethod
-    def of(cls, experience: Experience) -> "Terms":
-        body = (experience.problem_description, experience.root_cause, experience.solution, experience.context)
-        return cls(
-            head=index_tokens(" ".join([experience.title, *experience.keywords])),
-            body=index_tokens("\n".join(text for text in body if text)),
-            bands=near.bands(gist(experience)),
-        )
+    def of(cls, tenant: str, experience: Experience) -> "Terms":
+        return cls(prepare(document(tenant, experience)), near.bands(gist(experience)))
 
 
 class Store:
-    def __init__(self, words: Words) -> None:
-        self._words = words
+    def __init__(self, index: Index) -> None:
+        self._search = index
 
     def insert(self, tx: Tx, tenant: str, experience: Experience, terms: Terms) -> None:
         tx.run(
@@ -119,10 +131,8 @@ class Store:
         found = {row[0]: Experience.from_row(row) for row in rows}
         return [found[id] for id in dict.fromkeys(ids) if id in found]
 
-    def candidates(
-        self, tx: Tx, tenant: str, tokens: Sequence[tuple[str, float]], floor: float, limit: int
-    ) -> list[Candidate]:
-        scores = {key: score for key, score in self._words.match(tx, SPACE, tenant, tokens, limit) if score >= floor}
+    def candidates(self, tx: Tx, tenant: str, scores: dict[str, float]) -> list[Candidate]:
+        """What the rank needs to know of records that match, by id and relevance."""
         # One row of text per batch: on SQLite, rows by the thousand keep several readers waiting for each other.
         texts = _by_ids(
             tx,
@@ -137,6 +147,19 @@ class Store:
             id, *numbers = text.split(" ")
             found.append(Candidate(id, scores[id], *map(int, numbers)))
         return found
+
+    def filed(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
+        """A page of all records of all tenants, as the search core files them, and where the next page begins."""
+        start = orjson.loads(after) if after else ["", ""]
+        rows = tx.all(
+            f"{SELECT.replace('SELECT ', 'SELECT e.tenant, ', 1)} WHERE deleted_at IS NULL "
+            "AND (e.tenant > $1 OR (e.tenant = $1 AND e.id > $2)) ORDER BY e.tenant, e.id LIMIT $3"
+            + (" FOR UPDATE OF e" if tx.engine == "postgres" else ""),
+            *start,
+            limit,
+        )
+        documents = [document(row[0], Experience.from_row(row[1:])) for row in rows]
+        return documents, orjson.dumps(rows[-1][:2]).decode() if len(rows) == limit else None
 
     def edit(self, tx: Tx, tenant: str, old: Experience, changes: dict[str, Any], by: str, now: int) -> Experience:
         """Replaces fields of `old`, whose words stay readable as a revision."""
@@ -165,8 +188,8 @@ class Store:
             new.id,
         )
         self._touch(tx, tenant, new.id, now)
-        self._unindex(tx, tenant, new.id)
-        self._index(tx, tenant, new.id, Terms.of(new))
+        tx.run("DELETE FROM experience_bands WHERE tenant = $1 AND id = $2", tenant, new.id)
+        self._index(tx, tenant, new.id, Terms.of(tenant, new))
         return new
 
     def lock(self, tx: Tx, tenant: str, id: str) -> Experience | None:
@@ -193,7 +216,7 @@ class Store:
         )
         self._touch(tx, tenant, experience.id, now)
         if at is None:
-            self._index(tx, tenant, experience.id, Terms.of(experience))
+            self._index(tx, tenant, experience.id, Terms.of(tenant, experience))
         else:
             self._unindex(tx, tenant, experience.id)
 
@@ -259,14 +282,14 @@ class Store:
         tx.run("UPDATE experience_uses SET updated_at = $1 WHERE tenant = $2 AND id = $3", now, tenant, id)
 
     def _index(self, tx: Tx, tenant: str, id: str, terms: Terms) -> None:
-        self._words.put(tx, SPACE, tenant, id, terms.head, terms.body)
+        self._search.put(tx, [terms.entry])
         tx.many(
             "INSERT INTO experience_bands (tenant, band, id) VALUES ($1, $2, $3)",
             [(tenant, band, id) for band in terms.bands],
         )
 
     def _unindex(self, tx: Tx, tenant: str, id: str) -> None:
-        self._words.drop(tx, SPACE, tenant, id)
+        self._search.drop(tx, SPACE, tenant, [id])
         tx.run("DELETE FROM experience_bands WHERE tenant = $1 AND id = $2", tenant, id)
 
 

@@ -3,6 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 log = logging.getLogger("kho.background")
 
@@ -17,12 +20,30 @@ class Background:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
     async def pause(self, seconds: float) -> None:
         """Sleeps, but not past the moment when the hub begins to stop."""
         try:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
             return
+
+    async def unless_stopping(self, work: Awaitable[T]) -> T | None:
+        """Does `work`, or breaks it off when the hub begins to stop. For what can be begun again."""
+        task = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if not task.done():
+                task.cancel()
+                # Until it has let go: what it uses is closed next.
+                await asyncio.wait({task})
+        return None if task.cancelled() else task.result()
 
     async def drain(self) -> None:
         """Ends every pause and waits until nothing is left to do."""

@@ -80,3 +80,5 @@ class Capability:
     resources: Resources | None = None
     sources: Sequence[Source] = ()
     migrations: Path | None = None
+    start: Sequence[Callable[[], Awaitable[None]]] = ()
+    """Background work that begins when the hub does."""

@@ -2,12 +2,34 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from kho.kernel.call import Principal
 from kho.kernel.clock import Clock
 from kho.kernel.idempotency import Receipts
 from kho.kernel.identity import Keys
 from kho.kernel.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of the passages that waited for vectors."""
+
+    done: int
+    left: int
+    elsewhere: bool = False
+    """Another process is at it, and goes on."""
+    problem: str | None = None
+
+
+class Backlog(Protocol):
+    """Passages that wait for their vectors."""
+
+    async def pending(self) -> int: ...
+
+    async def settle(self, progress: Callable[[int, int], None]) -> Settled:
+        """Works until nothing waits, for a command that is about to end. Tells (done, total) as it goes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +45,5 @@ class Hub:
     local: Principal
     public: Principal | None = None
     """Who a caller without a credential is on a shared hub; nobody when None."""
+    backlog: Backlog | None = None
+    """None where search goes by words alone."""

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from kho.doors.cli import keys, operations, serve, transfer
+from kho.doors.cli import doctor, evaluate, keys, operations, serve, transfer
 from kho.doors.cli.program import Program
 
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.
@@ -26,4 +26,6 @@ def build(program: Program) -> click.Group:
     keys.register(group, program)
     operations.register(group, program)
     transfer.register(group, program)
+    evaluate.register(group, program)
+    doctor.register(group, program)
     return group

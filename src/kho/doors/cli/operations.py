@@ -6,7 +6,7 @@ from typing import IO, Any, cast
 
 import click
 
-from kho.doors.cli import show
+from kho.doors.cli import show, waiting
 from kho.doors.cli.program import Program, with_example
 from kho.kernel import jsonrpc
 from kho.kernel.hub import Hub
@@ -43,6 +43,8 @@ def _command(name: str, operation: Operation, program: Program) -> click.Command
         ),
         click.Option(["--json"], is_flag=True, help="Answer in JSON."),
     ]
+    if operation.effect != "read":
+        parameters.append(waiting.no_wait_option)
     return click.Command(
         name,
         help=with_example(operation.summary, example(operation)),
@@ -54,7 +56,7 @@ def _command(name: str, operation: Operation, program: Program) -> click.Command
 
 
 def _callback(operation: Operation, program: Program) -> Callable[..., None]:
-    def run(params_file: IO[bytes] | None, json: bool, **given: Any) -> None:
+    def run(params_file: IO[bytes] | None, json: bool, no_wait: bool = False, **given: Any) -> None:
         arguments: dict[str, Any] = {}
         if params_file is not None:
             try:
@@ -72,7 +74,10 @@ def _callback(operation: Operation, program: Program) -> Callable[..., None]:
 
         async def work(hub: Hub) -> Outcome:
             found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)
-            return await hub.registry.call(found, arguments, program.call())
+            outcome = await hub.registry.call(found, arguments, program.call())
+            if operation.effect != "read" and outcome.error is None:
+                await waiting.for_vectors(hub, wait=not no_wait)
+            return outcome
 
         raise SystemExit(show.outcome(program.run(work), json=json))
 

@@ -1,11 +1,11 @@
 """What the command line is given by the composition root."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
@@ -28,6 +28,35 @@ class HttpSettings(Protocol):
     allowed_hosts: list[str]
 
 
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+"""A tool's name and its arguments, to its answer."""
+Report = Callable[[str, int, int], None]
+
+
+class Evaluate(Protocol):
+    """Measures search on files of questions; gives {"rows": […]}, one for each task and configuration."""
+
+    async def __call__(
+        self,
+        files: Sequence[Path],
+        *,
+        queries: Path | None,
+        strip_marks: bool,
+        together: bool,
+        limit: int | None,
+        configurations: Sequence[str],
+        cache: Path | None,
+        asking: Callable[[Hub], AbstractAsyncContextManager[Ask]],
+        progress: Report,
+    ) -> dict[str, Any]: ...
+
+
+class Examine(Protocol):
+    """How the store and its indexes are; made anew before, if that is asked for."""
+
+    async def __call__(self, *, repair: bool, progress: Report) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     version: str
@@ -42,6 +71,12 @@ class Program:
     """Serves MCP on stdio, narrowed to some capabilities' tools."""
     asgi: str
     """Where a worker process finds the application."""
+    where: str
+    """The database, in words, without its password."""
+    evaluate: Evaluate
+    examine: Examine
+    asking: Callable[[str, Hub], AbstractAsyncContextManager[Ask]]
+    """A client of a hub through one of its doors: memory, mcp or http."""
 
     def run(self, work: Callable[[Hub], Awaitable[T]]) -> T:
         """Opens the hub, does `work` with it, and closes it again."""
@@ -50,8 +85,12 @@ class Program:
             async with self.open_hub() as hub:
                 return await work(hub)
 
+        return self.finish(session())
+
+    def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs `work` to its end. What Kho itself complains about is a sentence, not a traceback."""
         try:
-            return asyncio.run(session())
+            return asyncio.run(work)
         except KhoError as error:
             raise fail(error.message) from None
 

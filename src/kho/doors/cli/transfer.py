@@ -9,7 +9,7 @@ import orjson
 from rich.console import Console
 from rich.progress import Progress
 
-from kho.doors.cli import show
+from kho.doors.cli import show, waiting
 from kho.doors.cli.operations import subgroup
 from kho.doors.cli.program import Program, fail, with_example
 from kho.kernel.hub import Hub
@@ -58,7 +58,7 @@ def _export(name: str, server: str, program: Program) -> click.Command:
 
 
 def _import(name: str, server: str, program: Program) -> click.Command:
-    def run(file: Path, json: bool) -> None:
+    def run(file: Path, json: bool, no_wait: bool) -> None:
         length = file.stat().st_size
 
         async def work(hub: Hub) -> dict[str, int]:
@@ -77,6 +77,7 @@ def _import(name: str, server: str, program: Program) -> click.Command:
                         raise
                     done = {key: done[key] + page[key] for key in done}
                     bar.advance(task, size)
+            await waiting.for_vectors(hub, wait=not no_wait)
             return done
 
         done = program.run(work)
@@ -93,6 +94,7 @@ def _import(name: str, server: str, program: Program) -> click.Command:
         params=[
             click.Argument(["file"], type=click.Path(exists=True, dir_okay=False, path_type=Path)),
             click.Option(["--json"], is_flag=True, help="Answer in JSON."),
+            waiting.no_wait_option,
         ],
         callback=run,
     )

@@ -1,0 +1,75 @@
+"""`kho doctor`: is all well, and if not, what to do. The indexes are derived, so they can always be made anew."""
+
+from typing import Any
+
+import click
+
+from kho.doors.cli import show
+from kho.doors.cli.program import Program, json_option, with_example
+from kho.doors.cli.progress import reporting
+from kho.kernel.errors import KhoError
+
+Found = dict[str, Any]
+
+ENGINES = {"database": "the database", "qdrant": "Qdrant"}
+
+
+def register(group: click.Group, program: Program) -> None:
+    @group.command(
+        help=with_example(
+            "Say how the store and its indexes are. Exits with 1 if something is wrong.",
+            "kho doctor",
+            "kho doctor --repair",
+        )
+    )
+    @click.option("--repair", is_flag=True, help="File everything anew: words, and vectors that are missing.")
+    @json_option
+    def doctor(repair: bool, json: bool) -> None:  # pyright: ignore[reportUnusedFunction]
+        found = _examined(program, repair)
+        if json:
+            show.as_json(found)
+        else:
+            for line in _words(found):
+                click.echo(line)
+        raise SystemExit(0 if found["ok"] else 1)
+
+
+def _examined(program: Program, repair: bool) -> Found:
+    async def work() -> Found:
+        try:
+            with reporting() as progress:
+                return {"answers": True, **await program.examine(repair=repair, progress=progress)}
+        except KhoError as problem:
+            return {"answers": False, "problem": problem.message}
+
+    found: Found = {"database": program.where, **program.finish(work())}
+    if found["answers"] and found["vectors"]:
+        found["problem"] = found["problem"] or found["vectors"]["problem"]
+    return {"ok": found["answers"] and not found["problem"], **found}
+
+
+def _words(found: Found) -> list[str]:
+    if not found["answers"]:
+        return [f"The database does not answer: {found['problem']}", f"It is {found['database']}."]
+    spaces: dict[str, int] = found["spaces"]
+    filed = ", ".join(f"{count} of {name}" for name, count in spaces.items()) or "none yet"
+    lines = [f"The database answers. It is {found['database']}.", f"Passages filed: {filed}."]
+    if found["repaired"]:
+        lines.insert(0, "Everything was filed anew.")
+    if not found["wanted_model"]:
+        return [*lines, "No model is set: search goes by words alone."]
+    lines.append(f"The model is {found['wanted_model']}; its vectors are kept in {ENGINES[found['engine']]}.")
+    if not found["current"]:
+        so_far = f"The vectors are still those of {found['model']}" if found["model"] else "There are no vectors yet"
+        lines.append(f"{so_far}; 'kho serve' or 'kho doctor --repair' makes them.")
+    if found["pending"]:
+        lines.append(f"Passages that wait for vectors: {found['pending']}. Words find them meanwhile.")
+    elif found["current"]:
+        lines.append("No passage waits for vectors.")
+    if found["problem"]:
+        lines.append(f"The last problem with vectors: {found['problem']}")
+    if found["filling"]:
+        lines.append(f"Process {found['filling']} is filling in vectors.")
+    elif found["pending"]:
+        lines.append("Nobody is filling in vectors now; 'kho serve' or 'kho doctor --repair' does.")
+    return lines

@@ -1,0 +1,101 @@
+"""`kho eval`: how good search is, on questions whose answers are known."""
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, cast
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from kho.doors.cli import show
+from kho.doors.cli.program import Ask, Program, json_option, with_example
+from kho.doors.cli.progress import reporting
+from kho.kernel.hub import Hub
+
+HELP = """Measure search on files of questions.
+
+FILES are JSON: {"corpus": {id: text}, "queries": [[id, question, [relevant ids]], ...]}. The texts are filed in a
+store of their own, and every question is asked. The first --config is what the others are compared with: 'default'
+(the settings as they are), 'words', 'meaning', 'first-stage', or a TOML file of settings.
+"""
+
+Row = dict[str, Any]
+
+
+def register(group: click.Group, program: Program) -> None:
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+    @group.command(
+        "eval",
+        help=with_example(
+            HELP, "kho eval questions.json --config default --config words", "kho eval questions.json --door mcp"
+        ),
+        no_args_is_help=True,
+    )
+    @click.argument("files", nargs=-1, required=True, type=file)
+    @click.option("--queries", type=file, help="Ask the questions of this file instead; ids must match.")
+    @click.option("--strip-marks", is_flag=True, help="Take the marks off the questions, as typed on a phone.")
+    @click.option("--together", is_flag=True, help="One collection of all texts; a question asks for its own file's.")
+    @click.option("--config", multiple=True, default=("default",), help="What to measure; repeatable.")
+    @click.option("--door", type=click.Choice(["memory", "mcp", "http"]), default="memory", show_default=True)
+    @click.option("--limit", type=click.IntRange(min=1), help="Only so many questions of each file, evenly spread.")
+    @click.option(
+        "--cache", type=click.Path(file_okay=False, path_type=Path), help="Keep the texts and their vectors here."
+    )
+    @json_option
+    def evaluate(  # pyright: ignore[reportUnusedFunction]
+        files: tuple[Path, ...],
+        queries: Path | None,
+        strip_marks: bool,
+        together: bool,
+        config: tuple[str, ...],
+        door: str,
+        limit: int | None,
+        cache: Path | None,
+        json: bool,
+    ) -> None:
+        def asking(hub: Hub) -> AbstractAsyncContextManager[Ask]:
+            return program.asking(door, hub)
+
+        with reporting() as progress:
+            report = program.finish(
+                program.evaluate(
+                    files,
+                    queries=queries,
+                    strip_marks=strip_marks,
+                    together=together,
+                    limit=limit,
+                    configurations=config,
+                    cache=cache,
+                    asking=asking,
+                    progress=progress,
+                )
+            )
+        if json:
+            show.as_json({"door": door, **report})
+        else:
+            _print(cast(list[Row], report["rows"]))
+
+
+def _print(rows: list[Row]) -> None:
+    compared = any("against" in row for row in rows)
+    heads = ["task", "configuration", "nDCG@10", "Recall@5", "MRR", "queries", "empty", "p50 ms", "p95 ms", "CPU ms"]
+    table = Table(*heads, *(["difference", "better", "worse"] if compared else []), box=None, pad_edge=False)
+    for row in rows:
+        figures = [f"{row[name]:.3f}" for name in ("ndcg@10", "recall@5", "mrr")]
+        times = [f"{row[name]:.1f}" for name in ("p50_ms", "p95_ms", "cpu_ms")]
+        against = cast(Row, row.get("against", {}))
+        change = [f"{against['ndcg@10']:+.3f}", str(against["better"]), str(against["worse"])] if against else []
+        table.add_row(
+            row["task"], row["configuration"], *figures, str(row["queries"]), str(row["empty"]), *times, *change
+        )
+    for column in table.columns[2:]:
+        column.justify = "right"
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200  # lines for programs and logs are not folded
+    console.print(table)
+    for row in rows:
+        if "noted" in row:
+            click.echo(f"{row['task']}, {row['configuration']}: {row['noted']} answers said: {row['note']}", err=True)

@@ -1,0 +1,118 @@
+"""The corpora in a store of their own, and the one operation that asks for them."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+
+from pydantic import Field
+
+from kho.evaluation.data import Corpus
+from kho.kernel.call import Call
+from kho.kernel.capability import Capability
+from kho.kernel.errors import Conflict, InvalidParams, Unavailable
+from kho.kernel.hub import Backlog
+from kho.kernel.model import Params, Result
+from kho.kernel.operation import Operation
+from kho.kernel.ports import Database, Tx, Where
+from kho.search.chunk import chunks, estimate
+from kho.search.index import Document, Index, Passage, Prepared, prepare
+from kho.search.index import Field as Text
+from kho.search.query import Searcher
+
+TOOL = "eval_search"
+SPACE = "evaluation:"
+"""Each corpus is a space by itself: how rare a word is must not depend on what else was measured here."""
+TENANT = "evaluation"
+"""Whose the corpora are. The hub's local user is of this tenant while it measures."""
+WHOLE = 450
+"""Tokens up to which a text is one passage. What is longer does not fit into the usual models and is cut up."""
+BATCH = 50
+
+Progress = Callable[[str, int, int], None]
+"""What is going on, how much of it is done, of how much."""
+
+
+class Search(Params):
+    corpus: str
+    question: str
+    limit: int = Field(default=10, ge=1, le=100)
+
+
+class Hit(Result):
+    key: str
+    score: float
+
+
+class Found(Result):
+    hits: list[Hit]
+    notes: list[str]
+    pending: int
+
+
+class Bench:
+    def __init__(self, db: Database, index: Index, searcher: Searcher, backlog: Backlog | None) -> None:
+        self._db = db
+        self._index = index
+        self._searcher = searcher
+        self._backlog = backlog
+
+    @property
+    def capability(self) -> Capability:
+        operation = Operation(
+            name="evaluation.search",
+            summary="Finds texts of a corpus that is being measured.",
+            params=Search,
+            result=Found,
+            run=self._search,
+            scope="evaluation",
+            tool=TOOL,
+            example={"corpus": "xquad-en-0a1b2c", "question": "Who won?"},
+        )
+        return Capability("evaluation", "evaluation-server", (operation,), "Measures search.")
+
+    async def fill(self, corpus: Corpus, progress: Progress) -> None:
+        """Files a corpus and waits for its vectors. What is here already stays as it is."""
+        await self._db.read(_need_own_store)
+        left = iter(corpus.texts.items())
+        done = 0
+        while batch := list(islice(left, BATCH)):
+            progress(f"Filing {corpus.name}", done, len(corpus.texts))
+            prepared = await asyncio.to_thread(_prepared, corpus.name, batch)
+            await self._db.write(partial(self._index.put, documents=prepared))
+            done += len(batch)
+        progress(f"Filing {corpus.name}", done, len(corpus.texts))
+        if self._backlog is None:
+            return
+        settled = await self._backlog.settle(lambda done, total: progress(f"Vectors for {corpus.name}", done, total))
+        if settled.elsewhere:
+            raise Conflict("Another process is filling this store. Try again when it has finished.")
+        if settled.left or settled.problem:
+            raise Unavailable(f"{settled.left} texts got no vectors: {settled.problem or 'nobody knows why.'}")
+
+    async def _search(self, params: Search, call: Call) -> Found:
+        if not params.question.strip():
+            raise InvalidParams("The question is empty.", field="question")
+        found = await self._searcher.search(
+            Where(SPACE + params.corpus, call.tenant), params.question, limit=params.limit, per_key=True
+        )
+        return Found(
+            hits=[Hit(key=hit.passage.key, score=round(hit.score, 6)) for hit in found.hits],
+            notes=list(found.notes),
+            pending=found.pending,
+        )
+
+
+def _prepared(corpus: str, texts: Sequence[tuple[str, str]]) -> list[Prepared]:
+    return [prepare(Document(SPACE + corpus, TENANT, key, _passages(text))) for key, text in texts]
+
+
+def _passages(text: str) -> list[Passage]:
+    if estimate(text) <= WHOLE:
+        return [Passage((Text(text),))]
+    return [Passage((Text(one.text),), " > ".join(one.heading)) for one in chunks(text)]
+
+
+def _need_own_store(tx: Tx) -> None:
+    if tx.one("SELECT 1 FROM passages WHERE space NOT LIKE $1 LIMIT 1", f"{SPACE}%"):
+        raise Conflict("That database holds more than texts to measure with. Name an empty one.")

@@ -1,0 +1,66 @@
+"""What is compared: the settings as they are, or with changes."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from kho.evaluation.errors import BadConfiguration
+
+OWN = "eval"
+"""The table of a TOML file that is no setting of Kho: how the search is held back, to see what a part is worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    name: str
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Settings that differ, nested as in the settings file."""
+    lean: float | None = None
+    """How much the words decide, whatever the question looks like."""
+    look: bool = True
+    """Whether the best are looked at closely."""
+
+
+NAMED = {
+    one.name: one
+    for one in (
+        Configuration("default"),
+        Configuration("words", {"search": {"embedder": {"provider": "none"}}}),
+        Configuration("meaning", lean=0.0),
+        Configuration("first-stage", look=False),
+    )
+}
+
+
+def configuration(text: str) -> Configuration:
+    """By its name, or from a TOML file of settings."""
+    if text in NAMED:
+        return NAMED[text]
+    file = Path(text)
+    if not file.is_file():
+        raise BadConfiguration(f"{text!r} is neither a file nor one of {', '.join(NAMED)}.")
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise BadConfiguration(f"{file} is not valid TOML: {problem}.") from None
+    own = content.pop(OWN, {})
+    match own:
+        case {**rest} if not set(rest) - {"lean", "look"}:
+            lean, look = rest.get("lean"), rest.get("look", True)
+        case _:
+            raise BadConfiguration(f"{file}: [{OWN}] has 'lean' and 'look', and nothing else.")
+    if not (lean is None or (isinstance(lean, int | float) and 0 <= lean <= 1)) or not isinstance(look, bool):
+        raise BadConfiguration(f"{file}: [{OWN}] 'lean' is a number in 0..1, 'look' is true or false.")
+    return Configuration(file.stem, content, None if lean is None else float(lean), look)
+
+
+def merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with the changes, table by table."""
+    result = dict(settings)
+    for name, value in changes.items():
+        known = result.get(name)
+        both = isinstance(value, Mapping) and isinstance(known, Mapping)
+        result[name] = merged(cast(Mapping[str, Any], known), cast(Mapping[str, Any], value)) if both else value
+    return result

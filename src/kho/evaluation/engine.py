@@ -1,0 +1,131 @@
+"""Asks every question of every task, in every configuration, and says how good the answers were."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from kho.evaluation.bench import TOOL, Bench, Progress
+from kho.evaluation.configurations import Configuration, configuration
+from kho.evaluation.data import Task, Variant, tasks
+from kho.evaluation.errors import BadConfiguration
+from kho.kernel.hub import Hub
+from kho.search.measure import mean, ndcg, percentile, recall, reciprocal_rank
+
+SHOWN = 10
+WARMING_UP = 5
+"""Questions at most that are asked before the clock runs: the model may have to be loaded."""
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+"""A tool's name and its arguments, to its answer: through some door."""
+OpenBench = Callable[[Configuration, Path], AbstractAsyncContextManager[tuple[Hub, Bench]]]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One task in one configuration."""
+
+    ndcg: list[float] = field(default_factory=list[float])
+    recall: list[float] = field(default_factory=list[float])
+    reciprocal: list[float] = field(default_factory=list[float])
+    seconds: list[float] = field(default_factory=list[float])
+    cpu: float = 0.0
+    empty: int = 0
+    noted: int = 0
+    """Answers with a remark, such as that the words answered alone."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    open_bench: OpenBench
+    """A hub in this configuration, whose stores are in that folder."""
+
+    async def __call__(
+        self,
+        files: Sequence[Path],
+        *,
+        queries: Path | None,
+        strip_marks: bool,
+        together: bool,
+        limit: int | None,
+        configurations: Sequence[str],
+        cache: Path | None,
+        asking: Callable[[Hub], AbstractAsyncContextManager[Ask]],
+        progress: Progress,
+    ) -> dict[str, Any]:
+        todo = tasks(files, queries, Variant(strip_marks, together, limit))
+        chosen = [configuration(name) for name in configurations]
+        if len({one.name for one in chosen}) < len(chosen):
+            raise BadConfiguration("Two configurations have the same name, so their figures cannot be told apart.")
+        measured: dict[tuple[str, str], _Asked] = {}
+        with TemporaryDirectory(prefix="kho-eval-", ignore_cleanup_errors=True) as scratch:
+            for one in chosen:
+                async with self.open_bench(one, cache or Path(scratch)) as (hub, bench), asking(hub) as ask:
+                    for corpus in {task.corpus.name: task.corpus for task in todo}.values():
+                        await bench.fill(corpus, progress)
+                    for task in todo:
+                        measured[task.name, one.name] = await _ask_all(task, one.name, ask, progress)
+        return {"rows": [_row(task, one.name, chosen[0].name, measured) for task in todo for one in chosen]}
+
+
+async def _ask_all(task: Task, configuration: str, ask: Ask, progress: Progress) -> _Asked:
+    what = f"Asking {task.name} ({configuration})"
+    for question in task.questions[:WARMING_UP]:
+        # Another question than the one that is measured: answers are remembered.
+        answer = await _answer(task, f"{question.text} {question.id}", ask)
+        if not answer["notes"]:
+            break
+    result = _Asked()
+    cpu = time.process_time()
+    for number, question in enumerate(task.questions):
+        if number % 10 == 0:
+            progress(what, number, len(task.questions))
+        began = time.perf_counter()
+        answer = await _answer(task, question.text, ask)
+        result.seconds.append(time.perf_counter() - began)
+        found = [hit["key"] for hit in answer["hits"]]
+        result.ndcg.append(ndcg(found, question.relevant, SHOWN))
+        result.recall.append(recall(found, question.relevant, 5))
+        result.reciprocal.append(reciprocal_rank(found, question.relevant))
+        result.empty += not found
+        if answer["notes"]:
+            result.noted += 1
+            result.note = " ".join(answer["notes"])
+    result.cpu = time.process_time() - cpu
+    progress(what, len(task.questions), len(task.questions))
+    return result
+
+
+async def _answer(task: Task, question: str, ask: Ask) -> Any:
+    return await ask(TOOL, {"corpus": task.corpus.name, "question": question, "limit": SHOWN})
+
+
+def _row(task: Task, name: str, first: str, measured: Mapping[tuple[str, str], _Asked]) -> dict[str, Any]:
+    asked, count = measured[task.name, name], len(task.questions)
+    row: dict[str, Any] = {
+        "task": task.name,
+        "configuration": name,
+        "queries": count,
+        "ndcg@10": round(mean(asked.ndcg), 4),
+        "recall@5": round(mean(asked.recall), 4),
+        "mrr": round(mean(asked.reciprocal), 4),
+        "empty": asked.empty,
+        "p50_ms": round(percentile(asked.seconds, 0.5) * 1000, 2),
+        "p95_ms": round(percentile(asked.seconds, 0.95) * 1000, 2),
+        "cpu_ms": round(asked.cpu / count * 1000, 2),
+    }
+    if asked.noted:
+        row |= {"noted": asked.noted, "note": asked.note}
+    if name != first:
+        before = measured[task.name, first].ndcg
+        row["against"] = {
+            "configuration": first,
+            "ndcg@10": round(mean(asked.ndcg) - mean(before), 4),
+            "better": sum(now > then + 1e-9 for now, then in zip(asked.ndcg, before, strict=True)),
+            "worse": sum(now < then - 1e-9 for now, then in zip(asked.ndcg, before, strict=True)),
+        }
+    return row

@@ -1,0 +1,315 @@
+"""Chunking: a document to passages of about the size that an embedder reads well.
+
+Sections are cut apart first, and within a section blocks (paragraphs, lists, tables, code) are put together until a
+passage is full. What is too long comes apart by its own joints: rows, items, definitions, sentences, and only then by
+length. So a change in one section leaves the passages of all others as they are, ids included: the id is a digest of
+the heading and the text. A text without headings would shift as a whole after a change at its top; therefore a
+passage that is half full also ends after a block whose own digest says so, and the cuts fall into step again.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+from kho.search.blocks import Block, lines, markdown, paragraphs
+from kho.search.code import code, looks_like_code
+from kho.search.graphemes import boundary
+from kho.search.sentences import sentences
+
+SIZE = 220
+OVERLAP = 0.15
+"""The share of a passage that may be said again at the start of the next: its last sentence, if it is short enough."""
+_LONGEST_TITLE = 200
+_CUT_IN = 4
+"""One block in this many ends a passage that is half full."""
+
+Kind = Literal["auto", "markdown", "code", "text"]
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    text: str
+    """The text from start to end; of a table or a fence that was split, with its header or its marks around it."""
+    heading: tuple[str, ...]
+    """The titles above it, the outermost first; of a part of a long definition, its signature."""
+    start: int
+    end: int
+    id: str
+    part: int
+    """Its number in the document, from 0."""
+    again: int = 0
+    """How many of its first characters the passage before it has too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What is never cut: a small block, or a piece of a big one."""
+
+    start: int
+    end: int
+    cost: int
+    prose: bool = False
+    before: str = ""
+    after: str = ""
+    alone: bool = False
+    """Not to be put together with others: a piece that needs a header or marks of its own."""
+    heading: tuple[str, ...] = ()
+
+
+def estimate(text: str) -> int:
+    """About how many tokens a multilingual model makes of a text: 4.3 letters of English, 3 of Vietnamese, 1.5 of
+    Chinese are one."""
+    wide = len(text.encode("utf-8", "surrogatepass")) - len(text)
+    return round(len(text) / 4.3 + wide * 0.21) + 1
+
+
+def chunks(
+    text: str, *, kind: Kind = "auto", size: int = SIZE, overlap: float = OVERLAP, count: Count = estimate
+) -> list[Chunk]:
+    """The passages of a document, in order. Headings are in no passage's text, but a title without a text below it is
+    a passage itself."""
+    if size < 1 or not 0 <= overlap < 1:
+        raise ValueError("size is at least 1, overlap a share of it")
+    kind = kind_of(text) if kind == "auto" else kind
+    splitter = _Splitter(text, size, count)
+    found: list[Chunk] = []
+    seen: Counter[tuple[tuple[str, ...], str]] = Counter()
+    for heading, blocks in _sections(text, kind):
+        units = [unit for block in blocks for unit in splitter.units(block)]
+        for chunk in _packed(text, heading, units, size, round(size * overlap), count):
+            key = (chunk.heading, chunk.text)
+            found.append(
+                Chunk(chunk.text, chunk.heading, chunk.start, chunk.end, _id(*key, seen[key]), len(found), chunk.again)
+            )
+            seen[key] += 1
+    return found
+
+
+def kind_of(text: str) -> Literal["markdown", "code", "text"]:
+    sample = text[:20_000]
+    marks = [block.kind for block in markdown(sample)]
+    if any(mark in ("fence", "table", "front") for mark in marks) or marks.count("heading") > 1:
+        return "code" if looks_like_code(sample) and "fence" not in marks else "markdown"
+    if looks_like_code(sample):
+        return "code"
+    return "markdown" if "heading" in marks or "list" in marks else "text"
+
+
+def _sections(text: str, kind: Kind) -> Iterator[tuple[tuple[str, ...], list[Block]]]:
+    if kind != "markdown":
+        yield (), list(code(text) if kind == "code" else paragraphs(text))
+        return
+    path: list[tuple[int, str]] = []
+    title: Block | None = None
+    body: list[Block] = []
+    for block in markdown(text):
+        if block.kind != "heading":
+            body.append(block)
+            continue
+        if body or (title and block.level <= title.level):
+            yield tuple(name for _, name in path), body or _of_title(title)
+        while path and path[-1][0] >= block.level:
+            path.pop()
+        if block.title:
+            path.append((block.level, block.title[:_LONGEST_TITLE]))
+        title, body = block, []
+    if body or title:
+        yield tuple(name for _, name in path), body or _of_title(title)
+
+
+def _of_title(title: Block | None) -> list[Block]:
+    return [Block("paragraph", title.start, title.end)] if title and title.title else []
+
+
+class _Splitter:
+    """Blocks to units that fit."""
+
+    def __init__(self, text: str, size: int, count: Count) -> None:
+        self._text, self._size, self._count = text, size, count
+
+    def units(self, block: Block) -> Iterator[_Unit]:
+        text = self._text[block.start : block.end]
+        cost = self._count(text)
+        prose = block.kind in ("paragraph", "quote")
+        if cost <= self._size:
+            yield _Unit(block.start, block.end, cost, prose)
+        elif block.kind == "table":
+            yield from self._table(block)
+        elif block.kind == "fence":
+            yield from self._fence(block)
+        elif block.kind == "code":
+            yield from self._definition(block)
+        elif block.kind == "list":
+            yield from self._by_lines(block.start, block.end)
+        else:
+            yield from self._by_sentences(block.start, block.end)
+
+    def _by_sentences(self, start: int, end: int) -> Iterator[_Unit]:
+        for begin, stop in sentences(self._text, start, end):
+            cost = self._count(self._text[begin:stop])
+            if cost <= self._size:
+                yield _Unit(begin, stop, cost, prose=True)
+            else:
+                yield from self._by_length(begin, stop, cost)
+
+    def _by_length(self, start: int, end: int, cost: int) -> Iterator[_Unit]:
+        """The last resort: cut at a blank if there is one near, and never inside a character."""
+        step = max(1, (end - start) * self._size // max(1, cost))
+        while end - start > step:
+            cut = boundary(self._text, start + step)
+            blank = max(self._text.rfind(sign, start + step // 2, cut) for sign in " \t\n,")
+            cut = blank + 1 if blank > start else cut
+            if cut <= start:  # a letter with more marks than a passage holds
+                cut = start + step
+            yield _Unit(start, cut, self._count(self._text[start:cut]))
+            start = cut
+        yield _Unit(start, end, self._count(self._text[start:end]))
+
+    def _by_lines(self, start: int, end: int) -> Iterator[_Unit]:
+        for row in lines(self._text, start, end):
+            cost = self._count(row.text)
+            if cost <= self._size:
+                yield _Unit(row.start, row.end, cost)
+            else:
+                yield from self._by_sentences(row.start, row.end)
+
+    def _groups(self, start: int, end: int, room: int) -> Iterator[tuple[int, int, int]]:
+        """Neighbouring lines, as many as fit."""
+        begin, stop, cost = start, start, 0
+        for unit in self._by_lines(start, end):
+            if cost and cost + unit.cost > room:
+                yield begin, stop, cost
+                begin, cost = unit.start, 0
+            stop, cost = unit.end, cost + unit.cost
+        if cost:
+            yield begin, stop, cost
+
+    def _table(self, block: Block) -> Iterator[_Unit]:
+        rows = lines(self._text, block.start, block.end)
+        header = self._text[rows[0].start : rows[1].end]
+        above = self._count(header)
+        if above > self._size // 2 or len(rows) < 3:
+            yield from self._by_lines(block.start, block.end)
+            return
+        first = True
+        for begin, stop, cost in self._groups(rows[2].start, block.end, self._size - above):
+            begin = block.start if first else begin
+            yield _Unit(begin, stop, cost + above, before="" if first else header, alone=True)
+            first = False
+
+    def _fence(self, block: Block) -> Iterator[_Unit]:
+        rows = lines(self._text, block.start, block.end)
+        opening = rows[0].text
+        mark = opening.strip()[:3]
+        closed = len(rows) > 1 and rows[-1].text.strip().startswith(mark) and not rows[-1].text.strip().strip(mark[0])
+        if self._count(opening) > self._size // 4:
+            yield from self._by_lines(block.start, block.end)
+            return
+        groups = list(self._groups(rows[0].end, rows[-1].start if closed else block.end, self._size * 9 // 10))
+        if not groups:
+            yield from self._by_lines(block.start, block.end)
+            return
+        for number, (begin, stop, cost) in enumerate(groups):
+            first, last = number == 0, number == len(groups) - 1
+            yield _Unit(
+                block.start if first else begin,
+                block.end if last else stop,
+                cost,
+                before="" if first else opening + "\n",
+                after="" if last else mark,
+                alone=True,
+            )
+
+    def _definition(self, block: Block) -> Iterator[_Unit]:
+        """A long definition comes apart at the definitions inside it, else at its lines; each piece names it."""
+        rows = lines(self._text, block.start, block.end)
+        above = (block.title,) if block.title else ()
+        inner = [*code(self._text, rows[1].start, block.end)] if len(rows) > 2 else []
+        if len(inner) < 2:
+            for unit in self._by_lines(block.start, block.end):
+                yield _Unit(unit.start, unit.end, unit.cost, heading=above)
+            return
+        yield _Unit(rows[0].start, rows[0].end, self._count(rows[0].text), heading=above)
+        for part in inner:
+            cost = self._count(self._text[part.start : part.end])
+            if cost <= self._size:
+                yield _Unit(part.start, part.end, cost, heading=above)
+            else:
+                for unit in self._by_lines(part.start, part.end):
+                    yield _Unit(unit.start, unit.end, unit.cost, heading=above)
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    text: str
+    heading: tuple[str, ...]
+    start: int
+    end: int
+    again: int
+
+
+def _packed(
+    text: str, heading: tuple[str, ...], units: list[_Unit], size: int, spare: int, count: Count
+) -> Iterator[_Passage]:
+    """Units to passages. A passage may say again the last sentence of the one before it, if both are prose."""
+    held: list[_Unit] = []
+    again: _Unit | None = None
+    cost = 0
+    for unit in units:
+        full = held and (
+            unit.alone
+            or held[-1].alone
+            or unit.heading != held[-1].heading
+            or cost + (again.cost if again else 0) + unit.cost > size
+            or (cost * 2 >= size and _ends_here(text, held[-1]))
+        )
+        if full:
+            yield from _passage(text, heading, held, again)
+            again = _last_sentence(text, held[-1], spare, count) if unit.prose and held[-1].prose else None
+            if again and again.cost + unit.cost > size:
+                again = None
+            held, cost = [], 0
+        held.append(unit)
+        cost += unit.cost
+    if held:
+        yield from _passage(text, heading, held, again)
+
+
+def _ends_here(text: str, unit: _Unit) -> bool:
+    words = text[unit.start : unit.end].strip().encode("utf-8", "surrogatepass")
+    return blake2b(words, digest_size=1).digest()[0] % _CUT_IN == 0
+
+
+def _last_sentence(text: str, unit: _Unit, spare: int, count: Count) -> _Unit | None:
+    start = unit.start
+    for begin, _ in sentences(text, unit.start, unit.end):
+        start = begin
+    cost = count(text[start : unit.end])
+    return _Unit(start, unit.end, cost, prose=True) if cost <= spare else None
+
+
+def _passage(text: str, heading: tuple[str, ...], held: list[_Unit], again: _Unit | None) -> Iterator[_Passage]:
+    fresh, end = held[0].start, held[-1].end
+    start = again.start if again else fresh
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    # Blank lines go, the indentation of the first line stays: in code and in lists it means something.
+    first = start
+    while first < end and text[first].isspace():
+        first += 1
+        if text[first - 1] in "\r\n":
+            start = first
+    if first >= end:
+        return
+    words = text[start:end]
+    if held[0].before or held[-1].after:
+        words = held[0].before + words + ("\n" + held[-1].after if held[-1].after else "")
+    yield _Passage(words, heading + held[0].heading, start, end, max(0, fresh - start))
+
+
+def _id(heading: tuple[str, ...], text: str, occurrence: int) -> str:
+    named = "\x1f".join(heading) + "\x1e" + text + (f"\x1e{occurrence}" if occurrence else "")
+    return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,85 @@
+"""Blocks of program code, whatever the language: a definition with its comments and decorators is one block."""
+
+import re
+from collections.abc import Iterator
+
+from kho.search.blocks import Block, Line, lines
+
+_OPENS = re.compile(
+    r"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|unsafe|"
+    r"extern|inline|virtual|const|open|override|sealed|partial)\s+){0,6}"
+    r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|namespace|module|mod|object|record|union|"
+    r"template|macro_rules!|protocol|extension|begin)\b"
+)
+_HEAD = re.compile(r"(?:@|#\[|//|/\*|\*|--|#(?!include|define|if|endif|pragma|else))")
+_CLOSES = re.compile(r"[)\]}]|(?:else|elif|except|finally|catch|end)\b")
+
+_DEFINES = re.compile(
+    r"^\s*(?:@\w|(?:async )?def \w+\(|class \w+[:({]|import [\w.{*]+|from \S+ import |func[ (]|fn \w+|pub |use \w+::"
+    r"|#\s*(?:include|define|undef|if|ifdef|ifndef|endif)\b|package \w+;?$|(?:const|let|var) \w+ ?[=:]"
+    r"|(?:export |async )?function\b|(?:public|private) |impl |struct \w)"
+)
+_SIGNS = re.compile(
+    r"[;{}]\s*$|^\s*(?://|/\*|\}|\)|\])|^ \*(?: |/|$)|\):?\s*$|[({\[,]\s*$"
+    r"|^\s*\w[\w.\[\]]* [-+*|]?= |^\s+(?:return|yield|if|for)\b"
+)
+
+
+def looks_like_code(text: str) -> bool:
+    rows = [row[:300] for row in text[:20_000].splitlines() if row.strip()][:300]
+    defining = sum(bool(_DEFINES.search(row)) for row in rows)
+    signs = defining + sum(bool(_SIGNS.search(row)) for row in rows)
+    return len(rows) > 1 and defining > 0 and signs >= 0.35 * len(rows)
+
+
+def code(text: str, start: int = 0, end: int | None = None) -> Iterator[Block]:
+    """Parts at the outermost level of indentation: a part begins at a definition, or after a blank line; comments and
+    decorators go with what follows them."""
+    rows = lines(text, start, len(text) if end is None else end)
+    filled = [row for row in rows if not row.blank]
+    if not filled:
+        return
+    outer = min(_indent(row.text) for row in filled)
+    begins: list[int] = []
+    pending = -1
+    after_blank = True
+    for at, row in enumerate(rows):
+        if row.blank:
+            after_blank = True
+            continue
+        text_of_row = row.text.strip()
+        if _indent(row.text) == outer and not _CLOSES.match(text_of_row):
+            if _HEAD.match(text_of_row):
+                pending = at if pending < 0 else pending
+            elif _OPENS.match(text_of_row) or after_blank or pending >= 0:
+                begins.append(pending if pending >= 0 else at)
+                pending = -1
+        after_blank = False
+    if not begins or begins[0] > 0:
+        begins.insert(0, 0)
+    for one, other in zip(begins, [*begins[1:], len(rows)], strict=True):
+        part = _trimmed(rows[one:other])
+        if part:
+            yield Block("code", part[0].start, part[-1].end, title=_signature(part))
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _trimmed(rows: list[Line]) -> list[Line]:
+    first, last = 0, len(rows)
+    while first < last and rows[first].blank:
+        first += 1
+    while last > first and rows[last - 1].blank:
+        last -= 1
+    return rows[first:last]
+
+
+def _signature(rows: list[Line]) -> str:
+    """The line that says what is defined."""
+    for row in rows[:50]:
+        text = row.text.strip()
+        if _OPENS.match(text):
+            return text.rstrip(" :{").strip()[:120]
+    return ""

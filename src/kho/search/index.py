@@ -1,0 +1,216 @@
+"""Filing what slices keep, so that it can be found: in the slice's transaction, by words at once, by meaning soon."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from kho.kernel.clock import Clock
+from kho.kernel.ports import Filed, Tx, Vectors, Words
+from kho.search import passages
+from kho.search.fold import index_tokens
+from kho.search.languages import language
+from kho.search.passages import Stored
+
+if TYPE_CHECKING:
+    from kho.kernel.ports import Vector
+
+FORM = 1
+"""Goes up when folding changes: what was filed before would no longer be found, so it is filed anew."""
+
+HEADING = 1.5
+"""How much a word in the heading counts, where one in the text counts 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    text: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text short enough to be one answer, made of one or several fields."""
+
+    fields: tuple[Field, ...]
+    heading: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Whatever a slice keeps under one key, as the passages that a search may return."""
+
+    space: str
+    tenant: str
+    key: str
+    passages: Sequence[Passage]
+    collection: str = ""
+    kind: str = ""
+    tags: tuple[str, ...] = ()
+    created_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    stored: Stored
+    head: list[str]
+    body: list[str]
+    """The tokens by which it is found; those of the head count more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A document that is ready to be filed. The costly part, done outside of the transaction that all writes share."""
+
+    document: Document
+    parts: list[Part]
+
+
+def prepare(document: Document) -> Prepared:
+    parts: list[Part] = []
+    filed = Filed(
+        0, document.space, document.tenant, document.collection, document.kind, document.tags, document.created_at
+    )
+    for number, passage in enumerate(document.passages):
+        fields = [field for field in passage.fields if field.text]
+        plain = all(field.weight == 1.0 for field in fields)
+        text = storable("\n".join(field.text for field in fields))
+        weights = () if plain else tuple((len(field.text) + 1, field.weight) for field in fields)
+        heading = storable(passage.heading)
+        digest = _digest(heading, text, repr(weights))
+        head = index_tokens(storable("\n".join([heading, *(field.text for field in fields if field.weight > 1.0)])))
+        body = index_tokens(storable("\n".join(field.text for field in fields if field.weight <= 1.0)))
+        spoken = language(f"{heading}\n{text}")
+        parts.append(Part(Stored(filed, document.key, number, digest, heading, text, weights, spoken), head, body))
+    return Prepared(document, parts)
+
+
+class Index:
+    """The two indexes and the table of passages, kept in step."""
+
+    def __init__(self, words: Words, vectors: Vectors | None, model: str, clock: Clock) -> None:
+        self._words = words
+        self._vectors = vectors
+        self._model = model
+        self._clock = clock
+        self.on_waiting: Callable[[], None] = lambda: None
+        """Called when passages wait for vectors; the transaction may not have ended yet."""
+
+    def put(
+        self,
+        tx: Tx,
+        documents: Sequence[Prepared],
+        vectors: "Mapping[str, Vector] | None" = None,
+        *,
+        anew: bool = False,
+    ) -> None:
+        """Files documents in place of what was filed under their keys. Passages that are the same stay as they are,
+        with their vectors; `anew` files their words again all the same. Vectors that are at hand already come along,
+        by the passage's digest."""
+        groups: dict[tuple[str, str, str], dict[str, Prepared]] = {}
+        for prepared in documents:
+            document = prepared.document
+            groups.setdefault((document.space, document.tenant, document.collection), {})[document.key] = prepared
+        change = _Change([], [], [], [])
+        touched: set[tuple[str, str]] = set()
+        for (space, tenant, collection), group in groups.items():
+            old = passages.of_keys(tx, space, tenant, collection, list(group))
+            if change.add(group.values(), old, anew):
+                touched.add((space, tenant))
+        if touched:
+            self._apply(tx, change, vectors or {})
+            for space, tenant in sorted(touched):
+                passages.changed(tx, space, tenant)
+
+    def drop(self, tx: Tx, space: str, tenant: str, keys: Sequence[str], collection: str = "") -> None:
+        old = passages.of_keys(tx, space, tenant, collection, keys)
+        seqs = [filed.seq for filings in old.values() for filed, _, _ in filings]
+        if seqs:
+            self._drop(tx, seqs)
+            passages.changed(tx, space, tenant)
+
+    def _apply(self, tx: Tx, change: "_Change", vectors: "Mapping[str, Vector]") -> None:
+        for filed, stored in change.shifted:
+            passages.refile(tx, filed.seq, stored.filed, stored.part)
+        self._drop(tx, change.gone)
+        self._words.drop(tx, [filed.seq for filed, _ in change.moved])
+        seqs = [filed.seq for filed, _ in change.moved] + passages.insert(tx, [part.stored for part in change.new])
+        parts = [part for _, part in change.moved] + change.new
+        filed = [replace(part.stored.filed, seq=seq) for seq, part in zip(seqs, parts, strict=True)]
+        self._words.put(tx, [(file, part.head, part.body) for file, part in zip(filed, parts, strict=True)])
+        if self._vectors is None:
+            passages.unmodel(tx)
+            return
+        at_hand = [
+            (file, vectors[part.stored.digest])
+            for file, part in zip(filed, parts, strict=True)
+            if part.stored.digest in vectors
+        ]
+        if at_hand:
+            self._vectors.put(tx, self._model, at_hand)
+        # Vectors are filed under tags and dates too. One that only has its words filed anew keeps its vector.
+        kept = {before.seq for before, part in change.moved if replace(before, seq=0) == part.stored.filed}
+        waiting = [
+            file.seq
+            for file, part in zip(filed, parts, strict=True)
+            if part.stored.digest not in vectors and file.seq not in kept
+        ]
+        if waiting:
+            passages.enqueue(tx, waiting, self._clock())
+            self.on_waiting()
+
+    def _drop(self, tx: Tx, seqs: list[int]) -> None:
+        if not seqs:
+            return
+        self._words.drop(tx, seqs)
+        if self._vectors is not None:
+            self._vectors.drop(tx, seqs)
+        passages.delete(tx, seqs)
+
+
+@dataclass(slots=True)
+class _Change:
+    new: list[Part]
+    moved: list[tuple[Filed, Part]]
+    """The same text, now of another kind, with other tags or another date; or its words are to be filed anew."""
+    shifted: list[tuple[Filed, Stored]]
+    """Whose row has to be written again."""
+    gone: list[int]
+
+    def add(self, documents: Iterable[Prepared], old: dict[str, list[tuple[Filed, int, str]]], anew: bool) -> bool:
+        """What has to be done to get from what is filed to what shall be. Whether that is anything at all."""
+        before = self._size()
+        for prepared in documents:
+            # The same text twice in one document is two passages.
+            known: dict[str, list[tuple[Filed, int]]] = {}
+            for filed, number, digest in sorted(old[prepared.document.key], key=lambda one: one[1]):
+                known.setdefault(digest, []).append((filed, number))
+            for part in prepared.parts:
+                stored = part.stored
+                if not known.get(stored.digest):
+                    self.new.append(part)
+                    continue
+                filed, number = known[stored.digest].pop(0)
+                refiled = replace(filed, seq=0) != stored.filed
+                if refiled or anew:
+                    self.moved.append((filed, part))
+                if refiled or number != stored.part:
+                    self.shifted.append((filed, stored))
+            self.gone += [filed.seq for left in known.values() for filed, _ in left]
+        return self._size() > before
+
+    def _size(self) -> int:
+        return len(self.new) + len(self.moved) + len(self.shifted) + len(self.gone)
+
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """Half a character (a lone surrogate) and NUL fit into no database; what is searched can do without them."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,137 @@
+"""Quoting: the few sentences of the best passages that say most about what was asked, word for word."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log
+
+from kho.search.asked import Asked
+from kho.search.fold import index_tokens
+from kho.search.graphemes import boundary
+from kho.search.highlight import spans
+from kho.search.query import Hit
+from kho.search.sentences import sentences
+
+SENTENCES, CHARACTERS = 3, 500
+"""What an answer has at most."""
+LONGEST = 240
+"""Characters of one sentence; of a longer one the part around the words that were asked for."""
+PASSAGES = 8
+"""Passages that are quoted from at most …"""
+FAR_BEHIND = 0.6
+"""… and none that scores less than this share of the best."""
+NO_WORDS = 0.3
+"""What a sentence is worth that has none of the words, in units of one that has all: it may be of another language."""
+AGAIN = 0.3
+"""What a word still counts that an earlier sentence has."""
+WORTH_ADDING = 0.35
+"""The share of the first sentence's worth that a further one needs."""
+SAME = 0.75
+"""Share of common words from which two sentences say the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    hit: int
+    """Its place in the list of hits, from 0."""
+    start: int
+    end: int
+    """In the passage's text."""
+    text: str
+    """With … where a long sentence was cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    hit: int
+    start: int
+    end: int
+    tokens: frozenset[str]
+
+
+def quotes(question: str, hits: Sequence[Hit]) -> list[Quote]:
+    """In the order of the hits, then of the text."""
+    found: list[_Sentence] = list(_sentences(hits))
+    weights = _weights(question, found)
+    chosen: list[_Sentence] = []
+    covered: set[str] = set()
+    first, room = 0.0, CHARACTERS
+    while found and len(chosen) < SENTENCES and room > 0:
+        worths = [_worth(one, hits, weights, covered) for one in found]  # the first of equals: they are in order
+        worth = max(worths)
+        best = found[worths.index(worth)]
+        # Without a word in common there is nothing to choose by, so the beginning of the best passage has to do.
+        if chosen and (worth < WORTH_ADDING * first or not weights.keys() & best.tokens):
+            break
+        first = first or worth
+        found = [one for one in found if one is not best and not _same(one, best)]
+        length = min(best.end - best.start, LONGEST)
+        if chosen and length > room:
+            continue
+        chosen.append(best)
+        covered |= best.tokens
+        room -= length
+    return [_quote(one, hits, weights) for one in sorted(chosen, key=lambda one: (one.hit, one.start))]
+
+
+def _sentences(hits: Sequence[Hit]) -> Iterator[_Sentence]:
+    floor = FAR_BEHIND * max((hit.score for hit in hits), default=0.0)
+    for number, hit in enumerate(hits[:PASSAGES]):
+        if hit.score < floor:
+            continue
+        text = hit.passage.text
+        for start, end in sentences(text, 0, len(text)):
+            start, end = _trimmed(text, start, end)
+            tokens = frozenset(index_tokens(text[start:end]))
+            if tokens:
+                yield _Sentence(number, start, end, tokens)
+
+
+def _weights(question: str, found: Sequence[_Sentence]) -> dict[str, float]:
+    """What each word of the question counts: less, the more of these sentences have it."""
+    weights: dict[str, float] = {}
+    for token, importance in Asked(question).tokens:
+        holders = sum(token in one.tokens for one in found)
+        weights[token] = importance * log(1 + (len(found) + 1) / (holders + 1))
+    return weights
+
+
+def _worth(one: _Sentence, hits: Sequence[Hit], weights: dict[str, float], covered: set[str]) -> float:
+    total = sum(weights.values()) or 1.0
+    held = sum(
+        weight * (AGAIN if token in covered else 1.0) for token, weight in weights.items() if token in one.tokens
+    )
+    return hits[one.hit].score * (NO_WORDS + held / total)
+
+
+def _same(one: _Sentence, other: _Sentence) -> bool:
+    return len(one.tokens & other.tokens) >= SAME * len(one.tokens | other.tokens)
+
+
+def _quote(one: _Sentence, hits: Sequence[Hit], weights: dict[str, float]) -> Quote:
+    text, start, end = hits[one.hit].passage.text, one.start, one.end
+    if end - start > LONGEST:
+        asked_for = spans(text[start:end], weights)
+        first = start + (asked_for[0][0] if asked_for else 0)
+        if first + LONGEST // 2 > start + LONGEST:
+            start = _word(text, first - LONGEST // 4)
+        end = max(_word(text, start + LONGEST), start + 1) if start + LONGEST < end else end
+        start, end = _trimmed(text, start, end)
+    before = "…" if start > one.start else ""
+    after = "…" if end < one.end else ""
+    return Quote(one.hit, start, end, f"{before}{' '.join(text[start:end].split())}{after}")
+
+
+def _word(text: str, place: int) -> int:
+    """The nearest place before, where a word begins; in a script without spaces, where a character does."""
+    for at in range(place, max(place - 24, 0), -1):
+        if text[at - 1].isspace():
+            return at
+    return boundary(text, place)
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end

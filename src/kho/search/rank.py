@@ -1,0 +1,152 @@
+"""The score of a passage: a closer look at the few that the indexes brought, alike on every database.
+
+Words: half is the share of the query's weight that the passage holds, half is BM25 against what a full match would
+get, so that a weak match stays weak however weak the others are. Meaning: the model's cosine and the one between
+languages, each on the scale that calibrate.py measured. Neither depends on what else was found, so a score means the
+same in every answer.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kho.search.asked import Asked, flat
+from kho.search.fold import index_tokens, query_tokens
+from kho.search.index import HEADING
+from kho.search.passages import Stored
+
+if TYPE_CHECKING:
+    from kho.search.calibrate import Array
+
+K1, B = 1.2, 0.75
+FULL = 2.2 * 0.75
+"""What BM25 gives to a token of ordinary frequency in a passage that is about it, in units of its rarity."""
+EVERYWHERE = 0.69
+"""The rarity of a token that is in every entry."""
+
+AS_IT_IS, BETWEEN_LANGUAGES = 0.2, 0.35
+"""Shares of the two likenesses in the meaning. Their sum is what a passage gets that is as near as the related ones
+among the probes; a nearer one gets up to 1."""
+
+WAITING = 0.75
+
+PHRASE = 0.35
+"""What a quoted phrase adds that the passage holds as it was quoted."""
+NAME = 0.25
+"""… and a name that it holds whole."""
+BESIDE_HEAD = 0.75
+"""The word index gives a little more to words in the head; those that are not there lose less than a quarter."""
+
+CLEAR_WORDS = 0.3
+"""From this share of the words on, a passage is about the query, whatever the model says …"""
+SOME_WORDS = 0.15
+"""… and below this one the words say nothing."""
+CLEAR_MEANING = 0.52
+STRICT_MEANING = 0.72
+"""Where related texts have 1 and unrelated ones 0: what the best passage needs if words do not speak for it. More is
+asked where the query has neither a known word nor the small words of a sentence: it may be no language at all."""
+SOME_MEANING = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a score is made of."""
+
+    words: float
+    """The share of the query's weight that the passage holds."""
+    closeness: float = 0.0
+    """BM25 against a full match."""
+    literal: float = 0.0
+    """What phrases and names add."""
+    meaning: float | None = None
+    """None while the passage waits for its vector."""
+    between: float | None = None
+    """The likeness between languages, by which nonsense is told."""
+
+
+def lexical(asked: Asked, rarity: dict[str, float], passages: Sequence[Stored]) -> list[Parts]:
+    """How well texts match the words of a query."""
+    weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
+    sharp = {token: importance * max(rarity.get(token, 0.0) - EVERYWHERE, 0.01) for token, importance in asked.tokens}
+    total, most = sum(weights.values()) or 1.0, FULL * sum(sharp.values()) or 1.0
+    counted = [_count(passage, weights) for passage in passages]
+    usual = sum(length for _, length in counted) / max(len(counted), 1) or 1.0
+    found: list[Parts] = []
+    for passage, (held, length) in zip(passages, counted, strict=True):
+        share = sum(weights[token] for token in held) / total
+        norm = K1 * (1 - B + B * length / usual)
+        bm25 = sum(sharp[token] * times * (K1 + 1) / (times + norm) for token, times in held.items())
+        found.append(Parts(share, min(1.0, bm25 / most), _literal(asked, passage)))
+    return found
+
+
+def meaning(raw: "Array", between: "Array") -> "Array":
+    import numpy as np
+
+    return np.clip(AS_IT_IS * raw + BETWEEN_LANGUAGES * between, 0, 1).astype(np.float32)
+
+
+def score(parts: Parts, lean: float) -> float:
+    """In 0..1. `lean` is 1 where no meaning is to be had at all."""
+    words = (parts.words + parts.closeness) / 2
+    # A passage that waits for its vector is taken to mean about what its words say.
+    likeness = WAITING * words if parts.meaning is None else parts.meaning
+    return min(1.0, lean * words + (1 - lean) * likeness + parts.literal)
+
+
+def convincing(parts: Sequence[Parts], asked: Asked) -> bool:
+    """Whether any of the passages is about the query at all. If none is, nothing was found."""
+    best_words = max((part.words for part in parts), default=0.0)
+    if best_words >= CLEAR_WORDS or any(part.literal for part in parts):
+        return True
+    needed = CLEAR_MEANING if asked.is_speech or best_words else STRICT_MEANING
+    return any(part.between is not None and part.between >= needed for part in parts)
+
+
+def counts(parts: Parts) -> bool:
+    """Whether a passage belongs into an answer that has a convincing one."""
+    return parts.words >= SOME_WORDS or (parts.between is not None and parts.between >= SOME_MEANING)
+
+
+def quoted(asked: Asked, passage: Stored) -> bool:
+    """Whether a passage holds anything as it was quoted."""
+    text = flat(f"{passage.heading}\n{passage.text}")
+    return any(phrase in text for phrase in asked.phrases)
+
+
+def share_of_phrases(asked: Asked, rarity: dict[str, float]) -> float:
+    """What share of the query's weight the word index gives, at least, to a passage that holds a quoted phrase."""
+    weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
+    held = (sum(weights.get(token, 0.0) for token, _ in query_tokens(phrase)) for phrase in asked.phrases)
+    return BESIDE_HEAD * min(held) / (sum(weights.values()) or 1.0)
+
+
+def _literal(asked: Asked, passage: Stored) -> float:
+    if not asked.phrases and not asked.names:
+        return 0.0
+    text = flat(f"{passage.heading}\n{passage.text}")
+    phrases = sum(phrase in text for phrase in asked.phrases) / max(len(asked.phrases), 1)
+    names = sum(name in text for name in asked.names) / max(len(asked.names), 1)
+    return PHRASE * phrases + NAME * names
+
+
+def _count(passage: Stored, wanted: Container[str]) -> tuple[dict[str, float], int]:
+    """How much each wanted token counts in a passage, and the passage's length."""
+    counted: dict[str, float] = {}
+    start = length = 0
+    for span, weight in passage.weights or ((len(passage.text), 1.0),):
+        tokens = _tokens(passage.text[start : start + span])
+        start, length = start + span, length + len(tokens)
+        for token in [token for token in tokens if token in wanted]:
+            counted[token] = counted.get(token, 0.0) + weight
+    for token in index_tokens(passage.heading):
+        if token in wanted:
+            counted[token] = counted.get(token, 0.0) + HEADING
+    return counted, length
+
+
+@lru_cache(maxsize=8_192)
+def _tokens(text: str) -> list[str]:
+    """Of passages that were looked at lately; the good ones come again."""
+    return index_tokens(text)

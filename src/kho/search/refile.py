@@ -1,0 +1,43 @@
+"""Filing all of a slice's rows anew, in the background: the indexes are derived, so their form may change."""
+
+import logging
+from collections.abc import Callable
+
+from kho.kernel.background import Background
+from kho.kernel.ports import Database, Tx
+from kho.search import passages
+from kho.search.index import FORM, Document, Index, prepare
+
+log = logging.getLogger("kho.search")
+
+PAGE = 100
+
+Pages = Callable[[Tx, str, int], tuple[list[Document], str | None]]
+"""Documents of all tenants after a place, at most so many, and the place after which the next page begins."""
+
+
+def form_row(space: str) -> str:
+    return f"form:{space}"
+
+
+async def refile(db: Database, index: Index, background: Background, space: str, form: int, pages: Pages) -> None:
+    """Does nothing if the rows are filed in this form already. A restart begins again; what is filed stays."""
+    wanted = f"{form}.{FORM}"
+    if await db.read(lambda tx: passages.state(tx, form_row(space))) == wanted:
+        return
+    after: str | None = ""
+    count = 0
+    while after is not None and not background.stopping:
+
+        def page(tx: Tx, start: str = after) -> tuple[int, str | None]:
+            # Read and filed in one transaction: a row that changes meanwhile must not be filed as it was.
+            documents, more = pages(tx, start, PAGE)
+            index.put(tx, [prepare(one) for one in documents], anew=True)
+            return len(documents), more
+
+        filed, after = await db.write(page)
+        count += filed
+    if after is None:
+        await db.write(lambda tx: passages.set_state(tx, form_row(space), wanted))
+        if count:
+            log.info("%s: %d documents filed anew", space, count)

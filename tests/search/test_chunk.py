@@ -1,0 +1,313 @@
+"""Chunking: documents to passages."""
+
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kho.search.chunk import SIZE, Chunk, Kind, chunks, estimate, kind_of
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def prose(seed: str, sentences: int) -> str:
+    return " ".join(f"The {seed} sentence number {number} says a little more." for number in range(sentences))
+
+
+MARKDOWN = """\
+---
+title: A guide
+---
+
+# Guide
+
+Welcome to the guide.
+
+## Install ##
+
+Run this:
+
+```sh
+# not a heading
+make setup
+```
+
+| name | value |
+|------|-------|
+| a    | 1     |
+
+Usage
+-----
+
+- first
+- second
+
+  still second
+
+### Deep
+
+<div>
+block
+</div>
+
+# Empty
+# Other
+
+Last words.
+"""
+
+
+def test_markdown_is_cut_at_headings_and_knows_its_path() -> None:
+    found = [(chunk.heading, chunk.text) for chunk in chunks(MARKDOWN)]
+    assert found == [
+        ((), "---\ntitle: A guide\n---"),
+        (("Guide",), "Welcome to the guide."),
+        (
+            ("Guide", "Install"),
+            "Run this:\n\n```sh\n# not a heading\nmake setup\n```\n\n| name | value |\n|------|-------|\n| a    | 1     |",
+        ),
+        (("Guide", "Usage"), "- first\n- second\n\n  still second"),
+        (("Guide", "Usage", "Deep"), "<div>\nblock\n</div>"),
+        (("Empty",), "# Empty"),
+        (("Other",), "Last words."),
+    ]
+
+
+def test_a_passage_says_where_it_is() -> None:
+    for number, chunk in enumerate(chunks(MARKDOWN)):
+        assert MARKDOWN[chunk.start : chunk.end] == chunk.text
+        assert chunk.part == number
+
+
+def test_an_unclosed_fence_runs_to_the_end() -> None:
+    assert [chunk.heading for chunk in chunks("# A\n\n~~~py\n# B\n```\n# C", kind="markdown")] == [("A",)]
+
+
+def test_a_long_table_is_split_by_rows_and_each_part_has_the_header() -> None:
+    rows = "".join(f"| row {number} | value {number} |\n" for number in range(40))
+    header = "| name | value |\n|---|---|\n"
+    found = chunks(f"# T\n\n{header}{rows}", size=60, count=words)
+    assert len(found) > 3
+    for chunk in found:
+        assert chunk.text.startswith(header)
+        assert words(chunk.text) <= 60
+    assert "".join(chunk.text.removeprefix(header) + "\n" for chunk in found) == rows
+
+
+def test_a_long_fence_is_split_by_lines_and_each_part_is_a_fence() -> None:
+    body = "".join(f"call({number}) # do it\n" for number in range(60))
+    found = chunks(f"Text\n\n```python\n{body}```\n", size=50, count=words, kind="markdown")[1:]
+    assert len(found) > 3
+    for chunk in found:
+        assert chunk.text.startswith("```python\n")
+        assert chunk.text.endswith("\n```")
+        assert words(chunk.text) <= 52
+    assert "".join(chunk.text.removeprefix("```python\n").removesuffix("```") for chunk in found) == body
+
+
+PYTHON = '''\
+"""A module."""
+
+import os
+
+
+# Adds.
+@cache
+def add(a, b):
+    return a + b
+
+
+class Shop:
+    """Sells."""
+
+    def open(self):
+        x = 1
+
+        return x
+
+    # Closes.
+    def close(self):
+        return 2
+'''
+
+
+def test_code_keeps_comments_and_decorators_with_their_definition() -> None:
+    found = chunks(PYTHON, size=12, count=words)
+    texts = [chunk.text for chunk in found]
+    assert "# Adds.\n@cache\ndef add(a, b):\n    return a + b" in texts
+    assert "    # Closes.\n    def close(self):\n        return 2" in "\n".join(texts)
+    assert {chunk.heading for chunk in found if "def open" in chunk.text} == {("class Shop",)}
+    assert chunks(PYTHON, size=500)[0].text == PYTHON.strip()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'package main\n\nimport "fmt"\n\n// Hi says hi.\nfunc Hi() {\n\tfmt.Println(1)\n\n\tfmt.Println(2)\n}\n\nfunc Bye() {\n\tfmt.Println(3)\n}\n',
+        "use std::io;\n\n/// Doc.\n#[inline]\npub fn hi() -> u8 {\n    1\n}\n\nimpl Foo {\n    fn bye() {}\n}\n",
+        "import x from 'y';\n\n/** Doc. */\nexport function hi() {\n  return 1;\n}\n\nconst bye = () => {\n  return 2;\n};\n",
+        "#include <a.h>\n\n/* Doc. */\nstruct hi {\n  int x;\n};\n\nstatic int bye(void)\n{\n  return 2;\n}\n",
+    ],
+)
+def test_other_languages_come_apart_at_their_definitions(source: str) -> None:
+    found = [chunk.text for chunk in chunks(source, size=11, count=words)]
+    documented = [text for text in found if "Doc." in text or "says hi" in text]
+    assert documented
+    assert all("hi" in text.lower().replace("says hi", "") for text in documented)
+    assert not any("hi" in text.lower() and "bye" in text.lower() for text in found)
+
+
+def test_plain_text_is_cut_at_sentences_and_says_the_last_one_again() -> None:
+    text = prose("plain", 30)
+    found = chunks(text, size=60, count=words, kind="text")
+    assert len(found) > 3
+    for before, chunk in pairwise(found):
+        assert words(chunk.text) <= 60
+        assert chunk.again > 0
+        assert text[chunk.start : chunk.start + chunk.again].strip() in before.text
+        assert text[chunk.start :].startswith("The plain sentence")
+        assert words(text[chunk.start : chunk.start + chunk.again]) <= 9
+
+
+def test_without_overlap_nothing_is_said_twice() -> None:
+    text = prose("plain", 30)
+    found = chunks(text, size=60, overlap=0, count=words, kind="text")
+    assert " ".join(chunk.text for chunk in found) == text
+
+
+def test_a_change_in_one_section_leaves_the_passages_of_the_others() -> None:
+    sections = "".join(f"\n## Part {name}\n\n{prose(name, 20)}\n" for name in "abcde")
+    before = chunks(f"# Title\n\nIntro.\n{sections}", size=80, count=words)
+    after = chunks(f"# Title\n\nA new paragraph on top.\n\nIntro.\n{sections}", size=80, count=words)
+    assert [chunk.id for chunk in before[1:]] == [chunk.id for chunk in after[1:]]
+    assert before[0].id != after[0].id
+
+
+def test_a_paragraph_on_top_of_a_plain_text_shifts_only_the_first_passages() -> None:
+    text = "\n\n".join(prose(f"paragraph{number}", 2) for number in range(200))
+    before = {chunk.id for chunk in chunks(text, size=100, count=words, kind="text")}
+    after = {chunk.id for chunk in chunks(f"{prose('new', 3)}\n\n{text}", size=100, count=words, kind="text")}
+    assert len(before - after) <= len(before) // 5
+
+
+def test_equal_passages_have_ids_of_their_own() -> None:
+    found = chunks("# A\n\nSame.\n\n# A\n\nSame.\n")
+    assert found[0].text == found[1].text
+    assert found[0].id != found[1].id
+
+
+def test_the_heading_is_part_of_the_id() -> None:
+    one, other = chunks("# A\n\nSame.\n\n# B\n\nSame.\n")
+    assert one.id != other.id
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 5_000, "数" * 3_000, "e\u0301" * 2_000, "👨\u200d👩\u200d👧" * 500, "a\u0301\u0302" * 1_000]
+)
+def test_the_last_resort_is_length_and_never_cuts_a_character(text: str) -> None:
+    found = chunks(text)
+    assert len(found) > 3
+    assert "".join(chunk.text for chunk in found) == text
+    for chunk in found:
+        assert estimate(chunk.text) <= SIZE + 5
+        assert not unicodedata.combining(chunk.text[0])
+        assert chunk.text[0] != "\u200d"
+        assert chunk.text[-1] != "\u200d"
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "\n" * 100, "#", "# \n## \n"])
+def test_nothing_gives_nothing(text: str) -> None:
+    assert chunks(text) == []
+
+
+def test_nonsense_sizes_are_refused() -> None:
+    with pytest.raises(ValueError, match="size"):
+        chunks("x", size=0)
+    with pytest.raises(ValueError, match="overlap"):
+        chunks("x", overlap=1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("def f(x):\n    return x\n\nprint(f(1))\n", "code"),
+        ("# A comment, no title\nimport os\n\nx = os.path.join(1)\n\n\ndef f():\n    return x\n", "code"),
+        ("int main(void)\n{\n  return 0;\n}\n#include <a>\n", "code"),
+        ("# Title\n\nText.", "markdown"),
+        ("Text.\n\n```py\nimport os\nx = 1\n```\n", "markdown"),
+        ("- one\n- two\n", "markdown"),
+        ("Just a text.\n\nAnd another; with a list of things, (in brackets)\nand more.", "text"),
+        ("从前有座山。\n山里有座庙。", "text"),
+        ("Let us import goods from France.\nClass begins at nine.", "text"),
+        ("", "text"),
+    ],
+)
+def test_the_kind_is_told_from_the_text(text: str, kind: Kind) -> None:
+    assert kind_of(text) == kind
+
+
+PIECES = st.sampled_from(
+    [
+        "# A\n", "## B ##\n", "Title\n===\n", "x\n---\n", "---\n", "```\n", "```py\n", "~~~\n", "| a | b |\n", "|---|---|\n", "- item\n", "  more\n",
+        "1. one\n", "<div>\n", "> quote\n", "\n", "\n\n", "def f():\n", "    return 1\n", "@x\n", "// c\n", "}\n", "A sentence. ", "Và một câu nữa! ",
+        "数据库连接失败。", "word ", "x" * 50, "e\u0301" * 20, "\r\n", "\r", "\ud800", "\x00", "\t", "\u2028", "\x0b", "a\u00a0b",
+    ]
+)  # fmt: skip
+DOCUMENT = st.lists(PIECES | st.text(max_size=8), max_size=40).map("".join)
+KINDS = st.sampled_from(["auto", "markdown", "code", "text"])
+
+
+def covered(text: str, found: list[Chunk]) -> str:
+    """What no passage and no heading holds."""
+    rest = list(text)
+    for chunk in found:
+        for place in range(chunk.start, chunk.end):
+            rest[place] = " "
+    return "".join(rest)
+
+
+@settings(deadline=None, max_examples=400)
+@given(DOCUMENT, KINDS, st.integers(1, 60))
+def test_every_word_is_in_a_passage_or_in_a_heading(text: str, kind: Kind, size: int) -> None:
+    found = chunks(text, kind=kind, size=size)
+    left = covered(text, found)
+    if kind in ("code", "text"):
+        assert not left.strip()
+    titles = {word for chunk in found for title in chunk.heading for word in title.split()}
+    for word in left.split():
+        assert word in titles or not word.strip("#=-"), (word, found)
+
+
+@settings(deadline=None, max_examples=400)
+@given(DOCUMENT, KINDS, st.integers(1, 60))
+def test_passages_follow_each_other_and_overlap_only_as_they_say(text: str, kind: Kind, size: int) -> None:
+    last = 0
+    ids: set[str] = set()
+    for number, chunk in enumerate(chunks(text, kind=kind, size=size)):
+        assert chunk.start + chunk.again >= last
+        assert chunk.start < chunk.end <= len(text)
+        assert text[chunk.start : chunk.end] in chunk.text
+        assert chunk.text.strip()
+        assert chunk.part == number
+        assert chunk.id not in ids
+        ids.add(chunk.id)
+        last = chunk.end
+
+
+@settings(deadline=None)
+@given(DOCUMENT, KINDS)
+def test_the_same_document_gives_the_same_passages(text: str, kind: Kind) -> None:
+    assert chunks(text, kind=kind) == chunks(text, kind=kind)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "\n", "a\n", "# ", "```\n", "|", "|-\n", "- \n", ". ", "\u0301", ">\n", "<a\n", "  ", "@a\n", "{\n", "---\n"],
+)
+def test_endless_input_is_read_in_linear_time(unit: str) -> None:
+    """A scanner that looks back for ever would not come back from this."""
+    chunks(unit * (60_000 // len(unit)))

@@ -1,0 +1,170 @@
+"""The SQL of passages, alike on both databases."""
+
+from dataclasses import replace
+
+import pytest
+
+from kho.kernel.ports import Database, Filed, Where
+from kho.search import passages
+from kho.search.passages import Stored
+
+T = Where("s", "t")
+
+
+def stored(number: int, **changes: object) -> Stored:
+    filed = replace(Filed(0, "s", "t"), **changes)  # type: ignore[arg-type] # names and values of Filed's fields
+    return Stored(filed, f"key{number}", number, f"digest{number}", "", f"text {number}", ())
+
+
+async def insert(db: Database, *many: Stored) -> list[int]:
+    return await db.write(lambda tx: passages.insert(tx, many))
+
+
+async def test_numbers_come_in_the_order_of_the_rows(db: Database) -> None:
+    count = 2 * passages.ROWS + 7
+    seqs = await insert(db, *(stored(n) for n in range(count)))
+    assert seqs == sorted(set(seqs))
+    found = await db.read(lambda tx: passages.get(tx, T, seqs))
+    assert [found[seq].text for seq in seqs] == [f"text {n}" for n in range(count)]
+    assert await insert(db) == []
+
+
+async def test_a_number_is_never_given_twice(db: Database) -> None:
+    seqs = await insert(db, stored(1), stored(2))
+    await db.write(lambda tx: passages.delete(tx, seqs))
+    assert min(await insert(db, stored(3))) > max(seqs)
+
+
+async def test_everything_comes_back_as_it_was_filed(db: Database) -> None:
+    filed = Filed(0, "s", "t", "màu xanh", "笔记", ("a", 'b"', "标签"), -5)
+    one = Stored(filed, "khóa/1", 7, "d" * 32, "Đầu đề", "Nội dung 😀", ((5, 2.0), (4, 0.5)), "vi")
+    [seq] = await insert(db, one)
+    assert await db.read(lambda tx: passages.get(tx, T, [seq])) == {seq: replace(one, filed=replace(filed, seq=seq))}
+    labels = await db.read(lambda tx: passages.labels(tx, T, [seq, seq + 1]))
+    assert labels == {seq: ("màu xanh", "khóa/1", "d" * 32)}
+
+
+FILED: list[dict[str, object]] = [
+    {"collection": "red", "kind": "note", "tags": ("a", "b"), "created_at": 10},
+    {"collection": "blue", "kind": "code", "tags": ("a",), "created_at": 20},
+    {"created_at": 30},
+    {"tenant": "u"},
+    {"space": "s2"},
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (T, {0, 1, 2}),
+        (Where("s", "u"), {3}),
+        (Where("s2", "t"), {4}),
+        (Where("s", "t", ("red", "blue")), {0, 1}),
+        (Where("s", "t", ("",)), {2}),
+        (Where("s", "t", kinds=("code",)), {1}),
+        (Where("s", "t", tags=("a",)), {0, 1}),
+        (Where("s", "t", tags=("b", "a")), {0}),
+        (Where("s", "t", since=20), {1, 2}),
+        (Where("s", "t", until=20), {0}),
+        (Where("s", "t", since=10, until=11, tags=("c",)), set[int]()),
+    ],
+)
+async def test_only_what_is_meant_is_got(db: Database, where: Where, expected: set[int]) -> None:
+    seqs = await insert(db, *(stored(n, **changes) for n, changes in enumerate(FILED)))
+    found = await db.read(lambda tx: passages.get(tx, where, seqs))
+    assert {one.part for one in found.values()} == expected
+
+
+async def test_the_newest_are_due_first_and_only_when_it_is_time(db: Database) -> None:
+    seqs = await insert(db, *(stored(n) for n in range(6)))
+    await db.write(lambda tx: passages.enqueue(tx, seqs[:4], 10))
+    await db.write(lambda tx: passages.enqueue(tx, seqs[4:], 20))
+
+    async def due(now: int, limit: int) -> list[int]:
+        return [one.part for one in await db.read(lambda tx: passages.due(tx, now, limit))]
+
+    assert await due(9, 24) == []
+    assert await due(10, 24) == [3, 2, 1, 0]
+    assert await due(20, 3) == [5, 4, 3]
+    await db.write(lambda tx: passages.done(tx, seqs[2:]))
+    assert await due(20, 24) == [1, 0]
+
+
+async def test_what_failed_together_comes_again_in_fewer_and_fewer(db: Database) -> None:
+    seqs = await insert(db, *(stored(n) for n in range(20)))
+    await db.write(lambda tx: passages.enqueue(tx, seqs, 10))
+    sizes: list[int] = []
+    for _ in range(6):
+        batch = await db.read(lambda tx: passages.due(tx, 10, 16))
+        sizes.append(len(batch))
+        failing = [one.filed.seq for one in batch]
+        await db.write(lambda tx, failing=failing: passages.failed(tx, failing, 10, "no luck"))
+    # The newest first: 16 of 20, 8 of these 16, 4 of these 8 …, down to one by one.
+    assert sizes == [16, 8, 4, 2, 1, 1]
+    assert await db.read(passages.problem) == "no luck"
+    await db.write(lambda tx: passages.enqueue(tx, seqs, 10))
+    assert await db.read(passages.problem) is None
+    assert len(await db.read(lambda tx: passages.due(tx, 10, 16))) == 16
+
+
+async def test_pending_is_counted_by_where_it_is(db: Database) -> None:
+    filed: list[dict[str, object]] = [
+        {"collection": "red"},
+        {"collection": "blue"},
+        {},
+        {"tenant": "u"},
+        {"space": "s2"},
+    ]
+    seqs = await insert(db, *(stored(n, **changes) for n, changes in enumerate(filed)))
+    await db.write(lambda tx: passages.enqueue_all(tx, 10))
+
+    async def pending(where: Where | None, most: int = 100) -> int:
+        return await db.read(lambda tx: passages.pending(tx, where, most))
+
+    assert await pending(None) == 5
+    assert await pending(None, 2) == 2
+    assert await pending(T) == 3
+    assert await pending(T, 2) == 2
+    assert await pending(Where("s", "t", ("red", "blue"))) == 2
+    assert await pending(Where("s", "u")) == 1
+    await db.write(lambda tx: passages.delete(tx, seqs))
+    assert await pending(None) == 0
+
+
+async def test_twins_are_those_that_no_longer_wait(db: Database) -> None:
+    one, other, last = await insert(db, stored(1), replace(stored(1, tenant="u"), key="k"), stored(2))
+    await db.write(lambda tx: passages.enqueue(tx, [one, last], 10))
+    found = await db.read(lambda tx: passages.twins(tx, ["digest1", "digest2", "unknown"]))
+    assert found == {"digest1": [Filed(other, "s", "u")], "digest2": [], "unknown": []}
+
+
+async def test_versions_only_go_up_and_are_each_tenants_own(db: Database) -> None:
+    async def version(space: str, tenant: str) -> int:
+        return await db.read(lambda tx: passages.version(tx, space, tenant))
+
+    seen = {await version("s", "t")}
+    for _ in range(20):
+        await db.write(lambda tx: passages.changed(tx, "s", "t"))
+        seen.add(await version("s", "t"))
+    assert len(seen) == 21
+    assert await version("s", "u") == await version("s2", "t") == 0
+    await db.write(passages.changed_for_all)
+    assert await version("s", "t") > max(seen)
+    assert await version("s", "u") == await version("s2", "t") == 1
+
+
+async def test_filing_without_a_model_forgets_which_one_it_was(db: Database) -> None:
+    await db.write(passages.unmodel)
+    assert await db.read(lambda tx: passages.state(tx, passages.MODEL)) is None
+    await db.write(lambda tx: passages.set_state(tx, passages.MODEL, "m"))
+    await db.write(passages.unmodel)
+    assert await db.read(lambda tx: passages.state(tx, passages.MODEL)) == ""
+
+
+async def test_thousands_of_numbers_at_once(db: Database) -> None:
+    seqs = await insert(db, *(stored(n) for n in range(1_300)))
+    assert len(await db.read(lambda tx: passages.get(tx, T, seqs))) == 1_300
+    filed = await db.read(lambda tx: passages.of_keys(tx, "s", "t", "", [f"key{n}" for n in range(1_400)]))
+    assert sum(map(len, filed.values())) == 1_300
+    assert filed["key1399"] == []
+    assert await db.write(lambda tx: len(passages.still_there(tx, [*seqs, 10**9]))) == 1_300
