@@ -7,7 +7,7 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 FUZZ_REQUESTS ?= 20000
 
-.PHONY: help setup run test lint format fuzz conformance interop bench lock clean
+.PHONY: help setup run test lint format fuzz conformance interop bench peers lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ interop: .venv/.dev ## other people's MCP clients (needs Node)
 bench: .venv/.dev ## measured figures
 	$(PY) -m bench $(ARGS)
 
+peers: .venv/.dev .venv-peers/.setup ## search beside Chroma, LanceDB and Qdrant (ARGS="--sizes 10k,100k,1m")
+	$(PY) -m bench.search --peers $(ARGS)
+
 lock: .venv/.dev ## pin the versions anew after a change to pyproject.toml (UPGRADE=1: the newest)
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(LOCK) pyproject.toml --constraint requirements/dev.txt --output-file requirements/runtime.txt
@@ -49,7 +52,7 @@ lock: .venv/.dev ## pin the versions anew after a change to pyproject.toml (UPGR
 	$(LOCK) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers build dist .pytest_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:
@@ -68,4 +71,10 @@ clean: ## remove .venv and everything generated
 .venv/.dev: requirements/dev.txt .venv/.setup
 	@echo "Installing the tools for tests ..."
 	@$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+.venv-peers/.setup: pyproject.toml | .venv/.dev
+	@echo "Installing the engines to compare with ..."
+	@.venv/bin/uv venv --quiet --allow-existing .venv-peers
+	@.venv/bin/uv pip install --quiet --python .venv-peers/bin/python --group peers
 	@touch $@

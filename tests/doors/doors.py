@@ -116,8 +116,9 @@ class Finished:
 
 
 def environment(home: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Nothing of ours from outside, and no locale: the program must speak UTF-8 by itself."""
+    """Nothing of ours from outside but which model it is, and no locale: the program must speak UTF-8 by itself."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KHO_", "LC_", "LANG"))}
+    kept |= {name: value for name, value in os.environ.items() if name.startswith("KHO_SEARCH__EMBEDDER__")}
     return {**kept, "KHO_HOME": str(home), **(more or {})}
 
 

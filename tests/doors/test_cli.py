@@ -6,6 +6,7 @@ import re
 import shlex
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 from tests.doors.doors import HANDSHAKE, KHO, Finished, Json, environment, kho
 
 from kho import app
+from kho.__main__ import asking
 from kho.doors.cli import build
 from kho.doors.cli.program import Program
 from kho.settings import Settings
@@ -37,6 +39,10 @@ def program(settings: Settings) -> click.Group:
             open_hub=lambda: app.open_hub(settings),
             stdio=lambda tools: None,
             asgi="kho.app:asgi",
+            where=app.whereabouts(settings),
+            evaluate=app.evaluator(settings),
+            examine=partial(app.examine, settings),
+            asking=asking,
         )
     )
 
@@ -62,7 +68,7 @@ def mode(path: Path) -> str | None:
 def test_every_command_is_there(settings: Settings) -> None:
     found = [" ".join(path) for path, _ in commands(program(settings))]
     assert sorted(found) == [
-        "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
+        "doctor", "eval", "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
         "experiences rate", "experiences restore", "experiences submit", "experiences update", "keys create",
         "keys list", "keys revoke", "serve", "stdio",
     ]  # fmt: skip
@@ -73,6 +79,7 @@ def test_every_help_shows_an_example_that_parses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "experiences.jsonl").touch()
+    (tmp_path / "questions.json").touch()
     for path, command in commands(program(settings)):
         with click.Context(command, info_name=path[-1]) as context:
             text = command.get_help(context)
