@@ -6,7 +6,7 @@ Each is a module with its own options: `python -m bench.doors --help`.
 import subprocess
 import sys
 
-BENCHES = ("doors", "storage", "search", "experiences", "sanitize", "crash")
+BENCHES = ("doors", "storage", "search", "embedding", "experiences", "sanitize", "crash")
 
 
 def main() -> int:

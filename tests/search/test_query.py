@@ -278,16 +278,14 @@ async def test_200_names_codes_and_phrases_in_10000_chunks(db: Database, words: 
     chance.shuffle(documents)
     index, searcher = Index(words, None, "", lambda: 0), Searcher(db, words)
     prepared = [prepare(document) for document in documents]
-    import time
-    b=time.monotonic()
     await db.write(lambda tx: index.put(tx, prepared))
-    print("PUT", time.monotonic()-b); b=time.monotonic()
+    if db.engine == "postgres":  # which would do it by itself, within a minute
+        await db.write(lambda tx: tx.script("ANALYZE words_entries; ANALYZE passages"))
     missed: list[str] = []
     for asked, key, _ in wanted:
         found = await searcher.search(T, asked, limit=1)
         if [hit.passage.key for hit in found.hits] != [key]:
             missed.append(asked)
-    print("SEARCH", time.monotonic()-b)
     assert len(missed) <= 2, missed
 
 

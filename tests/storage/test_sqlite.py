@@ -221,3 +221,9 @@ def test_a_sound_sqlite_is_accepted(version: str) -> None:
 def test_the_driver_of_postgresql_is_not_imported_before_it_is_used() -> None:
     code = "import sys, kho.storage.sqlite, kho.storage.postgres; assert 'psycopg' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_a_data_folder_that_is_a_file_is_told_in_plain_words(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("not a folder")
+    with pytest.raises(errors.DatabaseError, match="is a file"):
+        Sqlite.open(tmp_path / "home" / "kho.db")

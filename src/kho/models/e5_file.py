@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kho.kernel.ports import Matrix
 
 MAGIC = b"E5S1"
+AT_A_TIME = 10_000
+"""Pieces of the vocabulary."""
 BLOCK = 32
 """Weights that share a scale."""
 BLOCK_BYTES = 2 + BLOCK // 2
@@ -130,11 +132,16 @@ class File:
         blob = data[at : at + size]
         at += size
         # All pieces are decoded in one go and cut by characters, and no loop over them is in Python: there are 250,000.
+        # A few thousand at a time, because other threads stand still meanwhile.
         begins = (np.frombuffer(blob, np.uint8) & 0xC0) != 0x80
         cuts = np.concatenate([np.zeros(1, np.int64), np.cumsum(begins)])[edges]
         text = blob.decode()
         ends = cuts.tolist()
-        pieces = dict(zip(map(text.__getitem__, map(slice, ends, ends[1:])), range(count), strict=True))
+        pieces: dict[str, int] = {}
+        for first in range(0, count, AT_A_TIME):
+            last = min(first + AT_A_TIME, count)
+            cut = map(text.__getitem__, map(slice, ends[first:last], ends[first + 1 : last + 1]))
+            pieces.update(zip(cut, range(first, last), strict=True))
         firsts = np.frombuffer(text.encode("utf-32-le"), "<u4")[cuts[:-1]]
         longest = np.zeros(int(firsts.max()) + 1, np.int64)
         np.maximum.at(longest, firsts, np.diff(cuts))

@@ -18,7 +18,7 @@ LITERALLY = 0.75
 UNMARKED = 0.8
 """… where it is Vietnamese without marks, of which the model understands little."""
 
-_QUOTED = re.compile(r'"([^"\n]{2,200})"|“([^”\n]{2,200})”|「([^」\n]{2,200})」|«([^»\n]{2,200})»|`([^`\n]{2,200})`')
+_QUOTED = re.compile(r'"([^"\n]{0,200})"|“([^”\n]{0,200})”|「([^」\n]{0,200})」|«([^»\n]{0,200})»|`([^`\n]{0,200})`')
 # What a person would not write in a sentence: digits and letters in one word, inner capitals, underscores, ::, paths.
 # Each from the beginning of its word, or a long word would be read as often as it has letters. Chinese has no spaces,
 # so a name ends where it begins.
@@ -49,7 +49,7 @@ class Asked:
     def phrases(self) -> tuple[str, ...]:
         """What stands in quotation marks, folded, with single spaces."""
         found = (flat(match[match.lastindex or 0]) for match in _QUOTED.finditer(self.beginning))
-        return tuple(phrase for phrase in found if phrase)
+        return tuple(phrase for phrase in found if len(phrase) > 1)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

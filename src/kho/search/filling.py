@@ -60,6 +60,7 @@ class Filling:
         self._kept = f"{embedder.model} {engine}".strip()
         self._owner = f"{os.getpid()}:{uuid.uuid4()}"
         self._written = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leased = False
         self._chosen = False
@@ -135,6 +136,10 @@ class Filling:
 
     async def _step(self) -> int:
         """One batch: how many passages got a vector. 0 when there is nothing to do here."""
+        async with self._one_at_a_time:  # `run` and `settle` may both be at it
+            return await self._batch()
+
+    async def _batch(self) -> int:
         if not await self._db.read(self._has_work) or not await self._take_lease():
             return 0
         batch = await self._db.write(self._claim)

@@ -88,7 +88,9 @@ def _make_private(path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Only ever a new file: closing a second descriptor of a file in use would drop its locks in this process.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
+    except FileExistsError as error:
+        if not path.parent.is_dir():
+            raise errors.DatabaseError("The data folder (KHO_HOME) is a file: name a folder.") from error
         with suppress(PermissionError):
             path.chmod(0o600)
     except OSError as error:

@@ -1,0 +1,98 @@
+"""With the real model: across languages, without marks, and nothing for nonsense. A dozen texts, read once."""
+
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.search.conftest import T, Ticking, Watched, doc
+
+from kho.kernel.background import Background
+from kho.models.e5 import E5
+from kho.search.filling import Filling
+from kho.search.index import Index, prepare
+from kho.search.query import Searcher
+from kho.storage.migrate import OWN, migrate
+from kho.storage.sqlite import Sqlite
+from kho.storage.vectors_sqlite import SqliteVectors
+from kho.storage.words_sqlite import SqliteWords
+
+TEXTS = {
+    "backup-en": "The nightly backup copies every table to the second disk and keeps seven days of history.",
+    "rice-en": "Rinse the rice three times, add water up to the first knuckle, and let it steam for twenty minutes.",
+    "lease-en": "The tenant may end the lease with two months' notice, given in writing to the landlord.",
+    "whale-en": "Blue whales call at a pitch so low that ships a thousand kilometres away can pick it up.",
+    "passport-vi": "Muốn làm hộ chiếu mới, bạn cần mang căn cước công dân và hai ảnh đến phòng xuất nhập cảnh.",
+    "coffee-vi": "Cà phê sữa đá được pha bằng phin, thêm sữa đặc rồi đổ ra ly đầy đá.",
+    "flood-vi": "Sau trận lũ, nhiều đoạn đường sắt bị cuốn trôi và tàu phải dừng ba ngày.",
+    "battery-vi": "Pin điện thoại mau chai nếu thường xuyên sạc qua đêm ở nơi nóng.",
+    "rent-zh": "房租每月五号之前支付，逾期三天以上需要付滞纳金。",
+    "tea-zh": "泡绿茶的水温不要超过八十度，否则茶叶会变苦。",
+    "bug-zh": "服务器内存泄漏是因为连接没有关闭，重启之后问题暂时消失。",
+    "moon-zh": "月球绕地球一周大约需要二十七天，所以我们总是看到它的同一面。",
+}
+
+
+@pytest.fixture(scope="module")
+async def searcher() -> AsyncIterator[Searcher]:
+    db = Sqlite.open(None)
+    await migrate(db, [OWN])
+    words, vectors, model, clock = SqliteWords(), SqliteVectors(db), Watched(E5()), Ticking()
+    index = Index(words, vectors, model.model, clock)
+    filling = Filling(db, vectors, model, Background(), clock)
+    prepared = [prepare(doc(key, text)) for key, text in TEXTS.items()]
+    await db.write(lambda tx: index.put(tx, prepared))
+    assert (await filling.settle(lambda done, total: None)).left == 0
+    yield Searcher(db, words, vectors, model)
+    await filling.aclose()
+    await db.aclose()
+
+
+@pytest.mark.parametrize(
+    ("asked", "key"),
+    [
+        ("How long are the copies of the database kept?", "backup-en"),
+        ("sao lưu cơ sở dữ liệu", "backup-en"),
+        ("怎么煮米饭", "rice-en"),
+        ("Khi nào phải trả tiền nhà?", "rent-zh"),
+        ("what do I need for a new passport", "passport-vi"),
+        ("办护照需要什么材料", "passport-vi"),
+        ("ho chieu moi can gi", "passport-vi"),
+        ("why does my green tea taste bitter", "tea-zh"),
+        ("memory leak on the server", "bug-zh"),
+        ("pin dien thoai nhanh hong", "battery-vi"),
+        ("same side of the moon", "moon-zh"),
+        ("鲸鱼的叫声", "whale-en"),
+    ],
+)
+async def test_found_by_what_is_meant(searcher: Searcher, asked: str, key: str) -> None:
+    found = await searcher.search(T, asked)
+    assert found.hits[0].passage.key == key
+    assert found.notes == ()
+    assert found.hits[0].parts.meaning is not None
+
+
+def gibberish(seed: int) -> list[str]:
+    chance = random.Random(seed)
+    consonants, vowels = "bcdfghjklmnpqrstvwxz", "aeiou"
+
+    def latin() -> str:
+        return "".join(chance.choice(consonants if chance.random() < 0.7 else vowels) for _ in range(chance.randint(4, 9)))
+
+    def syllable() -> str:
+        marked = "ắằẵặấầẫậếềễệốồỗộớờỡợứừữự"
+        return chance.choice(["ngh", "kh", "x", "gi", "qu", "tr"]) + chance.choice(marked) + chance.choice(["ch", "nh", "p", "t"])
+
+    def han() -> str:
+        return "".join(chr(chance.randint(0x4E00, 0x9FA5)) for _ in range(chance.randint(3, 6)))
+
+    return [" ".join(make() for _ in range(chance.randint(1, 4))) for make in (latin, syllable, han) for _ in range(12)]
+
+
+async def test_nonsense_finds_nothing(searcher: Searcher) -> None:
+    answered = {text: [hit.passage.key for hit in (await searcher.search(T, text)).hits] for text in gibberish(11)}
+    assert {text: keys for text, keys in answered.items() if keys} == {}
+
+
+async def test_keyboard_mash_and_noise_find_nothing(searcher: Searcher) -> None:
+    for text in ("asdfghjkl qwertyuiop", "zxcv", "1111111", "!!!!!!", "😀😀😀", "xxxxxxxxxxxxxxx", "aaaa bbbb cccc", "\ud800\0"):
+        assert (await searcher.search(T, text)).hits == [], text

@@ -1,0 +1,130 @@
+"""What a passage scores."""
+
+import pytest
+
+from kho.kernel.ports import Filed
+from kho.search import rank
+from kho.search.asked import Asked
+from kho.search.passages import Stored
+from kho.search.rank import CLEAR_MEANING, CLEAR_WORDS, SOME_MEANING, SOME_WORDS, STRICT_MEANING, Parts
+
+RARE, COMMON = 5.0, 0.8
+
+
+def passage(text: str, heading: str = "", weights: tuple[tuple[int, float], ...] = ()) -> Stored:
+    return Stored(Filed(1, "s", "t"), "k", 0, "d", heading, text, weights)
+
+
+def look(query: str, *passages: Stored, **rarity: float) -> list[Parts]:
+    asked = Asked(query)
+    return rank.lexical(asked, {token: rarity.get(token, RARE) for token, _ in asked.tokens}, passages)
+
+
+@pytest.mark.parametrize(
+    ("query", "better", "worse"),
+    [
+        ("bridge closed", passage("The bridge is closed."), passage("The bridge is open.")),
+        ("bridge", passage("Bridge, bridge, bridge."), passage("A bridge and a tunnel.")),
+        ("bridge", passage("A bridge."), passage("A bridge " + "and many other things " * 20)),
+        ("bridge", passage("It is closed.", heading="The bridge"), passage("The bridge: it is closed.")),
+        ("bridge", passage("bridge\nclosed", weights=((7, 2.0), (6, 1.0))), passage("bridge\nclosed")),
+        ("hướng dẫn", passage("hướng dẫn"), passage("huong dan")),
+        ("hướng dẫn", passage("hướng dẫn"), passage("hương dân")),
+        ('"bridge closed"', passage("the bridge closed today"), passage("closed the bridge today")),
+        ("getUserById", passage("call getUserById here"), passage("get the user by its id")),
+        ("数据库", passage("检查数据库"), passage("检查数据的库存")),
+    ],
+)
+def test_the_better_of_two(query: str, better: Stored, worse: Stored) -> None:
+    first, second = look(query, better, worse)
+    assert rank.score(first, 1.0) > rank.score(second, 1.0)
+
+
+def test_a_rare_word_counts_more() -> None:
+    rare, common = look("zeugma server", passage("zeugma"), passage("server"), server=COMMON)
+    assert rare.words > 0.8
+    assert common.words < 0.2
+    assert rare.words + common.words == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "words"),
+    [("bridge closed", "The closed bridge", 1.0), ("bridge closed", "Nothing of it", 0.0), ("bridge closed", "", 0.0)],
+)
+def test_shares(query: str, text: str, words: float) -> None:
+    [parts] = look(query, passage(text))
+    assert parts.words == pytest.approx(words)
+    assert 0 <= parts.closeness <= 1
+
+
+def test_no_passages_and_no_tokens() -> None:
+    assert look("bridge") == []
+    assert look("", passage("bridge")) == [Parts(0.0)]
+    assert rank.lexical(Asked("bridge"), {}, [passage("bridge")])[0].words == 0
+
+
+def test_every_part_of_a_quotation_adds() -> None:
+    both, one, none = look(
+        '"a bridge" "was closed"',
+        passage("A bridge was closed."), passage("The road by a  Bridge"), passage("closed was bridge a"),
+    )  # fmt: skip
+    assert (both.literal, one.literal, none.literal) == (rank.PHRASE, rank.PHRASE / 2, 0)
+    assert [rank.quoted(Asked('"was closed"'), passage(text)) for text in ("It was\nclosed", "closed was")] == [True, False]
+    assert rank.quoted(Asked('"the news"'), passage("It was closed.", heading="The News"))
+
+
+def test_what_a_quotation_weighs_at_least() -> None:
+    asked = Asked('"bridge closed" yesterday')
+    rarity = dict.fromkeys((token for token, _ in asked.tokens), RARE)
+    assert 0 < rank.share_of_phrases(asked, rarity) <= 0.8 * 2 / 3
+    assert rank.share_of_phrases(Asked('"bridge closed"'), {}) == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "lean", "score"),
+    [
+        (Parts(1.0, 1.0), 1.0, 1.0),
+        (Parts(1.0, 0.0), 1.0, 0.5),
+        (Parts(0.5, 0.5, meaning=0.0), 0.5, 0.25),
+        (Parts(0.0, 0.0, meaning=1.0), 0.5, 0.5),
+        (Parts(1.0, 1.0, 0.35, 1.0), 0.5, 1.0),
+        (Parts(1.0, 1.0), 0.5, 0.5 + 0.5 * rank.WAITING),
+        (Parts(0.0), 0.5, 0.0),
+    ],
+)
+def test_scores(parts: Parts, lean: float, score: float) -> None:
+    assert rank.score(parts, lean) == pytest.approx(score)
+
+
+SPEECH, KEYWORDS = Asked("what is it about"), Asked("qzxv brrt")
+
+
+@pytest.mark.parametrize(
+    ("parts", "asked", "expected"),
+    [
+        ([], SPEECH, False),
+        ([Parts(CLEAR_WORDS)], KEYWORDS, True),
+        ([Parts(CLEAR_WORDS - 0.01)], KEYWORDS, False),
+        ([Parts(0.0, literal=0.1)], KEYWORDS, True),
+        ([Parts(0.0, between=CLEAR_MEANING, meaning=1.0)], SPEECH, True),
+        ([Parts(0.0, between=CLEAR_MEANING - 0.01, meaning=1.0)], SPEECH, False),
+        ([Parts(0.0, between=CLEAR_MEANING, meaning=1.0)], KEYWORDS, False),
+        ([Parts(0.1), Parts(0.0, between=CLEAR_MEANING, meaning=1.0)], KEYWORDS, True),
+        ([Parts(0.0, between=STRICT_MEANING, meaning=1.0)], KEYWORDS, True),
+    ],
+)
+def test_convincing(parts: list[Parts], asked: Asked, expected: bool) -> None:
+    assert rank.convincing(parts, asked) is expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (Parts(SOME_WORDS), True),
+        (Parts(SOME_WORDS - 0.01), False),
+        (Parts(0.0, between=SOME_MEANING), True),
+        (Parts(0.0, between=SOME_MEANING - 0.01), False),
+    ],
+)
+def test_counts(parts: Parts, expected: bool) -> None:
+    assert rank.counts(parts) is expected
