@@ -86,7 +86,8 @@ def test_speech(text: str, speech: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a" * 10**7, "字" * 10**6, "_" * 10**6, '"' * 10**6, "1" * 10**6, "aA" * 10**6, "a." * 10**6, "\ud800\0" * 10**6]
+    "text",
+    ["a" * 10**7, "字" * 10**6, "_" * 10**6, '"' * 10**6, "1" * 10**6, "aA" * 10**6, "a." * 10**6, "\ud800\0" * 10**6],
 )
 def test_only_the_beginning_of_a_long_query_is_read(text: str) -> None:
     """It would take minutes if a word were read as often as it has letters."""

@@ -1,5 +1,7 @@
 """Filing documents: what is the same stays, what is new is embedded once, and nothing is left behind."""
 
+from typing import Any
+
 import pytest
 from tests.search.conftest import Core, T, doc
 
@@ -66,10 +68,8 @@ async def test_putting_the_same_again_changes_nothing(core: Core) -> None:
         ({"created_at": 20}, Where("s", "t", until=15), Where("s", "t", since=15)),
     ],
 )
-async def test_filed_elsewhere_without_embedding(
-    core: Core, changed: dict[str, object], old: Where, new: Where
-) -> None:
-    filed: dict[str, object] = {"tags": ("x",), "kind": "note", "created_at": 10}
+async def test_filed_elsewhere_without_embedding(core: Core, changed: dict[str, Any], old: Where, new: Where) -> None:
+    filed: dict[str, Any] = {"tags": ("x",), "kind": "note", "created_at": 10}
     await core.ready(doc("a", "The bridge is closed.", **filed))
     seqs = await core.seqs("a")
     assert await core.first("bridge", old) == "a"

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from tests.search.conftest import Core, T, Watched, doc
+from tests.search.conftest import Core, T, doc
 
 from kho.kernel.errors import Timeout, Unavailable
 from kho.kernel.ports import Database, Where, Words
@@ -218,19 +218,19 @@ async def test_no_time_is_a_timeout(core: Core) -> None:
     assert await core.first("bridge") == "a"
 
 
-async def test_a_broken_index_server_leaves_the_words(core: Core) -> None:
+async def test_an_index_that_breaks_off_leaves_the_words(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     await core.ready(doc("a", "The bridge is closed."))
 
-    class Broken(type(core.vectors)):  # type: ignore[misc] # whichever it is
-        async def get(self, *given: object, **named: object) -> dict[int, object]:
-            raise Unavailable("The index is away.")
+    async def broken(*given: object, **named: object) -> None:
+        raise Unavailable("The index is away.")
 
-    vectors = Broken(core.db, ":memory:") if "Qdrant" in type(core.vectors).__name__ else Broken(core.db)
-    searcher = Searcher(core.db, core.words, vectors, Watched())
-    found = await searcher.search(T, "bridge")
-    assert [hit.passage.key for hit in found.hits] == ["a"]
-    assert found.notes == ("Answered by words alone. The index is away.",)
-    await vectors.aclose()
+    for verb in ("get", "near"):
+        with monkeypatch.context() as patch:
+            patch.setattr(core.vectors, verb, broken)
+            found = await core.searcher.search(T, "bridge")
+        assert [hit.passage.key for hit in found.hits] == ["a"]
+        assert found.notes == ("Answered by words alone. The index is away.",)
+    assert (await core.searcher.search(T, "bridge")).notes == ()
 
 
 def hidden(chance: random.Random, number: int) -> tuple[str, str, Document]:

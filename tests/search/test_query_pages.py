@@ -1,17 +1,19 @@
 """Pages of one list, and lists that are remembered: never stale, never another's."""
 
+from typing import Any
+
 import pytest
 from tests.search.conftest import Core, T, doc
 
 from kho.kernel import paging
 from kho.kernel.errors import InvalidParams, Unavailable
 from kho.kernel.ports import Where
-from kho.search.query import KEPT, Found
+from kho.search.query import Found
 
 ASKED = "bridge closed"
 
 
-async def pages(core: Core, limit: int, **more: bool) -> list[Found]:
+async def pages(core: Core, limit: int, **more: Any) -> list[Found]:
     found = [await core.searcher.search(T, ASKED, limit=limit, **more)]
     while found[-1].cursor is not None:
         found.append(await core.searcher.search(T, ASKED, limit=limit, cursor=found[-1].cursor, **more))
@@ -149,10 +151,11 @@ async def test_tenants_never_share_a_list(core: Core) -> None:
         assert await core.keys(ASKED, Where("s", "nobody")) == []
 
 
-async def test_a_forgotten_list_is_made_anew(core: Core) -> None:
+async def test_a_forgotten_list_is_made_anew(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kho.search.query.KEPT", 4)
     await core.put(*(doc(f"d{n}", f"The bridge number {n} is closed.") for n in range(6)))
     first = await core.searcher.search(T, ASKED, limit=3)
-    for n in range(KEPT):
+    for n in range(5):
         await core.searcher.ranking(T, f"bridge {n}")
     assert first.cursor is not None
     second = await core.searcher.search(T, ASKED, limit=3, cursor=first.cursor)

@@ -69,7 +69,10 @@ def test_every_part_of_a_quotation_adds() -> None:
         passage("A bridge was closed."), passage("The road by a  Bridge"), passage("closed was bridge a"),
     )  # fmt: skip
     assert (both.literal, one.literal, none.literal) == (rank.PHRASE, rank.PHRASE / 2, 0)
-    assert [rank.quoted(Asked('"was closed"'), passage(text)) for text in ("It was\nclosed", "closed was")] == [True, False]
+    assert [rank.quoted(Asked('"was closed"'), passage(text)) for text in ("It was\nclosed", "closed was")] == [
+        True,
+        False,
+    ]
     assert rank.quoted(Asked('"the news"'), passage("It was closed.", heading="The News"))
 
 

@@ -194,7 +194,7 @@ class Searcher:
         texts = {one.filed.seq: one for one in looked}
         if not rank.convincing(parts, asked):
             return Ranking([], meaning.notes, pending, version)
-        lean = 1.0 if meaning.question is None else self._limits.lean if self._limits.lean is not None else asked.lean
+        lean = 1.0 if meaning.question is None else self._lean(asked, looked)
         full = _attainable(parts, lean)
         ranked = sorted(
             (
@@ -211,6 +211,9 @@ class Searcher:
         ranked += await self._tail(where, matched, labels, ranked, deadline)
         ranked.sort(key=lambda one: (-one.score, -one.seq))
         return Ranking(_once(ranked, labels, per_key)[:depth], notes, pending, version)
+
+    def _lean(self, asked: Asked, looked: Sequence[Stored]) -> float:
+        return rank.lean(asked, looked) if self._limits.lean is None else self._limits.lean
 
     async def _meaning(self, asked: Asked, where: Where, depth: int, deadline: float) -> _Meaning:
         """The question's vector and what lies near it. Whatever fails here, the words still answer."""

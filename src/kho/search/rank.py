@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kho.search.asked import Asked, flat
+from kho.search.asked import EVENLY, Asked, flat
 from kho.search.fold import index_tokens, query_tokens
 from kho.search.index import HEADING
 from kho.search.passages import Stored
@@ -29,6 +29,7 @@ AS_IT_IS, BETWEEN_LANGUAGES = 0.2, 0.35
 """Shares of the two likenesses in the meaning. Their sum is what a passage gets that is as near as the related ones
 among the probes; a nearer one gets up to 1."""
 
+AMONG_CODE = 0.25
 WAITING = 0.75
 
 PHRASE = 0.35
@@ -87,6 +88,12 @@ def meaning(raw: "Array", between: "Array") -> "Array":
     return np.clip(AS_IT_IS * raw + BETWEEN_LANGUAGES * between, 0, 1).astype(np.float32)
 
 
+def lean(asked: Asked, passages: Sequence[Stored]) -> float:
+    """How much of a score is the words'. A question in plain words about code shares few of them with it."""
+    code = sum(_is_code(passage.text) for passage in passages)
+    return AMONG_CODE if asked.lean == EVENLY and code * 2 > len(passages) else asked.lean
+
+
 def score(parts: Parts, lean: float) -> float:
     """In 0..1. `lean` is 1 where no meaning is to be had at all."""
     words = (parts.words + parts.closeness) / 2
@@ -120,6 +127,10 @@ def share_of_phrases(asked: Asked, rarity: dict[str, float]) -> float:
     weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
     held = (sum(weights.get(token, 0.0) for token, _ in query_tokens(phrase)) for phrase in asked.phrases)
     return BESIDE_HEAD * min(held) / (sum(weights.values()) or 1.0)
+
+
+def _is_code(text: str) -> bool:
+    return 30 * sum(map(text.count, "(){}[]=;_")) > len(text)
 
 
 def _literal(asked: Asked, passage: Stored) -> float:

@@ -22,9 +22,9 @@ MAX_ENTRY_TOKENS = 20_000
 IN_BODY, IN_HEAD = 4, 1
 """An entry with the token anywhere gets 4 parts of its weight, and 1 part more if it is in the head."""
 
-RARE = 2_000
+RARE = 1_200
 """Whatever holds a token that is in fewer entries than this is looked at, unless better entries fill the list."""
-REACH = 2_500
+REACH = 1_500
 """About how many entries are looked at for the sake of commoner tokens."""
 WALK = 400_000
 """About how many places of the index are passed while looking for entries that hold several of them."""

@@ -1,0 +1,31 @@
+"""How much words and meaning decide, by what is asked and what is found."""
+
+import pytest
+
+from kho.kernel.ports import Filed
+from kho.search import rank
+from kho.search.asked import EVENLY, LITERALLY, UNMARKED, Asked
+from kho.search.passages import Stored
+
+CODE = "def total(items):\n    result = 0\n    for item in items:\n        result += item.price\n    return result"
+PROSE = "The bridge was closed after cracks were found in two of its pillars, and it stayed closed all winter."
+
+
+def passages(*texts: str) -> list[Stored]:
+    return [Stored(Filed(n, "s", "t"), str(n), 0, str(n), "", text, ()) for n, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(
+    ("question", "texts", "lean"),
+    [
+        ("how are prices added up", [CODE, CODE, PROSE], rank.AMONG_CODE),
+        ("how are prices added up", [CODE, PROSE, PROSE], EVENLY),
+        ("why was the bridge closed", [PROSE], EVENLY),
+        ("sum_of_prices", [CODE, CODE], LITERALLY),
+        ('where is "item.price" used', [CODE, CODE], LITERALLY),
+        ("vi sao cay cau bi dong", [CODE, CODE], UNMARKED),
+        ("why was the bridge closed", [], EVENLY),
+    ],
+)
+def test_the_lean(question: str, texts: list[str], lean: float) -> None:
+    assert rank.lean(Asked(question), passages(*texts)) == lean
