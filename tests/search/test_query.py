@@ -181,6 +181,7 @@ async def test_the_order_goes_on_past_what_was_looked_at(core: Core) -> None:
     chance = random.Random(1)
     words = [f"word{n}" for n in range(12)]
     await core.put(*(doc(f"d{n}", " ".join(chance.sample(words, 6)) + f" tail{n}") for n in range(SOME)))
+    await core.put(*(doc(f"near{n}", f"xword0 xword1 xword2 xword3 {n}") for n in range(10)))  # none of the words
     await core.settle()
     found = await core.searcher.search(T, " ".join(words[:4]), limit=200)
     scores = [hit.score for hit in found.hits]

@@ -2,8 +2,8 @@
 
 Words: half is the share of the query's weight that the passage holds, half is BM25 against what a full match would
 get, so that a weak match stays weak however weak the others are. Meaning: the model's cosine and the one between
-languages, each on the scale that calibrate.py measured. Neither depends on what else was found, so a score means the
-same in every answer.
+languages, each on the scale that calibrate.py measured. Neither is measured against the best that was found, so a
+score means about the same in every answer, and can have a floor.
 """
 
 from collections.abc import Container, Sequence
@@ -29,6 +29,9 @@ AS_IT_IS, BETWEEN_LANGUAGES = 0.2, 0.35
 """Shares of the two likenesses in the meaning. Their sum is what a passage gets that is as near as the related ones
 among the probes; a nearer one gets up to 1."""
 
+REMEMBERED = 4_000
+"""Characters. The tokens of longer texts would take too much memory."""
+
 AMONG_CODE = 0.25
 WAITING = 0.75
 
@@ -43,7 +46,7 @@ CLEAR_WORDS = 0.3
 """From this share of the words on, a passage is about the query, whatever the model says …"""
 SOME_WORDS = 0.15
 """… and below this one the words say nothing."""
-CLEAR_MEANING = 0.52
+CLEAR_MEANING = 0.47
 STRICT_MEANING = 0.72
 """Where related texts have 1 and unrelated ones 0: what the best passage needs if words do not speak for it. More is
 asked where the query has neither a known word nor the small words of a sentence: it may be no language at all."""
@@ -157,7 +160,11 @@ def _count(passage: Stored, wanted: Container[str]) -> tuple[dict[str, float], i
     return counted, length
 
 
-@lru_cache(maxsize=8_192)
 def _tokens(text: str) -> list[str]:
+    return _remembered(text) if len(text) <= REMEMBERED else index_tokens(text)
+
+
+@lru_cache(maxsize=4_096)
+def _remembered(text: str) -> list[str]:
     """Of passages that were looked at lately; the good ones come again."""
     return index_tokens(text)

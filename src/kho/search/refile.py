@@ -40,4 +40,6 @@ async def refile(db: Database, index: Index, background: Background, space: str,
     if after is None:
         await db.write(lambda tx: passages.set_state(tx, form_row(space), wanted))
         if count:
+            if db.engine == "postgres":  # or it would plan for an empty table until it looks by itself
+                await db.write(lambda tx: tx.script("ANALYZE passages; ANALYZE words_entries"))
             log.info("%s: %d documents filed anew", space, count)
