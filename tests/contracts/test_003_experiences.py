@@ -258,8 +258,8 @@ async def test_nonsense_finds_nothing(desk: Desk, nonsense: str) -> None:
     ],
 )
 async def test_the_same_words_in_another_writing_are_found(desk: Desk, written: str, asked: str) -> None:
-    """Marks, case, width, composition and missing spaces make no difference. Other words for the same thing are
-    the business of the search core, which replaces what is behind this seam; its tests will name this demand too."""
+    """Marks, case, width, composition and missing spaces make no difference. Other words for the same thing, and other
+    languages, are in test_003_by_meaning.py."""
     id = await desk.submit(written)
     await desk.submit("Something else altogether")
     assert [hit["id"] for hit in (await desk.query(asked))["experiences"]] == [id]
