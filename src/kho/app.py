@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import blake2b
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -94,6 +95,10 @@ def open_core(settings: Settings, background: Background, limits: SearchLimits |
 def open_vectors(settings: Settings, db: Database) -> Vectors:
     where = settings.search.vectors
     if where.engine == "qdrant":
+        if find_spec("qdrant_client") is None:
+            raise KhoError("search.vectors.engine is qdrant, which needs its client: pip install 'kho[qdrant]'.")
+        if not where.qdrant_url:
+            raise KhoError("search.vectors.engine is qdrant: name the server in KHO_SEARCH__VECTORS__QDRANT_URL.")
         return QdrantVectors(db, where.qdrant_url, api_key=where.qdrant_api_key.get_secret_value() or None)
     return SqliteVectors(db) if db.engine == "sqlite" else PostgresVectors(db)
 

@@ -242,8 +242,19 @@ def test_doctor_of_a_database_that_does_not_answer(settings: Settings, tmp_path:
     done = run(away, "doctor")
     assert done.status == 1
     assert done.out.startswith("The database does not answer: The database file cannot be made")
-    assert f"It is {away.home / 'kho.db'}." in done.out
+    assert f"The database is {away.home / 'kho.db'}." in done.out
     assert json.loads(run(away, "doctor", "--json").out)["ok"] is False
+
+
+def test_doctor_tells_a_setting_from_the_database(settings: Settings) -> None:
+    for changes, told in [
+        ({"embedder": {"provider": "openai"}}, "KHO_SEARCH__EMBEDDER__MODEL"),
+        ({"embedder": {"provider": "hash"}, "vectors": {"engine": "qdrant"}}, "KHO_SEARCH__VECTORS__QDRANT_URL"),
+    ]:
+        done = run(change(settings, {"search": changes}), "doctor")
+        assert done.status == 1
+        assert done.out.startswith("The settings do not fit: ")
+        assert told in done.out
 
 
 def test_where_the_data_is_comes_without_the_password(settings: Settings) -> None:

@@ -1,12 +1,14 @@
 """What a passage scores."""
 
+import math
+
 import pytest
 
 from kho.kernel.ports import Filed
 from kho.search import rank
 from kho.search.asked import Asked
 from kho.search.passages import Stored
-from kho.search.rank import CLEAR_MEANING, CLEAR_WORDS, SOME_MEANING, SOME_WORDS, STRICT_MEANING, Parts
+from kho.search.rank import CLEAR_MEANING, CLEAR_WORDS, SOME_MEANING, SOME_WORDS, STRICTEST, Parts
 
 RARE, COMMON = 5.0, 0.8
 
@@ -113,11 +115,18 @@ SPEECH, KEYWORDS = Asked("what is it about"), Asked("qzxv brrt")
         ([Parts(0.0, between=CLEAR_MEANING - 0.01, meaning=1.0)], SPEECH, False),
         ([Parts(0.0, between=CLEAR_MEANING, meaning=1.0)], KEYWORDS, False),
         ([Parts(0.1), Parts(0.0, between=CLEAR_MEANING, meaning=1.0)], KEYWORDS, True),
-        ([Parts(0.0, between=STRICT_MEANING, meaning=1.0)], KEYWORDS, True),
+        ([Parts(0.0, between=STRICTEST, meaning=1.0)], KEYWORDS, True),
     ],
 )
 def test_convincing(parts: list[Parts], asked: Asked, expected: bool) -> None:
-    assert rank.convincing(parts, asked) is expected
+    rarity = {token: math.log(110) for token, _ in asked.tokens}  # what nobody holds, among a hundred passages
+    assert rank.convincing(parts, asked, rarity) is expected
+
+
+def test_the_more_passages_the_more_is_asked_of_what_may_be_nonsense() -> None:
+    near = [Parts(0.0, between=0.6, meaning=1.0)]
+    found = [rank.convincing(near, KEYWORDS, {"qzxv": math.log(entries)}) for entries in (10, 50, 1_000, 10**6)]
+    assert found == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

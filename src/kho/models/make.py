@@ -98,7 +98,7 @@ def reranker(config: RerankerConfig) -> Reranker | None:
             return None
         case "cohere" | "jina" | "tei" as protocol:
             if not config.url:
-                raise KhoError(f"The reranker {protocol} needs a url.")
+                raise KhoError(f"The reranker {protocol} needs a url: set KHO_SEARCH__RERANKER__URL.")
             model = config.model if protocol == "tei" else _model(protocol, config.model)
             service = Service(config.url, config.api_key, Patience(config.timeout, backoff=config.backoff))
             return HttpReranker(service, protocol, model, batch=config.batch, concurrency=config.concurrency)
@@ -110,5 +110,7 @@ def reranker(config: RerankerConfig) -> Reranker | None:
 
 def _model(provider: str, model: str) -> str:
     if not model:
-        raise KhoError(f"{provider} needs the name of a model.")
+        raise KhoError(
+            f"{provider} needs the name of a model: set KHO_SEARCH__EMBEDDER__MODEL (of a reranker __RERANKER__MODEL)."
+        )
     return model

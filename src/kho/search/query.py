@@ -35,6 +35,8 @@ RERANKED = 24
 """Passages that a re-ranking model is shown."""
 TAIL = 0.8
 """What a passage that was not looked at closely gets for its words, if none that was has any of them."""
+WORTH = 0.3
+"""The share of the best score below which a passage is noise beside it."""
 PATIENCE = 2.5
 """Seconds that an answer waits for the model, which may have to be loaded. Then the words answer alone."""
 MOST_PENDING = 10_000
@@ -192,10 +194,10 @@ class Searcher:
         chosen = _worth_a_look(asked, matched, meaning.near)
         looked, parts = await self._look(asked, where, matched, meaning, chosen, deadline)
         texts = {one.filed.seq: one for one in looked}
-        if not rank.convincing(parts, asked):
+        if not rank.convincing(parts, asked, matched.rarity):
             return Ranking([], meaning.notes, pending, version)
         lean = 1.0 if meaning.question is None else self._lean(asked, looked)
-        full = _attainable(parts, lean)
+        full = _attainable(asked, looked, parts, lean)
         ranked = sorted(
             (
                 Ranked(one.filed.seq, one.key, min(1.0, rank.score(part, lean) / full), part)
@@ -204,6 +206,8 @@ class Searcher:
             ),
             key=lambda one: (-one.score, -one.seq),
         )
+        worth = ranked[0].score * WORTH if ranked else 0.0
+        ranked = [one for one in ranked if one.score >= worth]
         notes = meaning.notes
         if self._reranker is not None and ranked:
             ranked, notes = await self._rerank(self._reranker, asked, ranked, texts, notes, deadline)
@@ -359,9 +363,11 @@ def _worth_a_look(asked: Asked, matched: Matched, near: Sequence[tuple[int, floa
     return list(dict.fromkeys([seq for seq, _ in (*matched.found[:most], *near[:BY_MEANING])]))
 
 
-def _attainable(parts: Sequence[Parts], lean: float) -> float:
-    """The score of a perfect passage. Where no passage has the query's words, because they are of another language,
-    the meaning has to do."""
+def _attainable(asked: Asked, looked: Sequence[Stored], parts: Sequence[Parts], lean: float) -> float:
+    """The score of a perfect passage. Where all passages are in other languages than the question, they cannot have its
+    words, and the meaning has to do."""
+    if lean == 1.0 or any(one.language in (asked.language, "") for one in looked):
+        return 1.0
     best = max((part.words for part in parts), default=1.0)
     return lean * max(best, 0.3) + (1 - lean)
 

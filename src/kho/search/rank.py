@@ -9,6 +9,7 @@ score means about the same in every answer, and can have a floor.
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import exp, log10
 from typing import TYPE_CHECKING
 
 from kho.search.asked import EVENLY, Asked, flat
@@ -47,9 +48,10 @@ CLEAR_WORDS = 0.3
 SOME_WORDS = 0.15
 """… and below this one the words say nothing."""
 CLEAR_MEANING = 0.47
-STRICT_MEANING = 0.72
-"""Where related texts have 1 and unrelated ones 0: what the best passage needs if words do not speak for it. More is
-asked where the query has neither a known word nor the small words of a sentence: it may be no language at all."""
+"""Where related texts have 1 and unrelated ones 0: what the best passage needs if words do not speak for it."""
+STRICT_MEANING, MORE_STRICT, STRICTEST = 0.42, 0.1, 0.75
+"""More is asked where the query has neither a known word nor the small words of a sentence: it may be no language at
+all. The more passages there are, the nearer the nearest is to nonsense, so it is more with every power of ten."""
 SOME_MEANING = 0.3
 
 
@@ -105,12 +107,16 @@ def score(parts: Parts, lean: float) -> float:
     return min(1.0, lean * words + (1 - lean) * likeness + parts.literal)
 
 
-def convincing(parts: Sequence[Parts], asked: Asked) -> bool:
+def convincing(parts: Sequence[Parts], asked: Asked, rarity: dict[str, float]) -> bool:
     """Whether any of the passages is about the query at all. If none is, nothing was found."""
     best_words = max((part.words for part in parts), default=0.0)
     if best_words >= CLEAR_WORDS or any(part.literal for part in parts):
         return True
-    needed = CLEAR_MEANING if asked.is_speech or best_words else STRICT_MEANING
+    needed = CLEAR_MEANING
+    if not asked.is_speech and not best_words:
+        # No word is known, so each is as rare as can be, and tells how many passages there are.
+        entries = exp(max(rarity.values(), default=0.0))
+        needed = min(STRICTEST, STRICT_MEANING + MORE_STRICT * log10(max(entries, 1.0)))
     return any(part.between is not None and part.between >= needed for part in parts)
 
 

@@ -7,7 +7,7 @@ import click
 from kho.doors.cli import show
 from kho.doors.cli.program import Program, json_option, with_example
 from kho.doors.cli.progress import reporting
-from kho.kernel.errors import KhoError
+from kho.kernel.errors import DatabaseError, KhoError
 
 Found = dict[str, Any]
 
@@ -39,8 +39,10 @@ def _examined(program: Program, repair: bool) -> Found:
         try:
             with reporting() as progress:
                 return {"answers": True, **await program.examine(repair=repair, progress=progress)}
+        except DatabaseError as problem:
+            return {"answers": False, "problem": f"The database does not answer: {problem.message}"}
         except KhoError as problem:
-            return {"answers": False, "problem": problem.message}
+            return {"answers": False, "problem": f"The settings do not fit: {problem.message}"}
 
     found: Found = {"database": program.where, **program.finish(work())}
     if found["answers"] and found["vectors"]:
@@ -50,7 +52,7 @@ def _examined(program: Program, repair: bool) -> Found:
 
 def _words(found: Found) -> list[str]:
     if not found["answers"]:
-        return [f"The database does not answer: {found['problem']}", f"It is {found['database']}."]
+        return [found["problem"], f"The database is {found['database']}."]
     spaces: dict[str, int] = found["spaces"]
     filed = ", ".join(f"{count} of {name}" for name, count in spaces.items()) or "none yet"
     lines = [f"The database answers. It is {found['database']}.", f"Passages filed: {filed}."]
