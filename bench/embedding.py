@@ -74,6 +74,8 @@ def throughput(count: int) -> None:
 
 async def loop_lag(seconds: float) -> None:
     """The longest that anything else had to wait while passages are filed and embedded and questions are answered."""
+    written = next(iter(Corpus(50_000, 1).blocks())).texts
+    questions = texts(10_000, 60)
     with tempfile.TemporaryDirectory() as folder:
         background = Background()
         core = open_core(Settings(home=Path(folder)), background)
@@ -90,20 +92,17 @@ async def loop_lag(seconds: float) -> None:
                 lags.append(time.monotonic() - before - HEARTBEAT)
 
         async def write() -> None:
-            number = 0
-            for block in Corpus(50_000, 1).blocks():
-                for text in block.texts:
-                    if time.monotonic() > end:
-                        return
-                    number += 1
-                    document = Document("bench", "t", str(number), [Passage((Field(text),))])
-                    prepared = await asyncio.to_thread(prepare, document)
-                    await core.db.write(lambda tx, prepared=prepared: core.index.put(tx, [prepared]))
-                    await asyncio.sleep(0.02)
+            for number, text in enumerate(written):
+                if time.monotonic() > end:
+                    return
+                document = Document("bench", "t", str(number), [Passage((Field(text),))])
+                prepared = await asyncio.to_thread(prepare, document)
+                await core.db.write(lambda tx, prepared=prepared: core.index.put(tx, [prepared]))
+                await asyncio.sleep(0.02)
 
         async def ask() -> int:
             answered = 0
-            for question in texts(10_000, 60):
+            for question in questions:
                 if time.monotonic() > end:
                     break
                 await core.searcher.search(Where("bench", "t"), question)

@@ -6,8 +6,11 @@ and tells nonsense from a match. Where these middles lie, and what related and u
 once per model on sentences of our own (probes.py).
 """
 
+import asyncio
+import sys
 from base64 import b85decode, b85encode
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import orjson
@@ -82,6 +85,12 @@ class Calibration:
 def is_current(text: str | None) -> bool:
     """Whether this was measured in the way that it would be measured now."""
     return text is not None and orjson.loads(text)["version"] == VERSION
+
+
+async def numbers_at_hand() -> None:
+    """Loads numpy off the event loop, which would stand still for a quarter of a second."""
+    if "numpy" not in sys.modules:
+        await asyncio.to_thread(import_module, "numpy")
 
 
 async def measure(embedder: Embedder) -> Calibration:

@@ -17,7 +17,7 @@ from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Database, Embedder, Tx, Vectors, Where
 from kho.search import passages
-from kho.search.calibrate import is_current, measure
+from kho.search.calibrate import is_current, measure, numbers_at_hand
 from kho.search.passages import MODEL, Stored
 
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ class Filling:
         """The index of this model, and what its cosines mean."""
         if self._ready:
             return
+        await numbers_at_hand()
         model = self._embedder.model
         await self._vectors.prepare(model, await self._embedder.dimension())
         if not is_current(await self._db.read(lambda tx: passages.state(tx, calibration_row(model)))):

@@ -14,7 +14,7 @@ from kho.kernel.errors import InvalidParams, KhoError, Timeout
 from kho.kernel.ports import Database, Embedder, Matched, Reranker, Tx, Vectors, Where, Words
 from kho.search import passages, rank
 from kho.search.asked import Asked
-from kho.search.calibrate import Calibration
+from kho.search.calibrate import Calibration, numbers_at_hand
 from kho.search.filling import calibration_row, text_of
 from kho.search.passages import Stored
 from kho.search.rank import Parts
@@ -243,7 +243,9 @@ class Searcher:
             kept = await self._db.read(
                 lambda tx: passages.state(tx, calibration_row(model)), timeout=_left(deadline) * 0.7
             )
-            self._calibration = Calibration.load(kept) if kept else None
+            if kept:
+                await numbers_at_hand()
+                self._calibration = Calibration.load(kept)
         return self._calibration
 
     async def _question(self, text: str, patience: float) -> "Vector":
