@@ -105,8 +105,8 @@ class Kho:
     def near(self, tenant: str, vector: Floats, limit: int) -> list[int]:
         where = Where(SPACE, tenant)
         found = self._run(self._vectors.near(NAME, where, vector, limit))
-        keys = self._run(self._db.read(lambda tx: passages.keys(tx, where, [seq for seq, _ in found])))
-        return [int(keys[seq]) for seq, _ in found]
+        texts = self._run(self._db.read(lambda tx: passages.get(tx, where, [seq for seq, _ in found])))
+        return [int(texts[seq].key) for seq, _ in found]
 
     def processes(self) -> list[int]:
         return []

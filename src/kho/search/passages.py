@@ -105,13 +105,6 @@ def labels(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, tuple[str, st
     return {row[0]: row[1:] for row in rows}
 
 
-def keys(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, str]:
-    rows = _by_values(
-        tx, "SELECT seq, key FROM passages WHERE space = $1 AND tenant = $2 AND seq", (where.space, where.tenant), seqs
-    )
-    return {row[0]: row[1] for row in rows}
-
-
 def delete(tx: Tx, seqs: Sequence[int]) -> None:
     tx.many("DELETE FROM passages WHERE seq = $1", [(seq,) for seq in seqs])
 
