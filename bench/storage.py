@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from itertools import accumulate, count
 from pathlib import Path
 from statistics import median
 
-from kho.kernel.ports import Database, Filed, Tx, Where, Words
+from kho.kernel.ports import Database, Entry, Filed, Tx, Where, Words
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import Postgres
 from kho.storage.sqlite import Sqlite
@@ -52,13 +53,17 @@ def insert_row(tx: Tx, number: int) -> None:
     tx.run(INSERT, number, "tenant", f"name of row {number}", BODY, number)
 
 
+def filed(number: int, space: str, tokens: list[str]) -> Entry:
+    return Entry(Filed(number, space, "tenant"), Counter(tokens[:5]), Counter(tokens), len(tokens))
+
+
 def insert_with_words(words: Words) -> Callable[[Tx, int], None]:
     entries = [random.choices(VOCABULARY, cum_weights=ZIPF, k=100) for _ in range(500)]
 
     def work(tx: Tx, number: int) -> None:
         insert_row(tx, number)
         tokens = entries[number % len(entries)]
-        words.put(tx, [(Filed(number, "bench", "tenant"), tokens[:5], tokens)])
+        words.put(tx, [filed(number, "bench", tokens)])
 
     return work
 
@@ -117,7 +122,7 @@ async def match_table(stores: Sequence[Store], entries: int) -> None:
             def fill(tx: Tx, first: int = first, words: Words = store.words) -> None:
                 for number in range(first, first + 1000):
                     tokens = entry(number)
-                    words.put(tx, [(Filed(number, "match", "tenant"), tokens[:5], tokens)])
+                    words.put(tx, [filed(number, "match", tokens)])
 
             await store.db.write(fill)
         print(f"{store.name:<18} filled in {time.perf_counter() - start:.0f} s")

@@ -152,7 +152,7 @@ async def test_tenants_never_share_a_list(core: Core) -> None:
 
 
 async def test_a_forgotten_list_is_made_anew(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kho.search.query.KEPT", 4)
+    monkeypatch.setattr("kho.search.lists.KEPT", 4)
     await core.put(*(doc(f"d{n}", f"The bridge number {n} is closed.") for n in range(6)))
     first = await core.searcher.search(T, ASKED, limit=3)
     for n in range(5):

@@ -1,12 +1,14 @@
 """What a passage scores."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from kho.kernel.ports import Filed
+from kho.kernel.ports import Counted, Filed
 from kho.search import rank
 from kho.search.asked import Asked
+from kho.search.index import Document, Field, Passage, prepare
 from kho.search.passages import Stored
 from kho.search.rank import CLEAR_MEANING, CLEAR_WORDS, SOME_MEANING, SOME_WORDS, STRICTEST, Parts
 
@@ -19,7 +21,21 @@ def passage(text: str, heading: str = "", weights: tuple[tuple[int, float], ...]
 
 def look(query: str, *passages: Stored, **rarity: float) -> list[Parts]:
     asked = Asked(query)
-    return rank.lexical(asked, {token: rarity.get(token, RARE) for token, _ in asked.tokens}, passages)
+    numbered = [replace(one, filed=replace(one.filed, seq=seq)) for seq, one in enumerate(passages)]
+    counted = {one.filed.seq: count(one, asked) for one in numbered}
+    return rank.lexical(asked, {token: rarity.get(token, RARE) for token, _ in asked.tokens}, numbered, counted)
+
+
+def count(stored: Stored, asked: Asked) -> Counted:
+    """What the word index would have counted."""
+    spans, start = list[Field](), 0
+    for length, weight in stored.weights or ((len(stored.text), 1.0),):
+        spans.append(Field(stored.text[start : start + length], weight))
+        start += length
+    [part] = prepare(Document("s", "t", "k", [Passage(tuple(spans), stored.heading)])).parts
+    wanted = {token for token, _ in asked.tokens}
+    held = {token: part.head.get(token, 0) + part.body.get(token, 0) for token in wanted & {*part.head, *part.body}}
+    return held, part.length
 
 
 @pytest.mark.parametrize(
@@ -62,7 +78,8 @@ def test_shares(query: str, text: str, words: float) -> None:
 def test_no_passages_and_no_tokens() -> None:
     assert look("bridge") == []
     assert look("", passage("bridge")) == [Parts(0.0)]
-    assert rank.lexical(Asked("bridge"), {}, [passage("bridge")])[0].words == 0
+    assert rank.lexical(Asked("bridge"), {}, [passage("bridge")], {1: ({}, 1)})[0].words == 0
+    assert rank.lexical(Asked("bridge"), {}, [passage("bridge")], {})[0].words == 0
 
 
 def test_every_part_of_a_quotation_adds() -> None:

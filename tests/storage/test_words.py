@@ -1,6 +1,7 @@
 """The word index, alike on both databases."""
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from math import log
 from pathlib import Path
@@ -8,29 +9,33 @@ from pathlib import Path
 import pytest
 
 from kho.kernel import errors
-from kho.kernel.ports import Database, Filed, Matched, Tx, Where, Words
+from kho.kernel.ports import Database, Entry, Filed, Matched, Tx, Where, Words
 from kho.storage import words as shared
 from kho.storage.migrate import OWN, migrate
 from kho.storage.words_postgres import PostgresWords
 from kho.storage.words_sqlite import SqliteWords
 
-Entry = tuple[Sequence[str], Sequence[str]]
+Texts = tuple[Sequence[str], Sequence[str]]
 HERE = Where("s", "t")
 HOSTILE = ['"', "'", "\\", "a b", "NEAR(", "head:", "a*", "*", "^", "AND", "ＯＲ", "0xdead", "", " ", "\0", "\ud800", "é", "É",
            "x" * 5000, "知識", "🏠", "';--", "{1}", "-", "ไทย", "हिन्दी", "K", "k"]  # fmt: skip
 
 
-async def put(db: Database, words: Words, *entries: Entry, where: Where = HERE, first: int = 1) -> None:
+def entry(filed: Filed, head: Sequence[str], body: Sequence[str]) -> Entry:
+    return Entry(filed, Counter(head), Counter(body), len(body))
+
+
+async def put(db: Database, words: Words, *entries: Texts, where: Where = HERE, first: int = 1) -> None:
     """Entries numbered from `first`."""
     filed = [
-        (Filed(seq, where.space, where.tenant, created_at=seq), head, body)
+        entry(Filed(seq, where.space, where.tenant, created_at=seq), head, body)
         for seq, (head, body) in enumerate(entries, first)
     ]
     await db.write(lambda tx: words.put(tx, filed))
 
 
 async def file(db: Database, words: Words, *filed: Filed) -> None:
-    await db.write(lambda tx: words.put(tx, [(it, (), ["x"]) for it in filed]))
+    await db.write(lambda tx: words.put(tx, [entry(it, (), ["x"]) for it in filed]))
 
 
 async def match(db: Database, words: Words, *tokens: str, where: Where = HERE, limit: int = 10) -> Matched:
@@ -114,7 +119,7 @@ async def test_a_rolled_back_batch_leaves_nothing(db: Database, words: Words) ->
     await put(db, words, ((), ["kept"]))
 
     def work(tx: Tx) -> None:
-        words.put(tx, [(Filed(seq, "s", "t"), ["red"], []) for seq in range(2, 100)])
+        words.put(tx, [entry(Filed(seq, "s", "t"), ["red"], []) for seq in range(2, 100)])
         words.drop(tx, [1])
         raise KeyError
 
@@ -261,3 +266,33 @@ async def test_an_index_of_the_old_form_makes_room(blank: Database, tmp_path: Pa
     words: Words = SqliteWords() if blank.engine == "sqlite" else PostgresWords()
     await put(blank, words, (["red"], ()))
     assert await found(blank, words, "red") == [1]
+
+
+async def test_what_tokens_count(db: Database, words: Words) -> None:
+    entries = [
+        Entry(Filed(1, "s", "t"), {"head": 1.5, "both": 3}, {"both": 2, "body": 1, "many": 900, "little": 0.01}, 7),
+        Entry(Filed(2, "s", "t"), {}, {"body": 2}, 2),
+        Entry(Filed(3, "s", "other"), {}, {"body": 2}, 2),
+    ]
+    await db.write(lambda tx: words.put(tx, entries))
+    wanted = ["both", "body", "head", "many", "little", "absent"]
+    counted = await db.read(lambda tx: words.counted(tx, HERE, [1, 2, 3, 4], wanted))
+    assert counted == {
+        1: ({"head": 1.5, "both": 5.0, "body": 1.0, "many": 63.75, "little": 0.25}, 7),
+        2: ({"body": 2.0}, 2),
+    }
+
+
+async def test_hostile_tokens_are_counted(db: Database, words: Words) -> None:
+    tokens = [token for token in HOSTILE if token]
+    await put(db, words, ((), tokens))
+    counted = await db.read(lambda tx: words.counted(tx, HERE, [1], tokens))
+    assert counted[1][0] == dict.fromkeys(tokens, 1.0)
+
+
+async def test_an_entry_from_before_has_each_token_once(db: Database, words: Words) -> None:
+    await put(db, words, (["red"], ["blue", "blue"]))
+    await db.write(lambda tx: tx.run("UPDATE words_entries SET counts = $1, length = 0", b""))
+    held, length = (await db.read(lambda tx: words.counted(tx, HERE, [1], ["red", "blue", "green"])))[1]
+    assert held == {"red": 1.0, "blue": 1.0}
+    assert length >= 2

@@ -10,7 +10,7 @@ from kho.kernel.ports import Database, Where, Words
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from kho.kernel.ports import Filed
+from kho.kernel.ports import Entry, Filed
 from kho.storage.postgres import Postgres
 from kho.storage.sqlite import Sqlite
 from kho.storage.words_postgres import PostgresWords
@@ -21,7 +21,9 @@ async def main(engine, place, first):
     db, words = (Sqlite.open(Path(place)), SqliteWords()) if engine == "sqlite" else (Postgres.open(place), PostgresWords())
     # Batches of both processes are mixed, and every tenth entry is dropped again.
     batches = [range(start + first, start + 60, 2) for start in range(1, 600, 60)]
-    file = lambda seq: (Filed(seq, "s", f"t{seq % 3}", created_at=seq), ["shared"], [f"by{first}", f"n{seq}"])
+    file = lambda seq: Entry(
+        Filed(seq, "s", f"t{seq % 3}", created_at=seq), {"shared": 1}, {f"by{first}": 1, f"n{seq}": 1}, 2
+    )
     await asyncio.gather(*(db.write(lambda tx, batch=batch: words.put(tx, map(file, batch))) for batch in batches))
     await db.write(lambda tx: words.drop(tx, [seq for batch in batches for seq in batch if seq % 10 < 2]))
     await db.aclose()

@@ -4,9 +4,9 @@ SQL is written once, for both databases: parameters are `$1, $2, …`, first use
 (SQLite binds them by first appearance), times are BIGINT microseconds, JSON is TEXT, booleans are 0 and 1.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:  # a hub that answers by words alone never loads it
     import numpy as np
@@ -100,20 +100,37 @@ class Matched:
     """How rare each token of the query is in this tenant's space: log(1 + (entries + 10) / (holders + 1))."""
 
 
+class Entry(NamedTuple):
+    """The words of a passage: folded tokens (see search.fold), each with how much it counts, which is how often it
+    occurs where all places count the same. Those of the head (titles, keywords) weigh more in a match."""
+
+    filed: Filed
+    head: Mapping[str, float]
+    body: Mapping[str, float]
+    length: int
+    """Tokens that its text has."""
+
+
+Counted = tuple[dict[str, float], int]
+"""What the tokens asked for count in a passage, and how long it is."""
+
+
 class Words(Protocol):
-    """A word index in the same database and transaction as the rows it indexes.
+    """A word index in the same database and transaction as the rows it indexes."""
 
-    Tokens come folded (see search.fold). `head` tokens (titles, keywords) count more than `body` tokens.
-    """
-
-    def put(self, tx: Tx, passages: Iterable[tuple[Filed, Sequence[str], Sequence[str]]]) -> None:
-        """Files new passages with their head and body tokens."""
+    def put(self, tx: Tx, entries: Iterable[Entry]) -> None:
+        """Files new passages."""
         ...
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None: ...
 
     def match(self, tx: Tx, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
         """The passages that hold most of the query's (token, importance) weight, rarer tokens weighing more."""
+        ...
+
+    def counted(self, tx: Tx, where: Where, seqs: Sequence[int], tokens: Iterable[str]) -> dict[int, Counted]:
+        """What some tokens count in these passages, as far as they are here and the tenant's: a closer look, without
+        reading their texts again."""
         ...
 
 

@@ -1,13 +1,14 @@
 """Filing what slices keep, so that it can be found: in the slice's transaction, by words at once, by meaning soon."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from kho.kernel.clock import Clock
-from kho.kernel.ports import Filed, Tx, Vectors, Words
+from kho.kernel.ports import Entry, Filed, Tx, Vectors, Words
 from kho.search import passages
 from kho.search.fold import index_tokens
 from kho.search.languages import language
@@ -16,8 +17,8 @@ from kho.search.passages import Stored
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
 
-FORM = 1
-"""Goes up when folding changes: what was filed before would no longer be found, so it is filed anew."""
+FORM = 2
+"""Goes up when folding changes, or what is filed of it: what was filed before is then filed anew."""
 
 HEADING = 1.5
 """How much a word in the heading counts, where one in the text counts 1."""
@@ -54,9 +55,10 @@ class Document:
 @dataclass(frozen=True, slots=True)
 class Part:
     stored: Stored
-    head: list[str]
-    body: list[str]
-    """The tokens by which it is found; those of the head count more."""
+    head: dict[str, float]
+    body: dict[str, float]
+    """The tokens by which it is found, and what each counts; those of the head weigh more."""
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,33 @@ def prepare(document: Document) -> Prepared:
         weights = () if plain else tuple((len(field.text) + 1, field.weight) for field in fields)
         heading = storable(passage.heading)
         digest = _digest(heading, text, repr(weights))
-        head = index_tokens(storable("\n".join([heading, *(field.text for field in fields if field.weight > 1.0)])))
-        body = index_tokens(storable("\n".join(field.text for field in fields if field.weight <= 1.0)))
+        head, body, length = _counted(heading, fields)
         spoken = language(f"{heading}\n{text}")
-        parts.append(Part(Stored(filed, document.key, number, digest, heading, text, weights, spoken), head, body))
+        stored = Stored(filed, document.key, number, digest, heading, text, weights, spoken)
+        parts.append(Part(stored, head, body, length))
     return Prepared(document, parts)
+
+
+def _counted(heading: str, fields: Sequence[Field]) -> tuple[dict[str, float], dict[str, float], int]:
+    """The tokens of the head, those of the body, and how many all the fields have."""
+    head: dict[str, float] = {}
+    _count(index_tokens(heading), HEADING, head)
+    body: dict[str, float] = {}
+    length = 0
+    for field in fields:
+        tokens = index_tokens(storable(field.text))
+        length += len(tokens)
+        _count(tokens, field.weight, head if field.weight > 1.0 else body)
+    return head, body, length
+
+
+def _count(tokens: Sequence[str], weight: float, counted: dict[str, float]) -> None:
+    times = Counter(tokens)
+    if not counted and weight == 1.0:  # nearly always
+        counted.update(times)
+        return
+    for token, number in times.items():
+        counted[token] = counted.get(token, 0.0) + number * weight
 
 
 class Index:
@@ -138,7 +162,9 @@ class Index:
         seqs = [filed.seq for filed, _ in change.moved] + passages.insert(tx, [part.stored for part in change.new])
         parts = [part for _, part in change.moved] + change.new
         filed = [replace(part.stored.filed, seq=seq) for seq, part in zip(seqs, parts, strict=True)]
-        self._words.put(tx, [(file, part.head, part.body) for file, part in zip(filed, parts, strict=True)])
+        self._words.put(
+            tx, [Entry(file, part.head, part.body, part.length) for file, part in zip(filed, parts, strict=True)]
+        )
         if self._vectors is None:
             passages.unmodel(tx)
             return

@@ -18,6 +18,9 @@ MODEL = "model"
 """The row of search_state that names the model whose vectors the passages have, or are getting, and their place.
 Empty where passages were filed without a model: then all have to be looked at."""
 
+_OWN = "NOT (space <> $1 OR tenant <> $2)"
+"""Beside numbers: said with "=", SQLite would walk all that the tenant has instead of looking the numbers up."""
+
 _COLUMNS = "seq, space, tenant, collection, kind, tags, created_at, key, part, digest, heading, text, weights, language"
 
 
@@ -86,7 +89,7 @@ def get(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, Stored]:
     """Those of the passages that exist and are meant. An index may lag behind; this is how they are filed now."""
     rows = _by_values(
         tx,
-        f"SELECT {_COLUMNS} FROM passages WHERE space = $1 AND tenant = $2 AND seq",
+        f"SELECT {_COLUMNS} FROM passages WHERE {_OWN} AND seq",
         (where.space, where.tenant),
         seqs,
     )
@@ -98,7 +101,7 @@ def labels(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, tuple[str, st
     """The collection, key and digest of passages: which document each is of, and what is a copy of what."""
     rows = _by_values(
         tx,
-        "SELECT seq, collection, key, digest FROM passages WHERE space = $1 AND tenant = $2 AND seq",
+        f"SELECT seq, collection, key, digest FROM passages WHERE {_OWN} AND seq",
         (where.space, where.tenant),
         seqs,
     )
@@ -186,7 +189,11 @@ def pending(tx: Tx, where: Where | None = None, most: int = 1_000_000) -> int:
     if where is None:
         row = tx.one("SELECT count(*) FROM (SELECT 1 FROM vector_queue LIMIT $1) AS waiting", most)
         return row[0] if row else 0
-    sql = "SELECT 1 FROM vector_queue AS q JOIN passages AS p ON p.seq = q.seq WHERE p.space = $1 AND p.tenant = $2"
+    # CROSS: SQLite then begins with the queue, which is mostly short, and not with all that the tenant has.
+    sql = (
+        "SELECT 1 FROM vector_queue AS q CROSS JOIN passages AS p "
+        "WHERE p.seq = q.seq AND p.space = $1 AND p.tenant = $2"
+    )
     if where.collections:
         sql += f" AND p.collection IN ({', '.join(f'${n}' for n in range(3, len(where.collections) + 3))})"
     row = tx.one(

@@ -1,33 +1,24 @@
 """Searching: words and meaning at once, the best few looked at closely, one ranked list, pages cut from it."""
 
 import asyncio
-import logging
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
-from hashlib import blake2b
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING
 
-from kho.kernel import paging
-from kho.kernel.errors import InvalidParams, KhoError, Timeout
+from kho.kernel.errors import KhoError, Timeout
 from kho.kernel.ports import Database, Embedder, Matched, Reranker, Tx, Vectors, Where, Words
-from kho.search import passages, rank
+from kho.search import meaning, passages, rank
 from kho.search.asked import Asked
-from kho.search.calibrate import Calibration, numbers_at_hand
-from kho.search.filling import calibration_row, text_of
+from kho.search.filling import text_of
+from kho.search.lists import FIRST_PAGE, Lists, Ranked, Ranking, cursor_for, mark_of, place_of
+from kho.search.meaning import NEAREST, Meaning, Meant
 from kho.search.passages import Stored
 from kho.search.rank import Parts
 
-if TYPE_CHECKING:
-    from kho.kernel.ports import Vector
-
-log = logging.getLogger("kho.search")
-
 DEPTH = 100
 """Passages that a ranked list has at most, unless the caller asks for more."""
-BY_WORDS, BY_MEANING = 20, 32
-"""Passages that are looked at closely: the best by words, and the best by meaning, of which the look changes more."""
+BY_WORDS = 20
+"""The best by words that are looked at closely, beside the nearest in meaning."""
 READ_LITERALLY = 1_000
 """… and when the query quotes, whatever holds the quotation, of so many: only the text tells whether the words stand
 side by side."""
@@ -40,9 +31,6 @@ WORTH = 0.3
 PATIENCE = 2.5
 """Seconds that an answer waits for the model, which may have to be loaded. Then the words answer alone."""
 MOST_PENDING = 10_000
-KEPT = 512
-"""Lists that are remembered for the next page or the same question."""
-KEPT_QUESTIONS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +44,10 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    seq: int
-    key: str
-    score: float
-    """In 0..1, the same measure in every answer."""
-    parts: Parts
-
-
-@dataclass(frozen=True, slots=True)
 class Hit:
     passage: Stored
     score: float
     parts: Parts
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """One ranked list. Pages are cut from it."""
-
-    ranked: list[Ranked]
-    notes: tuple[str, ...] = ()
-    """What was left out, in plain words: an answer by words alone says so."""
-    pending: int = 0
-    """Passages that still wait for their vectors, counted up to 10,000."""
-    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +63,27 @@ Label = tuple[str, str, str]
 """The collection, key and digest of a passage."""
 
 
-@dataclass(slots=True)
-class _Meaning:
-    """What the vectors say, or why they say nothing."""
+@dataclass(frozen=True, slots=True)
+class _First:
+    """What the word index brings, and how things stood when it did."""
 
-    question: "Vector | None" = None
-    calibration: Calibration | None = None
-    near: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
-    notes: tuple[str, ...] = ()
+    version: int
+    pending: int
+    matched: Matched
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """The passages that are still there, and what their words are worth."""
+
+    passages: list[Stored]
+    parts: list[Parts]
+    rest: dict[int, Label]
+    """Of those that have some of the words, but were not looked at closely."""
+
+    def labels(self) -> dict[int, Label]:
+        closely = {one.filed.seq: (one.filed.collection, one.key, one.digest) for one in self.passages}
+        return {**self.rest, **closely}
 
 
 class Searcher:
@@ -118,13 +98,12 @@ class Searcher:
     ) -> None:
         self._db = db
         self._words = words
-        self._vectors = vectors
-        self._embedder = embedder
         self._reranker = reranker
         self._limits = limits or Limits()
-        self._calibration: Calibration | None = None
-        self._lists: OrderedDict[Hashable, Ranking] = OrderedDict()
-        self._questions: OrderedDict[str, Vector] = OrderedDict()
+        self._meaning = (
+            None if vectors is None or embedder is None else Meaning(db, vectors, embedder, self._limits.patience)
+        )
+        self._lists = Lists()
 
     async def search(
         self,
@@ -137,19 +116,19 @@ class Searcher:
         timeout: float | None = None,
     ) -> Found:
         """One page. `per_key` gives each document one place in the list, its best passage's."""
-        began = monotonic()
-        mark = _mark(where, text, per_key)
-        start, version = _place(cursor, mark)
-        total = self._limits.timeout if timeout is None else min(timeout, self._limits.timeout)
-        ranking = await self.ranking(where, text, per_key=per_key, timeout=total, version=version)
+        mark = mark_of(where, text, per_key)
+        start, version = place_of(cursor, mark)
+        left = _until(monotonic() + self._time(timeout))
+        ranking = await self.ranking(where, text, per_key=per_key, timeout=left(), version=version)
         page = ranking.ranked[start : start + limit]
-        left = max(0.05, total - (monotonic() - began))
-        texts = await self._db.read(lambda tx: passages.get(tx, where, [one.seq for one in page]), timeout=left)
-        more = start + limit < len(ranking.ranked)
+        texts = ranking.texts
+        if any(one.seq not in texts for one in page):
+            seqs = [one.seq for one in page]
+            texts = await self._db.read(lambda tx: passages.get(tx, where, seqs), timeout=left())
         return Found(
             [Hit(texts[one.seq], one.score, one.parts) for one in page if one.seq in texts],
             len(ranking.ranked),
-            paging.encode([start + limit, ranking.version, mark]) if more else None,
+            cursor_for(start + limit, ranking, mark),
             ranking.notes,
             ranking.pending,
         )
@@ -165,129 +144,103 @@ class Searcher:
         version: int | None = None,
     ) -> Ranking:
         """The whole list. With `version`, the list that a page was cut from, if it is still remembered."""
-        deadline = monotonic() + (self._limits.timeout if timeout is None else min(timeout, self._limits.timeout))
+        left = _until(monotonic() + self._time(timeout))
         asked = Asked(text)
         if not asked.tokens:
             return Ranking([])
-        mark = _mark(where, text, per_key)
-        known = self._lists.get((mark, depth, version))
-        if known is not None:
-            return known
-        now, pending = await self._db.read(lambda tx: _standing(tx, where), timeout=_left(deadline))
-        known = self._lists.get((mark, depth, now))
-        if known is not None and not known.notes:  # an answer for want of something is good for its next page only
-            return known
-        ranking = await self._rank(asked, where, depth, per_key, deadline, now, pending)
-        self._lists[mark, depth, now] = ranking
-        if len(self._lists) > KEPT:
-            self._lists.popitem(last=False)
-        return ranking
+        mark = mark_of(where, text, per_key)
+        known = None if version is None else self._lists.find(mark, depth, version)
+        if known is None and self._lists.knows(mark, depth):
+            now = await self._db.read(lambda tx: passages.version(tx, where.space, where.tenant), timeout=left())
+            known = self._lists.find(mark, depth, now)
+            if known is not None and known.notes:  # an answer for want of something is good for its next page only
+                known = None
+        if known is None:
+            known = await self._rank(asked, where, depth, per_key, left)
+            self._lists.keep(mark, depth, known)
+        return known
 
-    async def _rank(
-        self, asked: Asked, where: Where, depth: int, per_key: bool, deadline: float, version: int, pending: int
-    ) -> Ranking:
+    def _time(self, timeout: float | None) -> float:
+        return self._limits.timeout if timeout is None else min(timeout, self._limits.timeout)
+
+    async def _rank(self, asked: Asked, where: Where, depth: int, per_key: bool, left: Callable[[], float]) -> Ranking:
         most = max(depth, READ_LITERALLY) if asked.phrases else depth
-        matched, meaning = await asyncio.gather(
-            self._db.read(lambda tx: self._words.match(tx, where, asked.tokens, most), timeout=_left(deadline)),
-            self._meaning(asked, where, depth, deadline),
+        first, meant = await asyncio.gather(
+            self._db.read(lambda tx: self._first(tx, where, asked, most), timeout=left()),
+            _nothing() if self._meaning is None else self._meaning.near(asked, where, left),
         )
-        chosen = _worth_a_look(asked, matched, meaning.near)
-        looked, parts = await self._look(asked, where, matched, meaning, chosen, deadline)
-        texts = {one.filed.seq: one for one in looked}
+        matched = first.matched
+        chosen = _worth_a_look(matched, meant.near)
+        looked, parts = await self._look(asked, where, matched, meant, chosen, left)
         if not rank.convincing(parts, asked, matched.rarity):
-            return Ranking([], meaning.notes, pending, version)
-        lean = 1.0 if meaning.question is None else self._lean(asked, looked)
-        full = _attainable(asked, looked, parts, lean)
+            return Ranking([], meant.notes, first.pending, first.version)
+        lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
+        full = _attainable(asked, looked.passages, parts, lean)
         ranked = sorted(
             (
                 Ranked(one.filed.seq, one.key, min(1.0, rank.score(part, lean) / full), part)
-                for one, part in zip(looked, parts, strict=True)
+                for one, part in zip(looked.passages, parts, strict=True)
                 if rank.counts(part)
             ),
-            key=lambda one: (-one.score, -one.seq),
+            key=_order,
         )
         worth = ranked[0].score * WORTH if ranked else 0.0
         ranked = [one for one in ranked if one.score >= worth]
-        notes = meaning.notes
+        texts = {one.filed.seq: one for one in looked.passages}
+        notes = meant.notes
         if self._reranker is not None and ranked:
-            ranked, notes = await self._rerank(self._reranker, asked, ranked, texts, notes, deadline)
-        labels = {one.filed.seq: (one.filed.collection, one.key, one.digest) for one in looked}
-        ranked += await self._tail(where, matched, labels, ranked, deadline)
-        ranked.sort(key=lambda one: (-one.score, -one.seq))
-        return Ranking(_once(ranked, labels, per_key)[:depth], notes, pending, version)
+            ranked, notes = await self._rerank(self._reranker, asked, ranked, texts, notes, left)
+        ranked += _tail(matched, looked.rest, ranked)
+        ranked = _once(sorted(ranked, key=_order), looked.labels(), per_key)[:depth]
+        at_hand = {one.seq: texts[one.seq] for one in ranked[:FIRST_PAGE] if one.seq in texts}
+        return Ranking(ranked, notes, first.pending, first.version, at_hand)
+
+    def _first(self, tx: Tx, where: Where, asked: Asked, most: int) -> _First:
+        return _First(
+            passages.version(tx, where.space, where.tenant),
+            passages.pending(tx, where, MOST_PENDING),
+            self._words.match(tx, where, asked.tokens, most),
+        )
 
     def _lean(self, asked: Asked, looked: Sequence[Stored]) -> float:
         return rank.lean(asked, looked) if self._limits.lean is None else self._limits.lean
 
-    async def _meaning(self, asked: Asked, where: Where, depth: int, deadline: float) -> _Meaning:
-        """The question's vector and what lies near it. Whatever fails here, the words still answer."""
-        if self._embedder is None or self._vectors is None:
-            return _Meaning()
-        try:
-            calibration = await self._calibrated(self._embedder.model, deadline)
-            if calibration is None:
-                # There are no vectors yet, so no model is loaded to look for them.
-                problem = await self._db.read(passages.problem, timeout=_left(deadline) * 0.7)
-                return _Meaning(notes=(f"Answered by words alone. {problem}",) if problem else ())
-            patience = min(self._limits.patience, _left(deadline) * 0.7)
-            question = await self._question(asked.beginning, patience)
-            near = await self._vectors.near(
-                self._embedder.model, where, question, BY_MEANING, timeout=_left(deadline) * 0.7
-            )
-            return _Meaning(question, calibration, near)
-        except (KhoError, TimeoutError) as failure:
-            return _Meaning(notes=_by_words_alone(failure))
-
-    async def _calibrated(self, model: str, deadline: float) -> Calibration | None:
-        if self._calibration is None:
-            kept = await self._db.read(
-                lambda tx: passages.state(tx, calibration_row(model)), timeout=_left(deadline) * 0.7
-            )
-            if kept:
-                await numbers_at_hand()
-                self._calibration = Calibration.load(kept)
-        return self._calibration
-
-    async def _question(self, text: str, patience: float) -> "Vector":
-        assert self._embedder is not None
-        known = self._questions.get(text)
-        if known is None:
-            known = await asyncio.wait_for(self._embedder.query(text), patience)
-            self._questions[text] = known
-            if len(self._questions) > KEPT_QUESTIONS:
-                self._questions.popitem(last=False)
-        return known
-
     async def _look(
-        self, asked: Asked, where: Where, matched: Matched, meaning: _Meaning, chosen: Sequence[int], deadline: float
-    ) -> tuple[list[Stored], list[Parts]]:
-        """The passages that are still there, and what they are worth. Off the event loop: it is a few milliseconds."""
+        self,
+        asked: Asked,
+        where: Where,
+        matched: Matched,
+        meant: Meant,
+        chosen: Sequence[int],
+        left: Callable[[], float],
+    ) -> tuple[_Looked, list[Parts]]:
+        """The closer look, by words and by meaning at once."""
+        reading = self._db.read(lambda tx: self._read(tx, asked, where, matched, chosen), timeout=left())
+        if self._meaning is None:
+            looked = await reading
+            return looked, looked.parts
+        looked, vectors = await asyncio.gather(reading, self._meaning.vectors(meant, where, chosen, left))
+        if asked.phrases:  # then more were read than had been chosen
+            more = [one.filed.seq for one in looked.passages if one.filed.seq not in vectors]
+            vectors |= await self._meaning.vectors(meant, where, more, left)
+        return looked, meaning.added(asked, meant, looked.passages, looked.parts, vectors)
 
-        def work(tx: Tx) -> tuple[list[Stored], list[Parts]]:
-            texts = passages.get(tx, where, chosen)
-            looked = [texts[seq] for seq in chosen if seq in texts]
-            if asked.phrases:
-                least = rank.share_of_phrases(asked, matched.rarity)
-                more = [seq for seq, share in matched.found if share >= least and seq not in texts]
-                looked += (one for one in passages.get(tx, where, more).values() if rank.quoted(asked, one))
-            if self._limits.look:
-                return looked, rank.lexical(asked, matched.rarity, looked)
+    def _read(self, tx: Tx, asked: Asked, where: Where, matched: Matched, chosen: Sequence[int]) -> _Looked:
+        texts = passages.get(tx, where, chosen)
+        closely = [texts[seq] for seq in chosen if seq in texts]
+        if asked.phrases:
+            least = rank.share_of_phrases(asked, matched.rarity)
+            more = [seq for seq, share in matched.found if share >= least and seq not in texts]
+            closely += (one for one in passages.get(tx, where, more).values() if rank.quoted(asked, one))
+        seqs = {one.filed.seq for one in closely}
+        if self._limits.look:
+            counted = self._words.counted(tx, where, list(seqs), matched.rarity)
+            parts = rank.lexical(asked, matched.rarity, closely, counted)
+        else:
             shares = dict(matched.found)
-            return looked, [Parts(share, share) for share in (shares.get(one.filed.seq, 0.0) for one in looked)]
-
-        looked, parts = await self._db.read(work, timeout=_left(deadline))
-        if meaning.question is None or meaning.calibration is None or not looked:
-            return looked, parts
-        assert self._vectors is not None
-        assert self._embedder is not None
-        try:
-            vectors = await self._vectors.get(
-                self._embedder.model, where, [one.filed.seq for one in looked], timeout=_left(deadline)
-            )
-        except KhoError as failure:
-            meaning.question, meaning.notes = None, _by_words_alone(failure)
-            return looked, parts
-        return looked, with_meaning(asked, meaning.question, meaning.calibration, looked, parts, vectors)
+            parts = [Parts(share, share) for share in (shares.get(one.filed.seq, 0.0) for one in closely)]
+        rest = [seq for seq, share in matched.found if seq not in seqs and share >= rank.SOME_WORDS]
+        return _Looked(closely, parts, passages.labels(tx, where, rest))
 
     async def _rerank(
         self,
@@ -296,73 +249,28 @@ class Searcher:
         ranked: list[Ranked],
         texts: dict[int, Stored],
         notes: tuple[str, ...],
-        deadline: float,
+        left: Callable[[], float],
     ) -> tuple[list[Ranked], tuple[str, ...]]:
         first, rest = ranked[:RERANKED], ranked[RERANKED:]
         try:
-            scores = await asyncio.wait_for(
-                reranker.scores(asked.beginning, [text_of(texts[one.seq]) for one in first]), _left(deadline)
-            )
+            shown = [text_of(texts[one.seq]) for one in first]
+            scores = await asyncio.wait_for(reranker.scores(asked.beginning, shown), left())
         except (KhoError, TimeoutError) as failure:
             reason = failure.message if isinstance(failure, KhoError) else "It took too long."
             return ranked, (*notes, f"Not re-ranked. {reason}")
-        judged = [
-            Ranked(one.seq, one.key, (one.score + score) / 2, one.parts)
-            for one, score in zip(first, scores, strict=True)
-        ]
-        judged.sort(key=lambda one: (-one.score, -one.seq))
-        lowest = judged[-1].score
-        return judged + [Ranked(one.seq, one.key, min(one.score, lowest), one.parts) for one in rest], notes
-
-    async def _tail(
-        self, where: Where, matched: Matched, labels: dict[int, Label], ranked: list[Ranked], deadline: float
-    ) -> list[Ranked]:
-        """What has some of the words, but was not looked at closely: behind all that was, in the order of the words."""
-        rest = [(seq, share) for seq, share in matched.found if seq not in labels and share >= rank.SOME_WORDS]
-        if not rest:
-            return []
-        named = await self._db.read(
-            lambda tx: passages.labels(tx, where, [seq for seq, _ in rest]), timeout=_left(deadline)
-        )
-        labels.update(named)
-        # As a look would have found them, as far as the last one that had a look tells.
-        last = next((one for one in reversed(ranked) if one.parts.words >= rank.SOME_WORDS), None)
-        lowest, rate = (last.score, last.score / last.parts.words) if last else (1.0, TAIL)
-        return [
-            Ranked(seq, named[seq][1], min(lowest, rate * share), Parts(share, share))
-            for seq, share in rest
-            if seq in named
-        ]
+        judged = [replace(one, score=(one.score + score) / 2) for one, score in zip(first, scores, strict=True)]
+        lowest = min(one.score for one in judged)
+        return sorted(judged, key=_order) + [replace(one, score=min(one.score, lowest)) for one in rest], notes
 
 
-def with_meaning(
-    asked: Asked,
-    question: "Vector",
-    calibration: Calibration,
-    looked: Sequence[Stored],
-    parts: Sequence[Parts],
-    vectors: "dict[int, Vector]",
-) -> list[Parts]:
-    import numpy as np
-
-    have = [n for n, one in enumerate(looked) if one.filed.seq in vectors]
-    if not have:
-        return list(parts)
-    rows = np.stack([vectors[looked[n].filed.seq] for n in have])
-    written = [looked[n].language for n in have]
-    raw, between = calibration.likeness(question, asked.language, rows, written)
-    meant = rank.meaning(raw, between)
-    result = list(parts)
-    for place, n in enumerate(have):
-        part = parts[n]
-        result[n] = Parts(part.words, part.closeness, part.literal, float(meant[place]), float(between[place]))
-    return result
+async def _nothing() -> Meant:
+    return Meant()
 
 
-def _worth_a_look(asked: Asked, matched: Matched, near: Sequence[tuple[int, float]]) -> list[int]:
+def _worth_a_look(matched: Matched, near: Sequence[tuple[int, float]]) -> list[int]:
     """The best by words and the best by meaning. Only the words, if nothing lies near."""
-    most = BY_WORDS if near else BY_WORDS + BY_MEANING
-    return list(dict.fromkeys([seq for seq, _ in (*matched.found[:most], *near[:BY_MEANING])]))
+    most = BY_WORDS if near else BY_WORDS + NEAREST
+    return list(dict.fromkeys([seq for seq, _ in (*matched.found[:most], *near)]))
 
 
 def _attainable(asked: Asked, looked: Sequence[Stored], parts: Sequence[Parts], lean: float) -> float:
@@ -374,6 +282,18 @@ def _attainable(asked: Asked, looked: Sequence[Stored], parts: Sequence[Parts], 
     return lean * max(best, 0.3) + (1 - lean)
 
 
+def _tail(matched: Matched, labels: dict[int, Label], ranked: Sequence[Ranked]) -> list[Ranked]:
+    """What was not looked at closely: behind all that was, in the order of the words, and scored as a look would have
+    found it, as far as the last one that had a look tells."""
+    last = next((one for one in reversed(ranked) if one.parts.words >= rank.SOME_WORDS), None)
+    lowest, rate = (last.score, last.score / last.parts.words) if last else (1.0, TAIL)
+    return [
+        Ranked(seq, labels[seq][1], min(lowest, rate * share), Parts(share, share))
+        for seq, share in matched.found
+        if seq in labels
+    ]
+
+
 def _once(ranked: Sequence[Ranked], labels: dict[int, Label], per_key: bool) -> list[Ranked]:
     """Each document once, or each text, where it ranks best."""
     kept: dict[Hashable, Ranked] = {}
@@ -383,34 +303,16 @@ def _once(ranked: Sequence[Ranked], labels: dict[int, Label], per_key: bool) -> 
     return list(kept.values())
 
 
-def _standing(tx: Tx, where: Where) -> tuple[int, int]:
-    return passages.version(tx, where.space, where.tenant), passages.pending(tx, where, MOST_PENDING)
+def _order(one: Ranked) -> tuple[float, int]:
+    """Best first, newest first among equals."""
+    return -one.score, -one.seq
 
 
-def _by_words_alone(failure: Exception) -> tuple[str, ...]:
-    reason = failure.message if isinstance(failure, KhoError) else "The model is not ready yet."
-    log.warning("answered by words alone: %s", reason)
-    return (f"Answered by words alone. {reason}",)
+def _until(deadline: float) -> Callable[[], float]:
+    def left() -> float:
+        seconds = deadline - monotonic()
+        if seconds <= 0:
+            raise Timeout
+        return seconds
 
-
-def _left(deadline: float) -> float:
-    left = deadline - monotonic()
-    if left <= 0:
-        raise Timeout
     return left
-
-
-def _mark(where: Where, text: str, per_key: bool) -> str:
-    """What a list is the answer to, in short: a query may be long, and a cursor goes with its own list only."""
-    asked = f"{where!r}\0{per_key}\0{text}"
-    return blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def _place(cursor: str | None, mark: str) -> tuple[int, int | None]:
-    if cursor is None:
-        return 0, None
-    match paging.decode(cursor):
-        case [int(start), int(version), str(list_)] if 0 <= start <= 1_000_000 and list_ == mark:
-            return start, version
-        case _:
-            raise InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")

@@ -6,15 +6,14 @@ languages, each on the scale that calibrate.py measured. Neither is measured aga
 score means about the same in every answer, and can have a floor.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import exp, log10
 from typing import TYPE_CHECKING
 
+from kho.kernel.ports import Counted
 from kho.search.asked import EVENLY, Asked, flat
-from kho.search.fold import index_tokens, query_tokens
-from kho.search.index import HEADING
+from kho.search.fold import query_tokens
 from kho.search.passages import Stored
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ AS_IT_IS, BETWEEN_LANGUAGES = 0.2, 0.35
 """Shares of the two likenesses in the meaning. Their sum is what a passage gets that is as near as the related ones
 among the probes; a nearer one gets up to 1."""
 
-REMEMBERED = 4_000
-"""Characters. The tokens of longer texts would take too much memory."""
+_NOTHING: Counted = {}, 0
 
 AMONG_CODE = 0.25
 WAITING = 0.75
@@ -71,15 +69,18 @@ class Parts:
     """The likeness between languages, by which nonsense is told."""
 
 
-def lexical(asked: Asked, rarity: dict[str, float], passages: Sequence[Stored]) -> list[Parts]:
-    """How well texts match the words of a query."""
+def lexical(
+    asked: Asked, rarity: dict[str, float], passages: Sequence[Stored], counted: Mapping[int, Counted]
+) -> list[Parts]:
+    """How well texts match the words of a query. `counted` is by their numbers; one that the word index does not have
+    holds none of them."""
     weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
     sharp = {token: importance * max(rarity.get(token, 0.0) - EVERYWHERE, 0.01) for token, importance in asked.tokens}
     total, most = sum(weights.values()) or 1.0, FULL * sum(sharp.values()) or 1.0
-    counted = [_count(passage, weights) for passage in passages]
-    usual = sum(length for _, length in counted) / max(len(counted), 1) or 1.0
+    usual = sum(length for _, length in counted.values()) / max(len(counted), 1) or 1.0
     found: list[Parts] = []
-    for passage, (held, length) in zip(passages, counted, strict=True):
+    for passage in passages:
+        held, length = counted.get(passage.filed.seq, _NOTHING)
         share = sum(weights[token] for token in held) / total
         norm = K1 * (1 - B + B * length / usual)
         bm25 = sum(sharp[token] * times * (K1 + 1) / (times + norm) for token, times in held.items())
@@ -149,28 +150,3 @@ def _literal(asked: Asked, passage: Stored) -> float:
     phrases = sum(phrase in text for phrase in asked.phrases) / max(len(asked.phrases), 1)
     names = sum(name in text for name in asked.names) / max(len(asked.names), 1)
     return PHRASE * phrases + NAME * names
-
-
-def _count(passage: Stored, wanted: Container[str]) -> tuple[dict[str, float], int]:
-    """How much each wanted token counts in a passage, and the passage's length."""
-    counted: dict[str, float] = {}
-    start = length = 0
-    for span, weight in passage.weights or ((len(passage.text), 1.0),):
-        tokens = _tokens(passage.text[start : start + span])
-        start, length = start + span, length + len(tokens)
-        for token in [token for token in tokens if token in wanted]:
-            counted[token] = counted.get(token, 0.0) + weight
-    for token in index_tokens(passage.heading):
-        if token in wanted:
-            counted[token] = counted.get(token, 0.0) + HEADING
-    return counted, length
-
-
-def _tokens(text: str) -> list[str]:
-    return _remembered(text) if len(text) <= REMEMBERED else index_tokens(text)
-
-
-@lru_cache(maxsize=4_096)
-def _remembered(text: str) -> list[str]:
-    """Of passages that were looked at lately; the good ones come again."""
-    return index_tokens(text)

@@ -10,11 +10,11 @@ Weights are whole numbers, so that sums are exact, and equal entries tie alike o
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import combinations
+from itertools import combinations, islice
 from math import isfinite, log
 from typing import Protocol
 
-from kho.kernel.ports import Filed, Matched, Where
+from kho.kernel.ports import Entry, Filed, Matched, Where
 
 MAX_QUERY_TOKENS = 64
 MAX_ENTRY_TOKENS = 20_000
@@ -23,7 +23,9 @@ IN_BODY, IN_HEAD = 4, 1
 """An entry with the token anywhere gets 4 parts of its weight, and 1 part more if it is in the head."""
 
 RARE = 1_200
-"""Whatever holds a token that is in fewer entries than this is looked at, unless better entries fill the list."""
+"""Whatever holds a token that is in fewer entries than this is looked at, unless better entries fill the list …"""
+EXACT = 40
+"""… or the best of it, so many or a quarter: who reads further may miss an entry that holds common tokens only."""
 REACH = 1_500
 """About how many entries are looked at for the sake of commoner tokens."""
 WALK = 400_000
@@ -37,6 +39,7 @@ SAMPLED = 64
 ENOUGH = 64
 """A term that this many sampled entries hold is not counted further: it is in about 4,000, give or take an eighth."""
 
+QUARTERS = 4
 _STEP = 1_000_000
 
 Term = tuple[str, str]
@@ -178,8 +181,9 @@ def best(known: Sequence[Weighed], entries: int, fitting: float, search: Search,
 
 
 def _is_settled(found: dict[int, int], rest: Iterable[Weighed], limit: int) -> bool:
-    """Whether no entry that holds nothing but the rest could enter the list."""
-    return len(found) >= limit and top(found, limit)[-1][1] > full_score(rest)
+    """Whether no entry that holds nothing but the rest could be among the best of the list."""
+    best = min(limit, max(EXACT, limit // 4))
+    return len(found) >= best and top(found, best)[-1][1] > full_score(rest)
 
 
 def clauses(common: Sequence[Weighed], entries: int, fitting: float) -> list[Clause]:
@@ -221,10 +225,35 @@ def full_score(weighed: Iterable[Weighed]) -> int:
     return (IN_BODY + IN_HEAD) * sum(token.weight for token in weighed)
 
 
-def distinct(head: Sequence[str], body: Sequence[str]) -> tuple[list[str], int]:
-    """An entry's tokens, once each, those of the head first, and how many those are. At most MAX_ENTRY_TOKENS."""
-    heads = dict.fromkeys(head[:MAX_ENTRY_TOKENS])
-    return list({**heads, **dict.fromkeys(body)})[:MAX_ENTRY_TOKENS], len(heads)
+def distinct(entry: Entry) -> tuple[list[str], int, bytes]:
+    """An entry's tokens, once each, those of the head first; how many those are; and what each counts, as a byte. At
+    most MAX_ENTRY_TOKENS."""
+    both = entry.body
+    if entry.head:
+        both = dict(entry.head)
+        for token, count in entry.body.items():
+            both[token] = both.get(token, 0.0) + count
+    if len(both) > MAX_ENTRY_TOKENS:
+        both = dict(islice(both.items(), MAX_ENTRY_TOKENS))
+    return list(both), min(len(entry.head), MAX_ENTRY_TOKENS), bytes(map(_AS_BYTE.__getitem__, both.values()))
+
+
+def count_of(counts: bytes, place: int) -> float:
+    """What the token at this place counts. An entry from before tokens were counted has each once."""
+    return counts[place] / QUARTERS if counts else 1.0
+
+
+class _AsByte(dict[float, int]):
+    """Counts in quarters. What occurs more than 63 times counts as if it did 63 times: to BM25 that is all the same."""
+
+    def __missing__(self, count: float) -> int:
+        byte = max(1, min(255, round(count * QUARTERS)))
+        if len(self) < 10_000:
+            self[count] = byte
+        return byte
+
+
+_AS_BYTE = _AsByte()
 
 
 def marks(filed: Filed) -> list[Term]:

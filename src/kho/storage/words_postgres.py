@@ -6,7 +6,7 @@ rather than a tsvector: any token fits, however long or odd, a row is half the s
 
 from collections.abc import Iterable, Sequence
 
-from kho.kernel.ports import Filed, Matched, Tx, Where
+from kho.kernel.ports import Counted, Entry, Filed, Matched, Tx, Where
 from kho.storage.words import (
     IN_BODY,
     IN_HEAD,
@@ -14,6 +14,7 @@ from kho.storage.words import (
     Found,
     Term,
     Weighed,
+    count_of,
     digest,
     distinct,
     filters,
@@ -26,10 +27,14 @@ from kho.storage.words import (
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 _PUT = """
-INSERT INTO words_entries (seq, scope, created_at, heads, terms)
-SELECT seq, scope, created_at, heads, terms::bigint[]
-FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::text[])
-AS new (seq, scope, created_at, heads, terms)
+INSERT INTO words_entries (seq, scope, created_at, heads, terms, counts, length)
+SELECT seq, scope, created_at, heads, terms::bigint[], decode(counts, 'hex'), length
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::text[], $6::text[], $7::int[])
+AS new (seq, scope, created_at, heads, terms, counts, length)
+"""
+_COUNTED = """
+SELECT seq, CASE counts WHEN '' THEN terms ELSE terms[1:length(counts)] END, counts, length FROM words_entries
+WHERE seq = ANY($1::bigint[]) AND scope = $2
 """
 _COUNTS = """
 SELECT (SELECT count(*) FROM words_entries WHERE terms @> ARRAY[asked.term])
@@ -56,11 +61,12 @@ _BY_INDEX, _AS_BEFORE = "SET LOCAL enable_seqscan = off", "SET LOCAL enable_seqs
 class PostgresWords:
     """The `Words` port."""
 
-    def put(self, tx: Tx, passages: Iterable[tuple[Filed, Sequence[str], Sequence[str]]]) -> None:
-        columns: tuple[list[object], ...] = ([], [], [], [], [])
+    def put(self, tx: Tx, entries: Iterable[Entry]) -> None:
+        columns: tuple[list[object], ...] = ([], [], [], [], [], [], [])
         numbers: dict[int, _Numbers] = {}
-        for filed, head, body in passages:
-            tokens, heads = distinct(head, body)
+        for entry in entries:
+            filed = entry.filed
+            tokens, heads, counts = distinct(entry)
             mark, number = _scope(filed)
             if mark not in numbers:
                 numbers[mark] = _Numbers(mark)
@@ -69,7 +75,8 @@ class PostgresWords:
             if is_sampled(filed.seq):
                 others += [(f"s{letter}", text) for letter, text in [*others, *(("w", token) for token in tokens)]]
             terms += (str(mark ^ _number(term)) for term in others)
-            row = (filed.seq, number, filed.created_at, heads, '"{' + ",".join(terms) + '}"')
+            held = '"{' + ",".join(terms) + '}"'
+            row = (filed.seq, number, filed.created_at, heads, held, f'"{counts.hex()}"', entry.length)
             for column, value in zip(columns, row, strict=True):
                 column.append(value)
         if columns[0]:
@@ -82,6 +89,15 @@ class PostgresWords:
         tx.run(_BY_INDEX)
         found = search(_Search(tx, where), where, tokens, limit)
         tx.run(_AS_BEFORE)
+        return found
+
+    def counted(self, tx: Tx, where: Where, seqs: Sequence[int], tokens: Iterable[str]) -> dict[int, Counted]:
+        mark, number = _scope(where)
+        wanted = {mark ^ _number(("w", token)): token for token in tokens}
+        found: dict[int, Counted] = {}
+        for seq, terms, counts, length in tx.all(_COUNTED, _array(seqs), number):
+            held = wanted.keys() & set(terms)
+            found[seq] = {wanted[term]: count_of(counts, terms.index(term)) for term in held}, length or len(terms)
         return found
 
 

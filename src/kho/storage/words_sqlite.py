@@ -5,11 +5,11 @@ Every term begins with a mark of its (space, tenant), so that a query walks its 
 
 import json
 import re
-from array import array
+import sys
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
-from kho.kernel.ports import Filed, Matched, Tx, Where
+from kho.kernel.ports import Counted, Entry, Matched, Tx, Where
 from kho.storage.words import (
     IN_BODY,
     IN_HEAD,
@@ -17,6 +17,7 @@ from kho.storage.words import (
     Found,
     Term,
     Weighed,
+    count_of,
     digest,
     distinct,
     filters,
@@ -27,8 +28,8 @@ from kho.storage.words import (
     top,
 )
 
-MANY = 250
-"""From here on loading numpy pays."""
+SOME, MANY = 40, 250
+"""From here on numpy is faster, and from here on loading it pays."""
 
 # What the tokenizer 'ascii' leaves whole and as it is; a surrogate cannot be stored.
 _AS_IT_IS = re.compile("(?!0x)[0-9a-z\x80-\ud7ff\ue000-\U0010ffff]{1,64}")
@@ -52,36 +53,55 @@ ORDER BY words_index.rowid DESC LIMIT $5
 _IN_TIME = "SELECT seq, heads, tokens FROM words_entries WHERE scope = $1 AND created_at >= $2 AND created_at <= $3"
 _AND_FITTING = " AND seq IN (SELECT rowid FROM words_index WHERE words_index MATCH $4)"
 
+# Said with "=", the scope would be walked instead of looking the numbers up.
+_COUNTED = """
+SELECT seq, tokens, counts, length FROM words_entries
+WHERE seq IN (SELECT value FROM json_each($1)) AND NOT scope <> $2
+"""
+
 MOST_REMEMBERED = 200_000
 """Tokens whose terms are kept at hand."""
 
-Entry = tuple[int, int, bytes]
+Row = tuple[int, int, bytes]
 
 
 class SqliteWords:
     """The `Words` port."""
 
     def __init__(self) -> None:
-        self._terms, self._numbers = _Terms(), _Numbers()
+        self._forms = _Forms()
 
-    def put(self, tx: Tx, passages: Iterable[tuple[Filed, Sequence[str], Sequence[str]]]) -> None:
-        rows: list[tuple[int, int, int, int, bytes]] = []
+    def put(self, tx: Tx, entries: Iterable[Entry]) -> None:
+        rows: list[tuple[int, int, int, int, bytes, bytes, int]] = []
         terms: list[tuple[int, str]] = []
-        as_terms, as_numbers = self._terms, self._numbers
-        if len(as_terms) > MOST_REMEMBERED:
-            as_terms.clear()
-            as_numbers.clear()
-        for filed, head, body in passages:
-            tokens, heads = distinct(head, body)
-            numbers = array("I", map(as_numbers.__getitem__, tokens))
-            plain = list(map(as_terms.__getitem__, tokens))
+        if len(self._forms) > MOST_REMEMBERED:
+            self._forms.clear()
+        for entry in entries:
+            filed = entry.filed
+            tokens, heads, counts = distinct(entry)
+            forms = list(map(self._forms.__getitem__, tokens))
+            plain = [term for term, _ in forms]
             plain += (_term(term) for term in marks(filed))
             if is_sampled(filed.seq):
                 plain += [f"s{term}" for term in plain]
             mark, number = scope(filed)
-            rows.append((filed.seq, number, filed.created_at, heads, numbers.tobytes()))
+            rows.append(
+                (
+                    filed.seq,
+                    number,
+                    filed.created_at,
+                    heads,
+                    b"".join([number for _, number in forms]),
+                    counts,
+                    entry.length,
+                )
+            )
             terms.append((filed.seq, mark + f" {mark}".join(plain)))
-        tx.many("INSERT INTO words_entries (seq, scope, created_at, heads, tokens) VALUES ($1, $2, $3, $4, $5)", rows)
+        tx.many(
+            "INSERT INTO words_entries (seq, scope, created_at, heads, tokens, counts, length) "
+            "VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            rows,
+        )
         tx.many("INSERT INTO words_index (rowid, terms) VALUES ($1, $2)", terms)
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
@@ -92,6 +112,15 @@ class SqliteWords:
 
     def match(self, tx: Tx, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
         return search(_Search(tx, where), where, tokens, limit)
+
+    def counted(self, tx: Tx, where: Where, seqs: Sequence[int], tokens: Iterable[str]) -> dict[int, Counted]:
+        wanted = [(token, _number(token)) for token in tokens]
+        found: dict[int, Counted] = {}
+        for seq, numbers, counts, length in tx.all(_COUNTED, json.dumps(list(seqs)), scope(where)[1]):
+            places = ((token, _place(numbers, number)) for token, number in wanted)
+            held = {token: count_of(counts, place) for token, place in places if place >= 0}
+            found[seq] = held, length or len(numbers) // 4
+        return found
 
 
 class _Search:
@@ -138,56 +167,66 @@ class _Search:
         return f'"{self._mark}{_term(term)}"'
 
 
-class _Terms(dict[str, str]):
-    """The terms of tokens. Passages share most of their tokens."""
+class _Forms(dict[str, tuple[str, bytes]]):
+    """The terms and the numbers of tokens. Passages share most of their tokens."""
 
-    def __missing__(self, token: str) -> str:
-        self[token] = term = f"w{_plain(token)}"
-        return term
-
-
-class _Numbers(dict[str, int]):
-    def __missing__(self, token: str) -> int:
-        self[token] = number = _number(token)
-        return number
+    def __missing__(self, token: str) -> tuple[str, bytes]:
+        self[token] = forms = f"w{_plain(token)}", _number(token)
+        return forms
 
 
-def best_of(rows: Sequence[Entry], tokens: Sequence[Weighed], limit: int) -> Found:
+def best_of(rows: Sequence[Row], tokens: Sequence[Weighed], limit: int) -> Found:
     """The best of some entries."""
-    weights = {_number(item.token): item.weight for item in tokens}
-    return best_of_many(rows, weights, limit) if len(rows) >= MANY else best_of_few(rows, weights, limit)
+    weights = [(_number(item.token), item.weight) for item in tokens]
+    many = len(rows) >= (SOME if "numpy" in sys.modules else MANY)
+    return best_of_many(rows, weights, limit) if many else best_of_few(rows, weights, limit)
 
 
-def best_of_few(rows: Sequence[Entry], weights: dict[int, int], limit: int) -> Found:
+def best_of_few(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> Found:
     found: dict[int, int] = {}
-    for seq, heads, tokens in rows:
-        numbers = array("I", tokens)
-        held = weights.keys() & set(numbers)
-        if held:
-            in_head = held.intersection(numbers[:heads])
-            found[seq] = IN_BODY * sum(map(weights.__getitem__, held)) + IN_HEAD * sum(weights[it] for it in in_head)
+    for seq, heads, numbers in rows:
+        places = ((weight, _place(numbers, number)) for number, weight in weights)
+        points = sum(weight * (IN_BODY + IN_HEAD * (place < heads)) for weight, place in places if place >= 0)
+        if points:
+            found[seq] = points
     return top(found, limit)
 
 
-def best_of_many(rows: Sequence[Entry], weights: dict[int, int], limit: int) -> Found:
+def _place(numbers: bytes, number: bytes) -> int:
+    """Where a number is among others, or -1. Searched for as bytes: faster than reading them all as numbers."""
+    at = numbers.find(number)
+    while at > 0 and at % 4:  # the end of one number and the beginning of the next
+        at = numbers.find(number, at + 1)
+    return at // 4
+
+
+def best_of_many(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> Found:
     """The same, for thousands: all their tokens in one array."""
     import numpy as np
 
     seqs, heads, tokens = zip(*rows, strict=True)
-    numbers = np.frombuffer(b"".join(tokens), np.uint32)
+    numbers = np.frombuffer(b"".join(tokens), "<u4")
     ends = np.cumsum(np.array(list(map(len, tokens)))) // 4
     head_ends = np.concatenate(([0], ends[:-1])) + np.array(heads)
-    points = np.zeros(len(rows), np.int64)
-    for number, weight in weights.items():
-        places = np.flatnonzero(numbers == number)
-        holders = np.searchsorted(ends, places, side="right")
-        points[holders] += weight * (IN_BODY + IN_HEAD * (places < head_ends[holders]))
-    order = np.lexsort((-np.array(seqs), -points))[:limit]
-    return [(seqs[place], int(points[place])) for place in order.tolist() if points[place]]
+    wanted = np.frombuffer(b"".join([number for number, _ in weights]), "<u4")
+    order = np.argsort(wanted)
+    wanted, worth = wanted[order], np.array([weight for _, weight in weights])[order]
+    # Half of each number, looked up in a table, leaves few that are not wanted: faster than comparing with each.
+    half = np.zeros(1 << 16, np.bool_)
+    half[wanted & 0xFFFF] = True
+    places = np.flatnonzero(half[numbers & 0xFFFF])
+    found = np.minimum(np.searchsorted(wanted, numbers[places]), len(wanted) - 1)
+    right = wanted[found] == numbers[places]
+    places, found = places[right], found[right]
+    holders = np.searchsorted(ends, places, side="right")
+    got = worth[found] * (IN_BODY + IN_HEAD * (places < head_ends[holders]))
+    points = np.bincount(holders, got, len(rows)).astype(np.int64)
+    best = np.lexsort((-np.array(seqs), -points))[:limit]
+    return [(seqs[place], int(points[place])) for place in best.tolist() if points[place]]
 
 
-def _number(token: str) -> int:
-    return crc32(token.encode("utf-8", "surrogatepass"))
+def _number(token: str) -> bytes:
+    return crc32(token.encode("utf-8", "surrogatepass")).to_bytes(4, "little")
 
 
 def _term(term: Term) -> str:

@@ -1,0 +1,88 @@
+"""Ranked lists, kept for a while: a page is cut from the list that the one before was cut from, and the same question
+need not be ranked again while nothing has changed."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from kho.kernel import paging
+from kho.kernel.errors import InvalidParams
+from kho.kernel.ports import Where
+from kho.search.passages import Stored
+from kho.search.rank import Parts
+
+KEPT = 512
+"""Lists that are remembered."""
+FIRST_PAGE = 10
+"""Passages that a list has at hand with their texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    seq: int
+    key: str
+    score: float
+    """In 0..1, the same measure in every answer."""
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """One ranked list. Pages are cut from it."""
+
+    ranked: list[Ranked]
+    notes: tuple[str, ...] = ()
+    """What was left out, in plain words: an answer by words alone says so."""
+    pending: int = 0
+    """Passages that still wait for their vectors, counted up to 10,000."""
+    version: int = 0
+    texts: dict[int, Stored] = field(default_factory=dict[int, Stored])
+    """The passages of the first page."""
+
+
+class Lists:
+    """By what they answer, how long they are, and the version of the index they were made from."""
+
+    def __init__(self) -> None:
+        self._lists: OrderedDict[tuple[str, int, int], Ranking] = OrderedDict()
+        self._times: dict[tuple[str, int], int] = {}
+
+    def knows(self, mark: str, depth: int) -> bool:
+        """Whether there is any list for it, of whatever version."""
+        return (mark, depth) in self._times
+
+    def find(self, mark: str, depth: int, version: int) -> Ranking | None:
+        return self._lists.get((mark, depth, version))
+
+    def keep(self, mark: str, depth: int, ranking: Ranking) -> None:
+        key = (mark, depth, ranking.version)
+        if key not in self._lists:
+            self._times[mark, depth] = self._times.get((mark, depth), 0) + 1
+        self._lists[key] = ranking
+        if len(self._lists) > KEPT:
+            (gone, length, _), _ = self._lists.popitem(last=False)
+            self._times[gone, length] -= 1
+            if not self._times[gone, length]:
+                del self._times[gone, length]
+
+
+def mark_of(where: Where, text: str, per_key: bool) -> str:
+    """What a list is the answer to, in short: a query may be long, and a cursor goes with its own list only."""
+    asked = f"{where!r}\0{per_key}\0{text}"
+    return blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def cursor_for(start: int, ranking: Ranking, mark: str) -> str | None:
+    """Where the page that begins at `start` is found, if there is one."""
+    return paging.encode([start, ranking.version, mark]) if start < len(ranking.ranked) else None
+
+
+def place_of(cursor: str | None, mark: str) -> tuple[int, int | None]:
+    """Where a page begins, and the version of the list that it is cut from."""
+    if cursor is None:
+        return 0, None
+    match paging.decode(cursor):
+        case [int(start), int(version), str(list_)] if 0 <= start <= 1_000_000 and list_ == mark:
+            return start, version
+        case _:
+            raise InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")

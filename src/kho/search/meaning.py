@@ -1,0 +1,119 @@
+"""What the vectors say about a question. Whatever fails here, the words still answer."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kho.kernel.errors import KhoError
+from kho.kernel.ports import Database, Embedder, Vectors, Where
+from kho.search import passages, rank
+from kho.search.asked import Asked
+from kho.search.calibrate import Calibration, numbers_at_hand
+from kho.search.filling import calibration_row
+from kho.search.passages import Stored
+from kho.search.rank import Parts
+
+if TYPE_CHECKING:
+    from kho.kernel.ports import Vector
+
+log = logging.getLogger("kho.search")
+
+NEAREST = 32
+"""Passages that are brought for their meaning: a closer look changes their order more than that of those brought by
+words."""
+SHARE = 0.7
+"""Of the time that is left, what the meaning may take: the words need some to answer alone."""
+KEPT_QUESTIONS = 256
+
+Left = Callable[[], float]
+"""Seconds until the deadline; raises Timeout when there are none."""
+
+
+@dataclass(slots=True)
+class Meant:
+    """What the vectors say, or why they say nothing."""
+
+    question: "Vector | None" = None
+    calibration: Calibration | None = None
+    near: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    notes: tuple[str, ...] = ()
+
+
+class Meaning:
+    def __init__(self, db: Database, vectors: Vectors, embedder: Embedder, patience: float) -> None:
+        self._db = db
+        self._vectors = vectors
+        self._embedder = embedder
+        self._patience = patience
+        self._calibration: Calibration | None = None
+        self._questions: OrderedDict[str, Vector] = OrderedDict()
+
+    async def near(self, asked: Asked, where: Where, left: Left) -> Meant:
+        """The question's vector and what lies near it."""
+        try:
+            calibration = await self._calibrated(left)
+            if calibration is None:
+                # There are no vectors yet, so no model is loaded to look for them.
+                problem = await self._db.read(passages.problem, timeout=left() * SHARE)
+                return Meant(notes=(f"Answered by words alone. {problem}",) if problem else ())
+            question = await self._question(asked.beginning, min(self._patience, left() * SHARE))
+            near = await self._vectors.near(self._embedder.model, where, question, NEAREST, timeout=left() * SHARE)
+            return Meant(question, calibration, near)
+        except (KhoError, TimeoutError) as failure:
+            return Meant(notes=_by_words_alone(failure))
+
+    async def vectors(self, meant: Meant, where: Where, seqs: Sequence[int], left: Left) -> "dict[int, Vector]":
+        if meant.question is None or not seqs:
+            return {}
+        try:
+            return await self._vectors.get(self._embedder.model, where, seqs, timeout=left())
+        except KhoError as failure:
+            meant.question, meant.notes = None, _by_words_alone(failure)
+            return {}
+
+    async def _calibrated(self, left: Left) -> Calibration | None:
+        if self._calibration is None:
+            name = calibration_row(self._embedder.model)
+            kept = await self._db.read(lambda tx: passages.state(tx, name), timeout=left() * SHARE)
+            if kept:
+                await numbers_at_hand()
+                self._calibration = Calibration.load(kept)
+        return self._calibration
+
+    async def _question(self, text: str, patience: float) -> "Vector":
+        known = self._questions.get(text)
+        if known is None:
+            known = await asyncio.wait_for(self._embedder.query(text), patience)
+            self._questions[text] = known
+            if len(self._questions) > KEPT_QUESTIONS:
+                self._questions.popitem(last=False)
+        return known
+
+
+def added(
+    asked: Asked, meant: Meant, looked: Sequence[Stored], parts: Sequence[Parts], vectors: "dict[int, Vector]"
+) -> list[Parts]:
+    """The parts of passages' scores, with what they mean."""
+    import numpy as np
+
+    have = [n for n, one in enumerate(looked) if one.filed.seq in vectors]
+    if not have or meant.question is None or meant.calibration is None:
+        return list(parts)
+    rows = np.stack([vectors[looked[n].filed.seq] for n in have])
+    written = [looked[n].language for n in have]
+    raw, between = meant.calibration.likeness(meant.question, asked.language, rows, written)
+    meaning = rank.meaning(raw, between)
+    result = list(parts)
+    for place, n in enumerate(have):
+        part = parts[n]
+        result[n] = Parts(part.words, part.closeness, part.literal, float(meaning[place]), float(between[place]))
+    return result
+
+
+def _by_words_alone(failure: Exception) -> tuple[str, ...]:
+    reason = failure.message if isinstance(failure, KhoError) else "The model is not ready yet."
+    log.warning("answered by words alone: %s", reason)
+    return (f"Answered by words alone. {reason}",)
