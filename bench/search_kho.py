@@ -91,6 +91,7 @@ class Kho:
                 await asyncio.sleep(0)
         if writing is not None:
             await writing
+        await self._vectors.deliver()
 
     async def _put(self, prepared: list[Prepared], vectors: dict[str, Floats]) -> None:
         await self._db.write(lambda tx: self._index.put(tx, prepared, vectors))

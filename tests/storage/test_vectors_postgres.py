@@ -26,6 +26,7 @@ async def test_the_graph_finds_what_an_exact_search_finds(postgres_schema_url: s
     tenants = np.array(["rare" if seq % 50 == 0 else f"t{seq % 4}" for seq in range(2_000)])
     filed = [Filed(seq + 1, "s", str(tenants[seq]), tags=("x",) * (seq % 3)) for seq in range(2_000)]
     await db.write(lambda tx: walking.put(tx, "m", list(zip(filed, rows, strict=True))))
+    await walking.deliver()
     lengths = np.linalg.norm(rows, axis=1)
     for tenant, tags in (("t1", ()), ("rare", ()), ("t2", ("x",))):
         meant = np.array([one.tenant == tenant and set(tags) <= set(one.tags) for one in filed])
@@ -47,6 +48,7 @@ async def test_the_graph_is_used(postgres_schema_url: str) -> None:
     await vectors.prepare("m", 3)
     rows = [(Filed(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(1, 40)]
     await db.write(lambda tx: vectors.put(tx, "m", rows))
+    await vectors.deliver()
 
     def used(tx: Tx) -> int:
         row = tx.one(
@@ -60,6 +62,42 @@ async def test_the_graph_is_used(postgres_schema_url: str) -> None:
     again = Postgres.open(postgres_schema_url, pool_size=1)
     assert await again.read(used) > 0
     await again.aclose()
+
+
+async def test_a_graph_is_built_where_rows_are_many_and_mended_where_it_broke(postgres_schema_url: str) -> None:
+    db = Postgres.open(postgres_schema_url, pool_size=2)
+    await migrate(db, [OWN])
+    vectors = PostgresVectors(db, exact=20)
+    await vectors.prepare("m", 3)
+
+    def valid(tx: Tx) -> bool | None:
+        row = tx.one("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('vectors_1_graph')")
+        return row[0] if row else None
+
+    async def rows(first: int, last: int) -> None:
+        filed = [(Filed(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(first, last)]
+        await db.write(lambda tx: vectors.put(tx, "m", filed))
+
+    async def nearest() -> list[int]:
+        return [seq for seq, _ in await vectors.near("m", Where("s", "t"), np.array([0, 1, 0], np.float32), 3)]
+
+    await rows(1, 21)
+    await vectors.deliver()
+    assert await db.read(valid) is None
+    await rows(21, 40)
+    assert await nearest() == [1, 2, 3]  # without a graph
+    await vectors.deliver()
+    assert await db.read(valid) is True
+    assert await nearest() == [1, 2, 3]
+    await db.write(
+        lambda tx: tx.run("UPDATE pg_index SET indisvalid = false WHERE indexrelid = to_regclass('vectors_1_graph')")
+    )
+    assert await nearest() == [1, 2, 3]
+    await vectors.deliver()
+    assert await db.read(valid) is True
+    await rows(40, 50)
+    assert await nearest() == [1, 2, 3]
+    await db.aclose()
 
 
 async def test_without_pgvector_the_message_says_what_to_do(postgres_url: str) -> None:

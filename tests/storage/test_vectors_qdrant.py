@@ -57,6 +57,9 @@ class Breaking:
             self.writes_left -= 1
         return await self._db.write(work)
 
+    async def maintain(self, statement: str) -> None:
+        await self._db.maintain(statement)
+
     async def aclose(self) -> None:
         await self._db.aclose()
 

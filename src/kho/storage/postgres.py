@@ -80,6 +80,9 @@ class Postgres:
     async def write(self, work: Callable[[Tx], T]) -> T:
         return await self._in_thread(self._writers, lambda: self._write(work))
 
+    async def maintain(self, statement: str) -> None:
+        await self._in_thread(self._writers, lambda: self._maintain(statement))
+
     async def aclose(self) -> None:
         self._closed = True
         await asyncio.to_thread(self._writers.shutdown)
@@ -118,6 +121,15 @@ class Postgres:
             value = finish(work, PostgresTx(connection, self._driver_error))
             self._commit(connection)
             return value
+        finally:
+            self._give_back(connection)
+
+    def _maintain(self, statement: str) -> None:
+        connection = self._take()
+        try:
+            _command(connection, statement)
+        except self._driver_error as error:
+            raise translate(error) from error
         finally:
             self._give_back(connection)
 

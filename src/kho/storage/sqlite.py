@@ -65,6 +65,9 @@ class Sqlite:
     async def write(self, work: Callable[[Tx], T]) -> T:
         return await self._writer.write(work)
 
+    async def maintain(self, statement: str) -> None:
+        await self.write(lambda tx: tx.script(statement))
+
     async def aclose(self) -> None:
         await asyncio.to_thread(self._readers.close)
         # Last, because the last connection to close folds the write-ahead log into the file.

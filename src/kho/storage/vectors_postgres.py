@@ -1,12 +1,15 @@
 """The vector index on PostgreSQL: pgvector's HNSW graph, half-precision vectors (cosines are right to 0.001).
 
 A graph is walked from vector to vector, so a filter that few rows pass would make it walk for long and miss some.
-Therefore the rows that pass are counted first, up to EXACT: if they are so few, all of them are scored.
+Therefore the rows that pass are counted first, up to EXACT: if they are so few, all of them are scored. So they are
+while there is no graph yet: it is built when there are many rows and none wait, because row by row that takes five
+times as long.
 """
 
 import json
+import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
@@ -16,6 +19,8 @@ from kho.storage.vectors import Narrowing, find, latest, look_up, matrix, number
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
+
+log = logging.getLogger(__name__)
 
 ENGINE = "postgres"
 EXACT = 5_000
@@ -48,8 +53,17 @@ CREATE TABLE IF NOT EXISTS vectors_{n} (
 );
 CREATE INDEX IF NOT EXISTS vectors_{n}_filed ON vectors_{n} (space, tenant, collection, kind, created_at);
 CREATE INDEX IF NOT EXISTS vectors_{n}_tags ON vectors_{n} USING gin (tags);
-CREATE INDEX IF NOT EXISTS vectors_{n}_graph ON vectors_{n} USING hnsw (vector halfvec_ip_ops)
-    WITH (m = {m}, ef_construction = {ef});
+"""
+# Beside running writes, which would wait for minutes otherwise.
+_GRAPH = """
+CREATE INDEX CONCURRENTLY IF NOT EXISTS vectors_{n}_graph ON vectors_{n} USING hnsw (vector halfvec_ip_ops)
+WITH (m = {m}, ef_construction = {ef})
+"""
+_NO_GRAPH = "DROP INDEX CONCURRENTLY IF EXISTS vectors_{n}_graph"
+_MANY = "SELECT count(*) FROM (SELECT 1 FROM vectors_{n} LIMIT {most}) AS rows"
+_STANDING = """
+SELECT indisvalid, EXISTS (SELECT 1 FROM pg_stat_progress_create_index WHERE index_relid = indexrelid)
+FROM pg_index WHERE indexrelid = to_regclass('vectors_{n}_graph')
 """
 _PUT = """
 INSERT INTO vectors_{n} (seq, space, tenant, collection, kind, created_at, tags, vector)
@@ -84,7 +98,7 @@ class PostgresVectors:
         def work(tx: Tx) -> None:
             tx.one("SELECT pg_advisory_xact_lock($1)", _LOCK)
             known = register(tx, ENGINE, model, dimension)
-            tx.script(_TABLES.format(n=known.number, dimension=dimension, m=M, ef=EF_CONSTRUCTION))
+            tx.script(_TABLES.format(n=known.number, dimension=dimension))
 
         await self._db.write(work)
 
@@ -126,6 +140,15 @@ class PostgresVectors:
         return await self._db.read(lambda tx: _get(tx, model, where, seqs), timeout=timeout)
 
     async def deliver(self) -> int:
+        """Builds the graphs that are missing where rows have become many."""
+        for known in await self._db.read(lambda tx: registered(tx, ENGINE)):
+            number = known.number
+            graph = await self._db.read(lambda tx, number=number: _graph(tx, number, self._exact))
+            if graph in ("missing", "broken"):
+                if graph == "broken":  # whoever built it was ended
+                    await self._db.maintain(_NO_GRAPH.format(n=number))
+                log.info("vectors: the graph of vectors_%d is being built", number)
+                await self._db.maintain(_GRAPH.format(n=number, m=M, ef=EF_CONSTRUCTION))
         return 0
 
     async def aclose(self) -> None:
@@ -156,6 +179,14 @@ def _version(tx: Tx) -> str | None:
     return None if row is None else row[0]
 
 
+def _graph(tx: Tx, number: int, exact: int) -> Literal["ready", "building", "broken", "missing", "needless"]:
+    row = tx.one(_STANDING.format(n=number))
+    if row is not None:
+        return "ready" if row[0] else "building" if row[1] else "broken"
+    count = tx.one(_MANY.format(n=number, most=exact + 1))
+    return "missing" if count is not None and count[0] > exact else "needless"
+
+
 def _near(tx: Tx, model: str, where: Where, vector: "Vector", limit: int, exact: int) -> list[tuple[int, float]]:
     known = look_up(tx, ENGINE, model)
     if known is None:
@@ -168,7 +199,7 @@ def _near(tx: Tx, model: str, where: Where, vector: "Vector", limit: int, exact:
     count = tx.one(_COUNT.format(n=known.number, more=more, most=exact + 1), where.space, where.tenant)
     if count is None or count[0] == 0:
         return []
-    if count[0] <= exact or SPARE * limit > MOST_WALKED:
+    if count[0] <= exact or SPARE * limit > MOST_WALKED or _graph(tx, known.number, exact) != "ready":
         rows = tx.all(_EXACT.format(n=known.number, more=more), where.space, where.tenant, query, limit)
     else:
         wanted = max(SPARE * limit, 40)
