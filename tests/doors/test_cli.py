@@ -6,20 +6,16 @@ import re
 import shlex
 import socket
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import click
 import httpx2
 import pytest
-from click.testing import CliRunner
+from tests.doors.command_line import program_of, run_in_process
 from tests.doors.doors import HANDSHAKE, KHO, Finished, Json, environment, kho
 
 from kho import app
-from kho.__main__ import asking
-from kho.doors.cli import build
-from kho.doors.cli.program import Program
+from kho.doors.cli import build, parameters
 from kho.settings import Settings
 
 KETTLE = {"title": "Ấm đun 水壶", "problem_description": "Quá nóng 过热 🔥", "solution": "Tẩy cặn"}
@@ -28,29 +24,13 @@ KETTLE = {"title": "Ấm đun 水壶", "problem_description": "Quá nóng 过热
 # -- help --------------------------------------------------------------------------------------------------------------
 
 
-def program(settings: Settings) -> click.Group:
-    return build(
-        Program(
-            version="0",
-            home=settings.home,
-            http=settings.http,
-            admin=app.local_principal(settings, admin=True),
-            registry=lambda: app.describe(settings),
-            open_hub=lambda: app.open_hub(settings),
-            stdio=lambda tools: None,
-            asgi="kho.app:asgi",
-            where=app.whereabouts(settings),
-            evaluate=app.evaluator(settings),
-            examine=partial(app.examine, settings),
-            asking=asking,
-        )
-    )
-
-
 def run(settings: Settings, *arguments: str, stdin: bytes = b"") -> Finished:
     """The command line in this process."""
-    result = CliRunner().invoke(program(settings), arguments, input=stdin, catch_exceptions=False)
-    return Finished(result.exit_code, result.stdout, result.stderr)
+    return run_in_process(program_of(settings), *arguments, stdin=stdin)
+
+
+def program(settings: Settings) -> click.Group:
+    return build(program_of(settings))
 
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -68,7 +48,7 @@ def mode(path: Path) -> str | None:
 def test_every_command_is_there(settings: Settings) -> None:
     found = [" ".join(path) for path, _ in commands(program(settings))]
     assert sorted(found) == [
-        "doctor", "eval", "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
+        "completion", "doctor", "eval", "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
         "experiences rate", "experiences restore", "experiences submit", "experiences update", "keys create",
         "keys list", "keys revoke", "serve", "stdio",
     ]  # fmt: skip
@@ -95,24 +75,20 @@ def test_every_help_shows_an_example_that_parses(
 def test_the_examples_of_operations_are_their_examples(settings: Settings) -> None:
     """What help shows is what OpenAPI shows: the parsed flags give the operation's example arguments."""
     registry = app.describe(settings)
-    by_cli = {
-        operation.cli: operation for action in registry.actions.values() for operation in [action] if operation.cli
-    }
+    made = {command.words: (operation, command) for operation in registry.actions.values() for command in operation.cli}
     for path, command in commands(program(settings)):
-        operation = by_cli.get(" ".join(path))
-        if operation is None:
+        if " ".join(path) not in made:
             continue
+        operation, described = made[" ".join(path)]
         with click.Context(command, info_name=path[-1]) as context:
             shown = re.search(r"Example:\n  +(kho .*)", command.get_help(context))
         assert shown is not None
         with command.make_context(path[-1], shlex.split(shown[1])[len(path) + 1 :]) as parsed:
-            given = {name: value for name, value in parsed.params.items() if value not in (None, (), False)}
-        expected = {
-            name: tuple(cast(list[Any], value)) if isinstance(value, list) else (str(value),)
-            if name in operation.positional and name != "id" else value if isinstance(value, bool) else str(value)
-            for name, value in operation.example.items()
-        }  # fmt: skip
-        assert given == expected
+            given = {name: value for name, value in parsed.params.items() if name in parameters.specs(operation)}
+        expected: Json = {
+            name: value if isinstance(value, list | bool) else str(value) for name, value in operation.example.items()
+        }
+        assert parameters.arguments(operation, described, given) == expected
 
 
 @pytest.mark.parametrize("arguments", ["", "--help", "--version", "experiences query -h", "experiences submit", "keys"])

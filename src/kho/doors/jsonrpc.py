@@ -49,8 +49,10 @@ class JsonRpc:
         outcome = await self._registry.call(operation, request.params or {}, Call(principal, "jsonrpc"))
         if outcome.error is None or outcome.value is not None:
             return jsonrpc.result(request.id, outcome.value)
-        return failure(request.id, outcome.error)
+        return failure(request.id, outcome.error, contract=operation.protocol_errors)
 
 
-def failure(id: jsonrpc.Id, error: KhoError) -> dict[str, Any]:
+def failure(id: jsonrpc.Id, error: KhoError, *, contract: bool) -> dict[str, Any]:
+    if contract:
+        return jsonrpc.error(id, error.contract_code, error.message, error.contract_data())
     return jsonrpc.error(id, error.rpc, error.message, {"code": error.code, **error.details})

@@ -13,6 +13,7 @@ from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from kho.doors.mcp_prompts import Prompts
 from kho.doors.mcp_resources import ResourceList
@@ -105,6 +106,9 @@ class McpDoor:
         if operation is None or not self._offers(operation):
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}. tools/list names those there are.")
         outcome = await self._registry.call(operation, params.arguments or {}, self.call_for(ctx))
+        error = outcome.error
+        if error is not None and operation.protocol_errors and ctx.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+            raise MCPError(error.contract_code, error.message, error.contract_data())
         return tool_result(outcome)
 
     def _offers(self, operation: Operation) -> bool:
@@ -150,12 +154,13 @@ def tool_result(outcome: Outcome) -> Any:
     """A failure that a model can act on is a result with isError, in the contract's envelope where there is one."""
     if isinstance(outcome.result, types.Result):
         return outcome.result  # made by a capability that speaks MCP itself
-    error = outcome.error
-    value = {"error": error.as_dict()} if error is not None and outcome.value is None else outcome.value
-    content = [{"type": "text", "text": orjson.dumps(value).decode()}]
+    operation, error = outcome.operation, outcome.error
+    value = outcome.value if error is None else operation.failure(error)
+    told = operation.text(outcome.result) if operation.markdown and operation.text and error is None else None
+    content = [{"type": "text", "text": orjson.dumps(value).decode() if told is None else told}]
     # A plain dict, in wire form: the SDK validates it on the way out, so building its model first is work done twice.
     result: dict[str, Any] = {"resultType": "complete", "content": content, "isError": error is not None}
-    if outcome.operation.output_schema is not None:
+    if operation.output_schema is not None:
         result["structuredContent"] = value
     return result
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from kho.experiences import errors, model
 from kho.experiences.service import Service
 from kho.kernel import schema
-from kho.kernel.operation import Operation, plain
+from kho.kernel.operation import Command, Operation, plain
 
 READ, WRITE = "exp:read", "exp:write"
 
@@ -107,8 +107,7 @@ def _contract(service: Service) -> Sequence[Operation]:
             invalid=errors.invalid_query,
             text=_as_markdown,
             wire="query_experiences",
-            cli="experiences query",
-            positional=("keywords",),
+            cli=(Command("experiences query", positional=("keywords",), sentence=True),),
             example={"keywords": "React useState hook not updating", "limit": 10},
         ),
         _define(
@@ -125,7 +124,7 @@ def _contract(service: Service) -> Sequence[Operation]:
             effect="write",
             invalid=errors.invalid_record,
             wire="submit_experience",
-            cli="experiences submit",
+            cli=(Command("experiences submit"),),
             example=_EXAMPLE,
         ),
     )
@@ -142,8 +141,7 @@ def _upkeep(service: Service) -> Sequence[Operation]:
             scope=READ,
             invalid=errors.invalid,
             wire="get_experience",
-            cli="experiences get",
-            positional=("id",),
+            cli=(Command("experiences get", positional=("id",)),),
             example=_SOME_ID,
         ),
         _define(
@@ -156,8 +154,7 @@ def _upkeep(service: Service) -> Sequence[Operation]:
             effect="write",
             invalid=errors.invalid_record,
             wire="update_experience",
-            cli="experiences update",
-            positional=("id",),
+            cli=(Command("experiences update", positional=("id",)),),
             example={**_SOME_ID, "expected_revision": 1, "root_cause": "setState is batched in React 18"},
         ),
         _define(
@@ -170,8 +167,7 @@ def _upkeep(service: Service) -> Sequence[Operation]:
             effect="write",
             invalid=errors.invalid,
             wire="rate_experience",
-            cli="experiences rate",
-            positional=("id",),
+            cli=(Command("experiences rate", positional=("id",)),),
             example={**_SOME_ID, "helpful": True},
         ),
         _define(
@@ -184,8 +180,7 @@ def _upkeep(service: Service) -> Sequence[Operation]:
             effect="destructive",
             invalid=errors.invalid,
             wire="delete_experience",
-            cli="experiences delete",
-            positional=("id",),
+            cli=(Command("experiences delete", positional=("id",)),),
             example={**_SOME_ID, "reason": "superseded"},
         ),
         _define(
@@ -198,8 +193,7 @@ def _upkeep(service: Service) -> Sequence[Operation]:
             effect="write",
             invalid=errors.invalid,
             wire="restore_experience",
-            cli="experiences restore",
-            positional=("id",),
+            cli=(Command("experiences restore", positional=("id",)),),
             example=_SOME_ID,
         ),
     )

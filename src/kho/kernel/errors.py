@@ -4,19 +4,30 @@ An error carries everything a door needs to speak of it: a string code, the JSON
 HTTP status. Slices add their own by subclassing; a door only reads these attributes.
 """
 
-from typing import Any, ClassVar
+import json
+from typing import Any, ClassVar, cast
+
+INTERNAL = -32603
+GENERAL = -32000
+"""What contracts with numbers of their own call a failure that is none of their categories."""
 
 
 class KhoError(Exception):
     """Something went wrong inside Kho. The request id finds it in the log."""
 
     code: ClassVar[str] = "INTERNAL"
-    rpc: ClassVar[int] = -32603
+    rpc: ClassVar[int] = INTERNAL
     status: ClassVar[int] = 500
+    confirmable: ClassVar[bool] = False
+    """Whether the same call goes through with `confirm`: somebody at a terminal is then asked."""
+    guidance: str = ""
+    """What to do about it, in a sentence: the class's, unless one is given."""
 
-    def __init__(self, message: str | None = None, **details: Any) -> None:
+    def __init__(self, message: str | None = None, *, guidance: str | None = None, **details: Any) -> None:
         self.message = message or (type(self).__doc__ or self.code).strip()
         self.details: dict[str, Any] = details
+        if guidance is not None:
+            self.guidance = guidance
         super().__init__(self.message)
 
     def as_dict(self) -> dict[str, Any]:
@@ -24,7 +35,42 @@ class KhoError(Exception):
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.details:
             body["details"] = self.details
+        if self.guidance:
+            body["guidance"] = self.guidance
         return body
+
+    @property
+    def contract_code(self) -> int:
+        """Its number in a contract that has numbers: of Kho's own failures such a contract knows only one."""
+        return GENERAL if self.rpc == INTERNAL else self.rpc
+
+    def contract_data(self) -> dict[str, str]:
+        """`data` of a JSON-RPC error in such a contract: both parts are sentences, and neither is ever empty."""
+        usual = (
+            "Try again. If it fails again, the log and 'kho doctor' say more."
+            if self.status >= 500
+            else "Correct what the message names, then call again."
+        )
+        return {"details": _in_words(self.details) or self.message, "guidance": self.guidance or usual}
+
+    def contract_form(self) -> dict[str, Any]:
+        """The same where an answer cannot be a JSON-RPC error with that number."""
+        named = {"code": self.code, "contract_code": self.contract_code, "message": self.message}
+        return {**named, **self.contract_data()}
+
+
+def _in_words(value: Any) -> str:
+    """Details as a person would note them: `path: notes.md; size: 3`."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        found = cast(dict[str, Any], value)
+        if found.keys() == {"field", "message"}:  # one wrong parameter
+            return ": ".join(part for part in (found["field"], found["message"]) if part)
+        return "; ".join(f"{name}: {_in_words(item)}" for name, item in found.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_in_words(item) for item in cast(list[Any], value))
+    return json.dumps(value, default=str)
 
 
 class InvalidParams(KhoError):

@@ -44,6 +44,34 @@ def plain(result: Any) -> Any:
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One way to ask for an operation on the command line. It may have several, such as one for each of its actions."""
+
+    words: str
+    """What is typed, e.g. 'collections create'. All words but the last are groups."""
+    positional: Sequence[str] = ()
+    """Parameters that are given without a flag, in this order."""
+    sentence: bool = False
+    """The last of them may be typed as several words, without quotes."""
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Arguments that the words stand for, e.g. {'action': 'create'}."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other names for parameters, e.g. {'collection_type': 'type'} for --type."""
+    shows: Sequence[str] | None = None
+    """Parameters that have a flag; when None, all that are neither positional nor fixed."""
+    reads: bool = False
+    """It changes nothing, though its operation may: there is nothing to wait for afterwards."""
+    confirms: bool = False
+    """`--yes` sets the parameter `confirm`. Without it, somebody at a terminal is asked when it is needed."""
+    summary: str = ""
+    """The operation's when empty."""
+    example: Mapping[str, Any] | None = None
+    """Arguments that work, without the fixed ones; the operation's when None."""
+    group: str = ""
+    """One line about the group that it is in. The first command of a group that has one says it for all."""
+
+
 @dataclass(frozen=True, eq=False)
 class Operation:
     name: str
@@ -64,10 +92,8 @@ class Operation:
     """Its method at /jsonrpc, behind the name of the capability's server."""
     action: str | None = None
     """Its name at /actions."""
-    cli: str | None = None
-    """Its words on the command line, e.g. 'experiences query'."""
-    positional: Sequence[str] = ()
-    """Parameters that the command line takes without a flag."""
+    cli: Sequence[Command] = ()
+    """Its commands."""
 
     example: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Arguments that work; shown in help, in OpenAPI and run by the tests."""
@@ -75,10 +101,15 @@ class Operation:
     """Result to JSON, when a contract has an envelope of its own."""
     shape_error: Callable[[KhoError], Any] | None = None
     """Error to JSON, when a contract answers failures inside its envelope."""
+    protocol_errors: bool = False
+    """Its contract answers failures as JSON-RPC errors with numbers of its own. MCP since 2026-07-28 has no room for
+    them; there the same is said in a result."""
     invalid: Callable[[Sequence[Problem]], KhoError] = invalid_params
     """Which error wrong parameters are."""
     text: Callable[[Any], str] | None = None
     """Result to Markdown, for people at the command line."""
+    markdown: bool = False
+    """Its contract wants that Markdown as the text content over MCP, too; it is JSON otherwise."""
     literal_input: JsonSchema | None = None
     """A schema to send as it is, when a contract prints one."""
     literal_output: JsonSchema | None = None
@@ -91,7 +122,16 @@ class Operation:
     def output_schema(self) -> JsonSchema | None:
         if self.literal_output:
             return self.literal_output
-        return schema.or_error(schema.of(self.result, "serialization")) if self.result else None
+        if self.result is None:
+            return None
+        error = schema.CONTRACT_ERROR if self.protocol_errors else schema.ERROR
+        return schema.or_error(schema.of(self.result, "serialization"), error)
+
+    def failure(self, error: KhoError) -> Any:
+        """What it answers instead of a result when it fails."""
+        if self.shape_error:
+            return self.shape_error(error)
+        return error.contract_form() if self.protocol_errors else {"error": error.as_dict()}
 
     def parse(self, arguments: Any) -> Any:
         try:

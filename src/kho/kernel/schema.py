@@ -22,6 +22,19 @@ ERROR: JsonSchema = {
 }
 """What an operation without an envelope of its own answers when it fails."""
 
+CONTRACT_ERROR: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string"},
+        "contract_code": {"type": "integer"},
+        "message": {"type": "string"},
+        "details": {"type": "string"},
+        "guidance": {"type": "string"},
+    },
+    "required": ["code", "contract_code", "message", "details", "guidance"],
+}
+"""What an operation whose contract has error numbers answers, where it cannot answer with a JSON-RPC error."""
+
 
 def of(model: type[BaseModel], mode: str = "validation") -> JsonSchema:
     schema = model.model_json_schema(mode="serialization" if mode == "serialization" else "validation")
@@ -29,9 +42,9 @@ def of(model: type[BaseModel], mode: str = "validation") -> JsonSchema:
     return cast(JsonSchema, _tidy(schema, definitions))
 
 
-def or_error(schema: JsonSchema) -> JsonSchema:
+def or_error(schema: JsonSchema, error: JsonSchema = ERROR) -> JsonSchema:
     """A strict client checks failures against the output schema too: it must cover them."""
-    return {"type": "object", "anyOf": [schema, ERROR]}
+    return {"type": "object", "anyOf": [schema, error]}
 
 
 def _tidy(node: Any, definitions: dict[str, JsonSchema]) -> Any:

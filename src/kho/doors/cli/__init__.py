@@ -1,26 +1,29 @@
 """The command line: every operation that declares `cli=`, and the commands that run and guard the hub."""
 
 import sys
+from dataclasses import replace
 
 import click
 
-from kho.doors.cli import doctor, evaluate, keys, operations, serve, transfer
+from kho.doors.cli import completion, doctor, evaluate, keys, operations, serve, transfer
 from kho.doors.cli.program import Program
 
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.
 
-Start the hub with 'kho serve', or connect one MCP client with 'kho stdio'. Commands that answer take --json for
+Start the hub with '{name} serve', or connect one MCP client with '{name} stdio'. Commands that answer take --json for
 programs, and every --help shows an example.
 """
 
 
 def main(program: Program) -> None:
     # The contract of research collections names the same program `research-agent`.
-    build(program)(prog_name="research-agent" if "research-agent" in sys.argv[0] else "kho")
+    called = replace(program, name="research-agent" if "research-agent" in sys.argv[0] else "kho")
+    build(called)(prog_name=called.name)
 
 
 def build(program: Program) -> click.Group:
-    group = click.Group(help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+    settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    group = click.Group(help=HELP.format(name=program.name), context_settings=settings)
     click.version_option(program.version, prog_name="kho")(group)
     serve.register(group, program)
     keys.register(group, program)
@@ -28,4 +31,5 @@ def build(program: Program) -> click.Group:
     transfer.register(group, program)
     evaluate.register(group, program)
     doctor.register(group, program)
+    completion.register(group, program)
     return group

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from kho.doors.cli import show
-from kho.doors.cli.program import Program, json_option, with_example
+from kho.doors.cli.program import Program, json_option
 from kho.doors.cli.progress import reporting
 from kho.kernel.errors import DatabaseError, KhoError
 
@@ -16,10 +16,10 @@ ENGINES = {"database": "the database", "qdrant": "Qdrant"}
 
 def register(group: click.Group, program: Program) -> None:
     @group.command(
-        help=with_example(
+        help=program.help(
             "Say how the store and its indexes are. Exits with 1 if something is wrong.",
-            "kho doctor",
-            "kho doctor --repair",
+            "doctor",
+            "doctor --repair",
         )
     )
     @click.option("--repair", is_flag=True, help="File everything anew: words, and vectors that are missing.")

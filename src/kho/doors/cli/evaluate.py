@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kho.doors.cli import show
-from kho.doors.cli.program import Ask, Program, json_option, with_example
+from kho.doors.cli.program import Ask, Program, json_option
 from kho.doors.cli.progress import reporting
 from kho.kernel.hub import Hub
 
@@ -28,8 +28,8 @@ def register(group: click.Group, program: Program) -> None:
 
     @group.command(
         "eval",
-        help=with_example(
-            HELP, "kho eval questions.json --config default --config words", "kho eval questions.json --door mcp"
+        help=program.help(
+            HELP, "eval questions.json --config default --config words", "eval questions.json --door mcp"
         ),
         no_args_is_help=True,
     )

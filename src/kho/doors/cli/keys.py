@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from kho.doors.cli import show
-from kho.doors.cli.program import Program, fail, json_option, with_example
+from kho.doors.cli.program import Program, fail, json_option
 from kho.kernel import identity
 from kho.kernel.clock import DAY, iso
 from kho.kernel.hub import Hub
@@ -23,9 +23,9 @@ def register(group: click.Group, program: Program) -> None:
 
 def _create(program: Program) -> click.Command:
     @click.command(
-        help=with_example(
+        help=program.help(
             "Make a key for NAME, which logs will show. The key is shown once.",
-            "kho keys create chatbot --tenant acme --scope exp:read --scope exp:write",
+            "keys create chatbot --tenant acme --scope exp:read --scope exp:write",
         )
     )
     @click.argument("name")
@@ -58,7 +58,7 @@ def _create(program: Program) -> click.Command:
 
 
 def _list(program: Program) -> click.Command:
-    @click.command("list", help=with_example("List the keys there are, without their secrets.", "kho keys list --json"))
+    @click.command("list", help=program.help("List the keys there are, without their secrets.", "keys list --json"))
     @json_option
     def list_(json: bool) -> None:
         async def work(hub: Hub) -> list[ApiKey]:
@@ -79,9 +79,9 @@ def _list(program: Program) -> click.Command:
 
 def _revoke(program: Program) -> click.Command:
     @click.command(
-        help=with_example(
+        help=program.help(
             "Refuse the key with that ID (the eight characters after 'kho_'). A running hub notices in two seconds.",
-            "kho keys revoke 1f9d3c07",
+            "keys revoke 1f9d3c07",
         )
     )
     @click.argument("id")

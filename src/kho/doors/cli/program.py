@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from kho.kernel.call import Call, Principal
+from kho.kernel.call import Call, Principal, Progress
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.registry import Registry
@@ -77,6 +77,8 @@ class Program:
     examine: Examine
     asking: Callable[[str, Hub], AbstractAsyncContextManager[Ask]]
     """A client of a hub through one of its doors: memory, mcp or http."""
+    name: str = "kho"
+    """How it was called."""
 
     def run(self, work: Callable[[Hub], Awaitable[T]]) -> T:
         """Opens the hub, does `work` with it, and closes it again."""
@@ -94,8 +96,12 @@ class Program:
         except KhoError as error:
             raise fail(error.message) from None
 
-    def call(self) -> Call:
-        return Call(self.admin, "cli")
+    def call(self, progress: Progress | None = None) -> Call:
+        return Call(self.admin, "cli") if progress is None else Call(self.admin, "cli", progress=progress)
+
+    def help(self, text: str, *commands: str) -> str:
+        """A help text that ends in commands one can type; they are given without the program's name."""
+        return f"{text}\n\n\b\nExample:\n" + "\n".join(f"  {self.name} {command}" for command in commands)
 
 
 def fail(message: str) -> click.exceptions.Exit:
@@ -105,8 +111,3 @@ def fail(message: str) -> click.exceptions.Exit:
 
 
 json_option = click.option("--json", is_flag=True, help="Answer in JSON.")
-
-
-def with_example(text: str, *commands: str) -> str:
-    """A help text that ends in commands one can type."""
-    return f"{text}\n\n\b\nExample:\n" + "\n".join(f"  {command}" for command in commands)

@@ -11,7 +11,7 @@ import click
 import uvicorn
 
 from kho.doors.auth import is_loopback
-from kho.doors.cli.program import Program, fail, with_example
+from kho.doors.cli.program import Program, fail
 from kho.doors.slow_clients import GuardedProtocol, guarded_protocol
 from kho.kernel.hub import Hub
 
@@ -21,7 +21,7 @@ EVERYWHERE = ("0.0.0.0", "::")
 def register(group: click.Group, program: Program) -> None:
     http = program.http
 
-    @group.command(help=with_example("Serve the hub over HTTP.", "kho serve --port 9000 --tools experiences"))
+    @group.command(help=program.help("Serve the hub over HTTP.", "serve --port 9000 --tools experiences"))
     @click.option("--host", default=http.host, show_default=True, help="Address to listen on.")
     @click.option("--port", default=http.port, show_default=True, type=click.IntRange(0, 65535))
     @click.option("--workers", default=http.workers, show_default=True, type=click.IntRange(1, 64))
@@ -42,7 +42,7 @@ def register(group: click.Group, program: Program) -> None:
         click.echo(f"Kho {program.version} answers at http://{host}:{port} (data in {program.home})", err=True)
         _run(program, host, port, workers)
 
-    @group.command(help=with_example("Serve one MCP client over stdin and stdout.", "kho stdio --tools experiences"))
+    @group.command(help=program.help("Serve one MCP client over stdin and stdout.", "stdio --tools experiences"))
     @click.option("--tools", default="", help="Offer only these capabilities' tools, e.g. 'experiences'.")
     def stdio(tools: str) -> None:  # pyright: ignore[reportUnusedFunction]
         program.stdio(_names(tools))

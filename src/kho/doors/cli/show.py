@@ -18,7 +18,7 @@ def outcome(found: Outcome, *, json: bool) -> int:
     """Prints it and gives the exit status: 0, or 1 for a failure."""
     error = found.error
     if json:
-        as_json(found.value if error is None or found.value is not None else {"error": error.as_dict()})
+        as_json(found.value if error is None else found.operation.failure(error))
     elif error is not None:
         click.secho(f"error: {error.message} ({error.code})", err=True, fg="red")
         for problem in cast(list[dict[str, Any]], getattr(error, "problems", [])):
@@ -26,6 +26,8 @@ def outcome(found: Outcome, *, json: bool) -> int:
         for name, detail in error.details.items():
             shown = detail if isinstance(detail, str) else orjson.dumps(detail, option=orjson.OPT_INDENT_2).decode()
             click.echo(f"  {name}: {shown}", err=True)
+        if error.guidance:
+            click.echo(f"  {error.guidance}", err=True)
     elif found.operation.text:
         text = found.operation.text(found.result)
         console = Console()

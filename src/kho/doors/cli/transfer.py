@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from kho.doors.cli import show, waiting
 from kho.doors.cli.operations import subgroup
-from kho.doors.cli.program import Program, fail, with_example
+from kho.doors.cli.program import Program, fail
 from kho.kernel.hub import Hub
 from kho.kernel.registry import Outcome
 
@@ -48,7 +48,7 @@ def _export(name: str, server: str, program: Program) -> click.Command:
 
     return click.Command(
         "export",
-        help=with_example(f"Write all {name} as JSON Lines to FILE, or stdout.", f"kho {name} export {name}.jsonl"),
+        help=program.help(f"Write all {name} as JSON Lines to FILE, or stdout.", f"{name} export {name}.jsonl"),
         params=[
             click.Argument(["file"], type=click.File("wb"), default="-"),
             click.Option(["--include-deleted"], is_flag=True, help="Deleted ones too."),
@@ -88,8 +88,8 @@ def _import(name: str, server: str, program: Program) -> click.Command:
 
     return click.Command(
         "import",
-        help=with_example(
-            f"Read {name} from a file of JSON Lines. Importing twice is harmless.", f"kho {name} import {name}.jsonl"
+        help=program.help(
+            f"Read {name} from a file of JSON Lines. Importing twice is harmless.", f"{name} import {name}.jsonl"
         ),
         params=[
             click.Argument(["file"], type=click.Path(exists=True, dir_okay=False, path_type=Path)),

@@ -1,0 +1,23 @@
+"""`kho completion`: the script with which a shell completes commands and flags. Click brings it."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from kho.doors.cli.program import Program
+
+HELP = """Print the script that completes commands in your shell.
+
+For bash and zsh put 'eval "$({name} completion bash)"' (or zsh) into ~/.bashrc (or ~/.zshrc); for fish save it as
+~/.config/fish/completions/{name}.fish.
+"""
+
+
+def register(group: click.Group, program: Program) -> None:
+    @group.command(help=program.help(HELP.format(name=program.name), "completion bash"), no_args_is_help=True)
+    @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+    def completion(shell: str) -> None:  # pyright: ignore[reportUnusedFunction]
+        kind = get_completion_class(shell)
+        assert kind is not None
+        # The variable by which the script asks the program, under the name that Click gives it.
+        variable = f"_{program.name}_COMPLETE".replace("-", "_").upper()
+        click.echo(kind(group, {}, program.name, variable).source())
