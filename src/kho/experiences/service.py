@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from kho.experiences import gate, model
 from kho.experiences.errors import Invalid, InvalidKeywords
 from kho.experiences.lists import Lists
-from kho.experiences.near import likeness
 from kho.experiences.rank import Candidate, ranked
 from kho.experiences.store import FIELDS, SPACE, Experience, Store, Terms, gist
 from kho.experiences.usage import Usage
@@ -18,6 +17,7 @@ from kho.kernel.call import Call
 from kho.kernel.clock import Clock, from_iso, iso
 from kho.kernel.errors import Conflict, InvalidParams, NotFound
 from kho.kernel.ports import Database, Tx, Where
+from kho.search.near import likeness
 from kho.search.query import Searcher
 
 

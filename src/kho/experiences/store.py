@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from kho.experiences import near
 from kho.experiences.rank import Candidate
 from kho.kernel.ports import Row, Tx
+from kho.search import near
 from kho.search.fold import index_tokens
 from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
 

@@ -1,11 +1,8 @@
-"""Near-duplicates by bands, and lists that outlive a page."""
+"""Near-duplicates by bands."""
 
 import random
 
-from kho.experiences import lists as lists_module
-from kho.experiences.lists import MOST, Lists
-from kho.experiences.near import BANDS, bands, likeness
-from kho.experiences.rank import Candidate
+from kho.search.near import BANDS, bands, likeness
 
 
 def words(seed: int, count: int) -> set[str]:
@@ -33,23 +30,3 @@ def test_nine_of_ten_common_words_nearly_always_share_a_band() -> None:
 def test_likeness_is_the_share_of_common_words() -> None:
     assert likeness({"a", "b"}, {"b", "c"}) == 1 / 3
     assert likeness(set(), set()) == 0
-
-
-def test_a_list_is_kept_for_a_while() -> None:
-    kept, ranked = Lists(), [Candidate("a", 1.0, 0, 0)]
-    kept.keep(("t", "q"), ranked)
-    assert kept.find(("t", "q")) == ranked
-    assert kept.find(("other", "q")) is None
-    before, lists_module.KEPT = lists_module.KEPT, 0.0
-    try:
-        assert kept.find(("t", "q")) is None
-    finally:
-        lists_module.KEPT = before
-
-
-def test_the_oldest_list_makes_room() -> None:
-    kept = Lists()
-    for number in range(MOST + 1):
-        kept.keep(number, [])
-    assert kept.find(0) is None
-    assert kept.find(1) == []

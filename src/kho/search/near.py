@@ -1,4 +1,4 @@
-"""Near-duplicates by MinHash: records that share most of their words share a band, which one index look-up finds.
+"""Near-duplicates by MinHash: texts that share most of their words share a band, which one index look-up finds.
 
 Eight bands of five hashes find two texts that are 80 % alike with a probability of 96 %, and texts that are 40 % alike
 with one of 8 %; who is found is then compared word by word.
