@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.search.chunk import SIZE, Chunk, Kind, chunks, estimate, kind_of
+from kho.search.chunk import SIZE, Chunk, Content, Kind, chunks, estimate, kind_of
 
 
 def words(text: str) -> int:
@@ -248,6 +248,40 @@ def test_nonsense_sizes_are_refused() -> None:
 )
 def test_the_kind_is_told_from_the_text(text: str, kind: Kind) -> None:
     assert kind_of(text) == kind
+
+
+TABLE = "| name | value |\n|---|---|\n" + "".join(f"| row {number} | value {number} |\n" for number in range(5))
+FENCE = "```python\n" + "".join(f"call({number})\n" for number in range(12)) + "```\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "content"),
+    [
+        ("A sentence, and another one.", "text", "prose"),
+        ("- one\n- two\n", "markdown", "prose"),
+        ("# Only a title", "markdown", "prose"),
+        (PYTHON, "code", "code_block"),
+        (FENCE, "markdown", "code_block"),
+        (TABLE, "markdown", "table"),
+        (f"Look:\n\n{FENCE}", "markdown", "code_block"),
+        (f"Look:\n\n{TABLE}\nThat is all.\n", "markdown", "table"),
+        (f"{prose('long', 8)}\n\n{TABLE}", "markdown", "prose"),
+    ],
+)
+def test_a_passage_is_what_most_of_it_is(text: str, kind: Kind, content: Content) -> None:
+    assert [chunk.content for chunk in chunks(text, kind=kind, size=500)] == [content]
+
+
+def test_the_parts_of_a_long_table_a_fence_and_a_definition_stay_what_they_are() -> None:
+    text = f"# T\n\n{prose('some', 3)}\n\n{TABLE * 9}\n{FENCE.replace('call', 'long call ' * 9)}\n{prose('more', 3)}\n"
+    found = [chunk.content for chunk in chunks(text, kind="markdown", size=40, count=words)]
+    assert [one for one, other in pairwise([*found, ""]) if one != other] == ["prose", "table", "code_block", "prose"]
+    assert {chunk.content for chunk in chunks(PYTHON, kind="code", size=8, count=words)} == {"code_block"}
+
+
+def test_what_a_passage_is_does_not_name_it() -> None:
+    """Ids are kept in indexes; the content came later."""
+    assert chunks("| a | b |\n|---|---|\n| 1 | 2 |\n", kind="markdown")[0].id == "e52dfeabff14a7c9f0fa324ee500106e"
 
 
 PIECES = st.sampled_from(

@@ -7,6 +7,7 @@ the heading and the text. A text without headings would shift as a whole after a
 passage that is half full also ends after a block whose own digest says so, and the cuts fall into step again.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from hashlib import blake2b
 from typing import Literal
 
 from kho.search.blocks import Block, lines, markdown, paragraphs
+from kho.search.blocks import Kind as BlockKind
 from kho.search.code import code, looks_like_code
 from kho.search.graphemes import boundary
 from kho.search.sentences import sentences
@@ -26,7 +28,9 @@ _CUT_IN = 4
 """One block in this many ends a passage that is half full."""
 
 Kind = Literal["auto", "markdown", "code", "text"]
+Content = Literal["prose", "code_block", "table"]
 Count = Callable[[str], int]
+_CONTENTS: dict[BlockKind, Content] = {"fence": "code_block", "code": "code_block", "table": "table"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Chunk:
     """Its number in the document, from 0."""
     again: int = 0
     """How many of its first characters the passage before it has too."""
+    content: Content = "prose"
+    """What most of it is made of, by length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +85,28 @@ def chunks(
     seen: Counter[tuple[tuple[str, ...], str]] = Counter()
     for heading, blocks in _sections(text, kind):
         units = [unit for block in blocks for unit in splitter.units(block)]
+        starts = [block.start for block in blocks]
         for chunk in _packed(text, heading, units, size, round(size * overlap), count):
             key = (chunk.heading, chunk.text)
+            content = _content(blocks, starts, chunk)
+            name = _id(*key, seen[key])
             found.append(
-                Chunk(chunk.text, chunk.heading, chunk.start, chunk.end, _id(*key, seen[key]), len(found), chunk.again)
+                Chunk(chunk.text, chunk.heading, chunk.start, chunk.end, name, len(found), chunk.again, content)
             )
             seen[key] += 1
     return found
+
+
+def _content(blocks: list[Block], starts: list[int], chunk: "_Passage") -> Content:
+    """By the blocks that the passage lies in."""
+    lengths: Counter[Content] = Counter()
+    for at in range(max(0, bisect_right(starts, chunk.start) - 1), len(blocks)):
+        block = blocks[at]
+        if block.start >= chunk.end:
+            break
+        length = min(block.end, chunk.end) - max(block.start, chunk.start)
+        lengths[_CONTENTS.get(block.kind, "prose")] += max(0, length)
+    return max(lengths, key=lengths.__getitem__)
 
 
 def kind_of(text: str) -> Literal["markdown", "code", "text"]:

@@ -1,0 +1,8 @@
+"""How a worker and its hub talk: lengths first, then what they are the lengths of."""
+
+import struct
+
+REQUEST = struct.Struct(">II")
+"""The lengths of the name and of the data, which follow."""
+ANSWER = struct.Struct(">I")
+"""The length of the JSON that follows."""

@@ -1,0 +1,53 @@
+"""JSON that a person can read: one value per line, and letters instead of their escapes.
+
+By its tokens, not by parsing: nothing is lost or reordered, broken JSON is shown too, and no depth is too deep.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+_ESCAPED = re.compile(r"\\u[0-9a-fA-F]{4}")
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+|"')
+_LONG = 400
+"""A line longer than this is for machines, and is set anew."""
+_DEEP = 40
+"""No line is indented further than this many times."""
+
+
+def readable_json(text: str) -> str:
+    if _ESCAPED.search(text):
+        text = _STRING.sub(lambda found: _letters(found.group()), text)
+    head = text[:200_000]
+    return "".join(_set(text)) if len(head) > _LONG * (head.count("\n") + 1) else text
+
+
+def readable_lines(text: str) -> str:
+    """JSON Lines: each line stays a line."""
+    return _STRING.sub(lambda found: _letters(found.group()), text) if _ESCAPED.search(text) else text
+
+
+def _letters(string: str) -> str:
+    if "\\u" not in string:
+        return string
+    try:
+        return json.dumps(json.loads(string), ensure_ascii=False)
+    except ValueError:
+        return string
+
+
+def _set(text: str) -> Iterator[str]:
+    depth = 0
+    last = ""
+    for found in _TOKEN.finditer(text):
+        token = found.group()
+        if token in "]}":
+            depth = max(0, depth - 1)
+        if (last and last in "[{" and token not in "]}") or last == "," or (token in "]}" and last not in "[{"):
+            yield "\n" + "  " * min(depth, _DEEP)
+        yield token + (" " if token == ":" else "")
+        if token in "[{":
+            depth += 1
+        last = token
+    yield "\n"

@@ -1,0 +1,68 @@
+"""One file to text, here and now."""
+
+import re
+from dataclasses import replace
+
+from kho.research.reading.clean import clean
+from kho.research.reading.encoding import Decoded, decode
+from kho.research.reading.formats import format_of, signature
+from kho.research.reading.html import of_html
+from kho.research.reading.json_text import readable_json, readable_lines
+from kho.research.reading.model import Limits, Readable, Unreadable
+from kho.research.reading.notebook import of_notebook
+from kho.research.reading.pdf import of_pdf
+from kho.research.reading.plain import of_code, of_markdown, of_text
+from kho.research.reading.rst import of_rst
+from kho.research.reading.tables import of_table
+from kho.research.reading.word import of_docx
+
+_DEFAULT = Limits()
+
+
+def read(data: bytes, name: str, *, limits: Limits = _DEFAULT) -> Readable:
+    """The text of a file. The name says what it is; nothing is opened but these bytes.
+
+    A PDF or DOCX from somebody else may want all memory and all time there is: `Worker` reads them at a distance.
+    """
+    if len(data) > limits.size:
+        raise Unreadable(
+            f"it has {len(data) / 2**20:.1f} MB, more than {limits.size / 2**20:.1f} MB", "Split it into smaller files."
+        )
+    if not data:
+        raise Unreadable("it is empty")
+    format, language = format_of(data, name)
+    if format == "pdf":
+        found = of_pdf(data, name, limits)
+    elif format == "docx":
+        found = of_docx(data, name, limits)
+    else:
+        binary = signature(data)
+        if binary:
+            raise Unreadable(f"it is binary: {binary}")
+        found = _of_text(decode(data), name, format, language)
+    if not re.search(r"\S", found.text):
+        raise Unreadable("it has no text")
+    return found
+
+
+def _of_text(decoded: Decoded, name: str, format: str, language: str | None) -> Readable:
+    match format:
+        case "markdown":
+            return of_markdown(decoded, name)
+        case "rst":
+            return of_rst(decoded, name)
+        case "html":
+            return of_html(decoded, name)
+        case "notebook":
+            return of_notebook(decoded, name)
+        case "csv" | "tsv":
+            return of_table(decoded, name, format)
+        case "json" | "jsonl":
+            text = clean(decoded.text, compose=False)
+            shown = readable_json(text) if format == "json" else readable_lines(text)
+            return replace(of_code(replace(decoded, text=shown), name, "json"), format=format)
+        case "code":
+            found = of_code(decoded, name, language)
+            return replace(found, format=language) if language in ("yaml", "toml", "xml") else found
+        case _:
+            return of_text(decoded, name)

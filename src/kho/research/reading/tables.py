@@ -1,0 +1,95 @@
+"""CSV and TSV to Markdown tables that a passage holds whole: rows in groups, each with the header above it.
+
+A table too wide for that is written as records, one heading per row and one line per column, because a row of forty
+values says nothing without the names of its columns.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+
+from kho.research.reading.clean import clean
+from kho.research.reading.encoding import Decoded
+from kho.research.reading.marks import cell, row, rule
+from kho.research.reading.model import Readable
+from kho.research.reading.plain import of_text, stem
+from kho.search.chunk import SIZE, estimate
+
+_NUMBER = re.compile(r"[-+]?[\d.,\s]*\d[\d.,\s]*%?$")
+_SEEN = 50
+"""Rows that are looked at to find the sign between columns."""
+
+
+def of_table(decoded: Decoded, name: str, format: str) -> Readable:
+    """What is no table in fact is read as text."""
+    text = clean(decoded.text)
+    sign = "\t" if format == "tsv" else _sign(text)
+    try:
+        rows = [
+            cells for cells in csv.reader(io.StringIO(text, newline="\n"), delimiter=sign) if any(map(str.strip, cells))
+        ]
+    except csv.Error:
+        return of_text(Decoded(text, decoded.encoding, (*decoded.notes, "It is no regular table.")), name)
+    if not rows:
+        return Readable(stem(name), "", "markdown", format, decoded.encoding, notes=decoded.notes)
+    header, body = _header(rows)
+    shown = "\n".join(_records(header, body) if _is_wide(header, body) else _groups(header, body)) + "\n"
+    return Readable(stem(name), shown, "markdown", format, decoded.encoding, notes=decoded.notes)
+
+
+def _sign(text: str) -> str:
+    """The sign that most of the first rows have equally often."""
+    head = text[:100_000].split("\n")[:_SEEN]
+
+    def evenness(sign: str) -> tuple[int, int]:
+        counts = [len(cells) for cells in csv.reader(head, delimiter=sign, strict=False) if cells]
+        usual = max(set(counts), key=counts.count, default=1)
+        return (counts.count(usual) if usual > 1 else 0, usual)
+
+    return max(",;\t|", key=evenness)
+
+
+def _header(rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """The first row, unless it has a number in it; then the columns are only counted."""
+    width = max(map(len, rows))
+    first = rows[0]
+    if len(rows) > 1 and any(_NUMBER.match(text.strip()) for text in first):
+        return [f"column {number + 1}" for number in range(width)], rows
+    extra = [f"column {number + 1}" for number in range(len(first), width)]
+    names = [text.strip() or f"column {number + 1}" for number, text in enumerate(first)]
+    return [*names, *extra], rows[1:]
+
+
+def _is_wide(header: list[str], body: list[list[str]]) -> bool:
+    if not body:
+        return False
+    above = estimate(row(header)) + estimate(rule(len(header)))
+    usual = sum(estimate(row(cells)) for cells in body[:_SEEN]) // len(body[:_SEEN])
+    return above > SIZE // 2 or above + usual > SIZE
+
+
+def _groups(header: list[str], body: list[list[str]]) -> Iterator[str]:
+    above = [row(header), rule(len(header))]
+    room = SIZE - sum(map(estimate, above))
+    yield from above
+    cost = 0
+    for cells in body:
+        line = row([*cells, *[""] * (len(header) - len(cells))])
+        more = estimate(line)
+        if cost and cost + more > room:
+            yield ""
+            yield from above
+            cost = 0
+        cost += more
+        yield line
+
+
+def _records(header: list[str], body: list[list[str]]) -> Iterator[str]:
+    for number, cells in enumerate(body, start=1):
+        yield f"## Row {number}"
+        yield ""
+        for column, text in zip(header, cells, strict=False):
+            if text.strip():
+                yield f"- {cell(column)}: {cell(text)}"
+        yield ""

@@ -1,0 +1,165 @@
+"""Reading that cannot hurt the hub: parsers of large formats run in a process of their own, with limits.
+
+One process reads many files. It is replaced when it crashes, runs out of memory or takes too long; the file that did it
+is refused with that reason, and the next one finds a new process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from kho.research.reading.formats import ISOLATED, format_of
+from kho.research.reading.frames import ANSWER, REQUEST
+from kho.research.reading.model import Limits, Readable, Unreadable
+from kho.research.reading.reader import read
+
+_START = 60
+"""Seconds for a process to start, on a busy machine."""
+_END = 5
+"""Seconds for it to end by itself."""
+_ADVICE = "Split it into smaller files, or save it anew."
+
+
+class _Gone(Exception):
+    """The process ended without an answer."""
+
+
+class _Process:
+    """A running process and the two pipes to it."""
+
+    def __init__(self, process: anyio.abc.Process) -> None:
+        assert process.stdin
+        assert process.stdout
+        self._process = process
+        self._requests = process.stdin
+        self._answers = BufferedByteReceiveStream(process.stdout)
+        self.pid = process.pid
+        self.used = False
+        """Whether it has read a file before. Then a failure may be its own, not the next file's."""
+
+    @classmethod
+    async def start(cls, limits: Limits) -> Self:
+        """With an environment of nothing but the path to our modules: a parser that was taken over finds no keys."""
+        command = [sys.executable, "-B", "-m", "kho.research.reading.process", json.dumps(asdict(limits))]
+        path = os.pathsep.join(filter(None, sys.path))
+        process = await anyio.open_process(command, stdout=subprocess.PIPE, stderr=None, env={"PYTHONPATH": path})
+        started = cls(process)
+        try:
+            async with started.ended_on_failure():
+                with anyio.fail_after(_START):
+                    await started.answer()
+        except (_Gone, TimeoutError) as error:
+            raise Unreadable("the program that reads it does not start", "The log of the hub says why.") from error
+        return started
+
+    @asynccontextmanager
+    async def ended_on_failure(self) -> AsyncGenerator[None]:
+        """Also when the caller is cancelled: a half-told request must not meet the next one."""
+        whole = False
+        try:
+            yield
+            whole = True
+        finally:
+            if not whole:
+                await self.end(at_once=True)
+
+    async def ask(self, data: bytes, name: str) -> dict[str, Any]:
+        words = name.encode("utf-8", "surrogateescape")
+        try:
+            await self._requests.send(REQUEST.pack(len(words), len(data)) + words)
+            await self._requests.send(data)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise _Gone from error
+        return await self.answer()
+
+    async def answer(self) -> dict[str, Any]:
+        try:
+            (length,) = ANSWER.unpack(await self._answers.receive_exactly(ANSWER.size))
+            return json.loads(await self._answers.receive_exactly(length))
+        except (anyio.IncompleteRead, anyio.BrokenResourceError) as error:
+            raise _Gone from error
+
+    async def end(self, *, at_once: bool = False) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._requests.aclose()
+            with anyio.move_on_after(0 if at_once else _END):
+                await self._process.wait()
+            if self._process.returncode is None:
+                self._process.kill()
+            await self._process.wait()
+            await self._process.aclose()
+
+
+class Worker:
+    """Reads files, those of the large formats one after the other. Belongs to the event loop it is first used in."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._lock = anyio.Lock()
+        self._process: _Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, while there is one."""
+        return self._process.pid if self._process else None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        process, self._process = self._process, None
+        if process:
+            await process.end()
+
+    async def read(self, data: bytes, name: str) -> Readable:
+        """As `kho.research.reading.read`: plain formats in a thread, the others in the process."""
+        if len(data) > self.limits.size or format_of(data, name)[0] not in ISOLATED:
+            work = partial(read, data, name, limits=self.limits)
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        async with self._lock:
+            answer = await self._answer(data, name)
+        if "unreadable" in answer:
+            raise Unreadable(*answer["unreadable"])
+        found = answer["readable"]
+        found["notes"] = tuple(found["notes"])
+        return Readable(**found)
+
+    async def _answer(self, data: bytes, name: str) -> dict[str, Any]:
+        """A process that has read before gets the benefit of the doubt once: the file is tried again with a new one."""
+        while True:
+            process = self._process or await _Process.start(self.limits)
+            fresh, process.used, self._process = not process.used, True, None
+            try:
+                async with process.ended_on_failure():
+                    with anyio.fail_after(self.limits.seconds):
+                        answer = await process.ask(data, name)
+            except TimeoutError as error:
+                raise Unreadable(f"reading it took longer than {self.limits.seconds:g} seconds", _ADVICE) from error
+            except _Gone as error:
+                if fresh:
+                    raise Unreadable("it crashes the program that reads it", _ADVICE) from error
+                continue
+            if "memory" not in answer:
+                self._process = process
+                return answer
+            await process.end()
+            if fresh:
+                most = self.limits.memory // 2**20
+                raise Unreadable(f"reading it takes more than {most} MB of memory", _ADVICE)

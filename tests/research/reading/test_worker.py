@@ -1,0 +1,161 @@
+"""Reading at a distance: the process is used again, replaced when it fails, and never hurts the hub."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.research.reading.samples import pdf, word
+
+from kho.research.reading import Limits, Readable, Unreadable, Worker, read
+
+WORD = word(lambda document: document.add_paragraph("Chữ trong tài liệu."))
+PDF = pdf(["Chữ trên trang."])
+SLOW = pdf(["x"], extra=b"BT /F 12 Tf 14 TL 50 750 Td\n" + b"<0001> Tj T*\n" * 3_000_000 + b"ET\n")
+"""Small as a file, and a minute of work for the parser."""
+
+
+async def test_one_process_reads_many_files_of_many_formats() -> None:
+    async with Worker() as worker:
+        assert worker.pid is None
+        pids: set[int | None] = set()
+        for data, name in [(WORD, "a.docx"), (PDF, "b.pdf"), ("<h1>Đầu</h1>đề".encode(), "c.html")] * 3:
+            assert await worker.read(data, name) == read(data, name)
+            pids.add(worker.pid)
+        assert len(pids) == 1
+        assert pids != {None}
+    assert worker.pid is None
+
+
+async def test_plain_formats_need_no_process() -> None:
+    async with Worker() as worker:
+        assert (await worker.read(b"# A", "a.md")).title == "A"
+        assert worker.pid is None
+
+
+async def test_a_reason_comes_back_and_the_process_stays() -> None:
+    async with Worker() as worker:
+        await worker.read(WORD, "a.docx")
+        first = worker.pid
+        with pytest.raises(Unreadable, match="only pictures") as refused:
+            await worker.read(pdf([""]), "scan.pdf")
+        assert refused.value.advice.startswith("Run text recognition")
+        assert worker.pid == first
+
+
+async def test_a_name_that_is_no_unicode() -> None:
+    async with Worker() as worker:
+        assert (await worker.read(PDF, os.fsdecode(b"b\xe1o c\xe1o.pdf"))).text == "Chữ trên trang.\n"
+
+
+async def test_a_file_that_takes_too_long_is_given_up_and_the_next_is_read() -> None:
+    async with Worker(Limits(seconds=0.5)) as worker:
+        with pytest.raises(Unreadable, match=r"took longer than 0\.5 seconds"):
+            await worker.read(SLOW, "slow.pdf")
+        assert worker.pid is None
+    async with Worker() as worker:
+        await worker.read(PDF, "a.pdf")
+
+
+async def test_a_file_that_eats_memory_is_refused_and_the_next_is_read() -> None:
+    async with Worker(Limits(memory=120 * 2**20)) as worker:
+        with pytest.raises(Unreadable, match="more than 120 MB of memory"):
+            await worker.read(SLOW, "slow.pdf")
+        assert worker.pid is None
+        assert (await worker.read(PDF, "a.pdf")).text == "Chữ trên trang.\n"
+
+
+async def test_a_file_that_crashes_its_parser_is_refused_and_the_next_is_read() -> None:
+    """The parser of HTML has an error of its own for the end of the memory, which nobody expects."""
+    async with Worker(Limits(memory=150 * 2**20)) as worker:
+        with pytest.raises(Unreadable, match="it crashes the program that reads it"):
+            await worker.read(b"<p>" + b"<b>x" * 5_000_000, "big.html")
+        assert worker.pid is None
+        assert (await worker.read(b"<p>small", "small.html")).text == "small\n"
+
+
+async def stopped(worker: Worker) -> int:
+    """A process that has started, and does nothing from now on."""
+    await worker.read(PDF, "a.pdf")
+    assert worker.pid
+    os.kill(worker.pid, signal.SIGSTOP)
+    return worker.pid
+
+
+async def test_a_process_that_dies_between_files_goes_unnoticed() -> None:
+    async with Worker() as worker:
+        await worker.read(PDF, "a.pdf")
+        assert worker.pid
+        os.kill(worker.pid, signal.SIGKILL)
+        assert (await worker.read(WORD, "a.docx")).text == "Chữ trong tài liệu.\n"
+
+
+async def test_a_process_that_dies_over_a_file_is_replaced_once() -> None:
+    async with Worker() as worker:
+        pid = await stopped(worker)
+        found: list[Readable] = []
+
+        async def reading() -> None:
+            found.append(await worker.read(WORD, "a.docx"))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reading)
+            await anyio.wait_all_tasks_blocked()
+            os.kill(pid, signal.SIGKILL)
+        assert found[0].text == "Chữ trong tài liệu.\n"
+        assert worker.pid != pid
+
+
+async def test_a_reader_that_is_cancelled_leaves_no_half_answer_behind() -> None:
+    async with Worker() as worker:
+        pid = await stopped(worker)
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(worker.read, WORD, "a.docx")
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+        assert worker.pid is None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert (await worker.read(PDF, "a.pdf")).text == "Chữ trên trang.\n"
+
+
+async def test_readers_wait_for_each_other() -> None:
+    texts: list[str] = []
+    async with Worker() as worker:
+
+        async def reading(number: int) -> None:
+            texts.append((await worker.read(f"<p>{number}".encode(), "a.html")).text)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(reading, number)
+    assert sorted(texts) == [f"{number}\n" for number in range(8)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc")
+async def test_the_process_has_no_secrets_and_a_limit() -> None:
+    async with Worker(Limits(memory=300 * 2**20)) as worker:
+        await worker.read(PDF, "a.pdf")
+        around = await anyio.Path(f"/proc/{worker.pid}/environ").read_bytes()
+        assert [entry.split(b"=")[0] for entry in around.split(b"\0") if entry] == [b"PYTHONPATH"]
+        limits = await anyio.Path(f"/proc/{worker.pid}/limits").read_text()
+        most = next(line.split()[3] for line in limits.splitlines() if line.startswith("Max address space"))
+        assert 300 * 2**20 < int(most) < 1500 * 2**20
+
+
+def test_nothing_reaches_our_stdout() -> None:
+    """A hub on stdio speaks its protocol there; parsers that print must not."""
+    code = (
+        "import anyio\nfrom kho.research.reading import Worker\n"
+        "async def main():\n"
+        "    async with Worker() as worker:\n"
+        "        try:\n            await worker.read(b'%PDF-1.7\\n' + bytes(999), 'a.pdf')\n"
+        "        except Exception as error:\n            assert 'damaged' in str(error), error\n"
+        "anyio.run(main)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b""
