@@ -1,0 +1,248 @@
+"""The rules of collections."""
+
+import asyncio
+
+from kho.kernel import paging
+from kho.kernel.call import Call
+from kho.kernel.clock import Clock
+from kho.kernel.errors import UniqueViolation
+from kho.kernel.ports import Database, Tx, Where
+from kho.research import filing, names, store_collections, store_listing, store_projects, views
+from kho.research.errors import (
+    CollectionExists,
+    CollectionNotEmpty,
+    DocumentChanged,
+    DocumentExists,
+    InvalidCollectionRequest,
+    missing,
+)
+from kho.research.filing import SPACE, Doc, Filing
+from kho.research.model import ManageCollections
+from kho.research.results import CollectionInfo, CollectionsAnswer
+from kho.research.store_collections import Collection, Size
+from kho.research.store_documents import DocumentStore, at_places, get_many
+from kho.search import passages
+
+PATIENCE = 5.0
+"""Seconds for what is only looked up."""
+NEWEST = 5
+"""Documents that a collection's info names."""
+REMOVED_AT_ONCE = 500
+
+
+class Collections:
+    def __init__(self, db: Database, documents: DocumentStore, clock: Clock, model: str = "") -> None:
+        """`model` is the embedder's name; empty where search goes by words alone."""
+        self._db = db
+        self._documents = documents
+        self._clock = clock
+        self._model = model
+
+    async def manage(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        actions = {
+            "create": self._create,
+            "list": self._list,
+            "delete": self._delete,
+            "info": self._info,
+            "rename": self._rename,
+            "move-documents": self._move,
+        }
+        return await actions[params.action](params, call)
+
+    async def _create(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name = _needed(params, "collection_name")
+        type = params.collection_type or "fundamental"
+        row = store_collections.new(name, type, params.description or "", call.principal.sub, self._clock())
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            project = store_projects.need(tx, call.tenant, params.project_name) if params.project_name else None
+            if not store_collections.create(tx, call.tenant, row):
+                raise _taken(tx, call.tenant, name)
+            if project is not None:
+                store_projects.touch(tx, call.tenant, project.id, row.created_at)
+                store_projects.link(tx, call.tenant, project.id, [row.id], default=False)
+            linked = f" and linked it to the project '{project.name}'" if project else ""
+            return CollectionsAnswer(
+                action="create",
+                message=f"Created the collection '{name}' ({type}){linked}. Add documents with "
+                f'ingest_documents(path="…", collection="{name}") or augment_knowledge.',
+                collection=self._described(tx, call.tenant, row),
+            )
+
+        return await call.commit(self._db, work)
+
+    async def _list(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        [after] = views.place(params.cursor, InvalidCollectionRequest, str) or ("",)
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            ids = None
+            if params.project_name:
+                project = store_projects.need(tx, call.tenant, params.project_name)
+                ids = [link.collection_id for link in store_projects.links(tx, call.tenant, [project.id])[project.id]]
+            rows = store_collections.page(tx, call.tenant, after, params.limit + 1, ids)
+            total = store_collections.count(tx, call.tenant) if ids is None else len(ids)
+            shown, more = rows[: params.limit], len(rows) > params.limit
+            sizes = store_collections.sizes(tx, call.tenant, [row.id for row in shown])
+            projects = store_projects.of_collections(tx, call.tenant, [row.id for row in shown])
+            message = f"{views.counted(total, 'collection')}."
+            if not total:
+                message = (
+                    "There are no collections yet. Create one with "
+                    'manage_collections(action="create", collection_name="…").'
+                )
+            return CollectionsAnswer(
+                action="list",
+                message=message,
+                collections=[views.collection(row, sizes[row.id], projects[row.id]) for row in shown],
+                total=total,
+                next_cursor=paging.encode([names.key(shown[-1].name)]) if more else None,
+            )
+
+        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+
+    async def _info(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name = _needed(params, "collection_name")
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            row = store_collections.need(tx, call.tenant, name)
+            described = self._described(tx, call.tenant, row)
+            size = f"{views.counted(described.documents, 'document')}, {views.counted(described.chunks, 'chunk')}"
+            return CollectionsAnswer(
+                action="info",
+                message=f"'{row.name}': {size}, {views.amount(described.size_bytes)}.",
+                collection=described,
+            )
+
+        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+
+    async def _rename(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name, wanted = _needed(params, "collection_name"), _needed(params, "new_name")
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            row = store_collections.need_locked(tx, call.tenant, name)
+            holder = store_collections.find(tx, call.tenant, wanted)
+            if holder is not None and holder.id != row.id:
+                raise _taken(tx, call.tenant, wanted)
+            store_collections.rename(tx, call.tenant, row.id, wanted, self._clock())
+            renamed = store_collections.need(tx, call.tenant, wanted)
+            return CollectionsAnswer(
+                action="rename",
+                message=f"Renamed '{row.name}' to '{wanted}'. Its documents and links came along.",
+                collection=self._described(tx, call.tenant, renamed),
+            )
+
+        try:
+            return await call.commit(self._db, work)
+        except UniqueViolation:  # somebody took the name at the same moment
+            raise CollectionExists(f"There is a collection '{wanted}' already.") from None
+
+    async def _delete(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name = _needed(params, "collection_name")
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            row = store_collections.need_locked(tx, call.tenant, name)
+            size = store_collections.sizes(tx, call.tenant, [row.id])[row.id]
+            if size.documents and not params.confirm:
+                raise _not_empty(row, size)
+            while batch := store_listing.by_id(tx, call.tenant, [row.id], "", REMOVED_AT_ONCE):
+                self._documents.remove_documents(tx, call.tenant, [doc.id for doc in batch], self._clock())
+            store_collections.delete(tx, call.tenant, row.id)
+            lost = f" with {_extent(size)}" if size.documents else ", which was empty"
+            return CollectionsAnswer(action="delete", message=f"Deleted the collection '{row.name}'{lost}.")
+
+        return await call.commit(self._db, work)
+
+    async def _move(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name, target = _needed(params, "collection_name"), _needed(params, "target_collection")
+        if not params.documents:
+            raise missing(InvalidCollectionRequest, "documents", params.action)
+        wanted, now = params.documents, self._clock()
+
+        def look(tx: Tx) -> tuple[list[Doc], dict[str, str]]:
+            source = store_collections.need(tx, call.tenant, name)
+            if store_collections.need(tx, call.tenant, target).id == source.id:
+                raise InvalidCollectionRequest(
+                    "'target_collection' is the collection that the documents are in.", parameter="target_collection"
+                )
+            docs = {doc.id: doc for doc in (store_listing.need(tx, call.tenant, one, source) for one in wanted)}
+            return [*docs.values()], store_listing.texts(tx, call.tenant, [*docs])
+
+        docs, texts = await self._db.read(look, timeout=call.remaining(PATIENCE))
+        filings = await asyncio.to_thread(lambda: [filing.make(call.tenant, doc, texts[doc.id]) for doc in docs])
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            source = store_collections.need(tx, call.tenant, name)
+            to = store_collections.need(tx, call.tenant, target)
+            store_collections.lock(tx, call.tenant, [source.id, to.id])
+            known = get_many(tx, call.tenant, [doc.id for doc in docs], lock=True)
+            if any(known.get(doc.id) != doc for doc in docs):
+                raise DocumentChanged
+            _need_room(tx, call.tenant, filings, to)
+            moved = self._documents.move_documents(tx, call.tenant, filings, to.id, now)
+            return CollectionsAnswer(
+                action="move-documents",
+                message=f"Moved {views.counted(len(moved), 'document')} from '{source.name}' to '{to.name}'.",
+                collection=self._described(tx, call.tenant, store_collections.need(tx, call.tenant, target)),
+                moved=len(moved),
+            )
+
+        return await call.commit(self._db, work)
+
+    def _described(self, tx: Tx, tenant: str, row: Collection) -> CollectionInfo:
+        size = store_collections.sizes(tx, tenant, [row.id])[row.id]
+        newest = store_listing.page(tx, tenant, [row.id], "", None, NEWEST)
+        summary = views.collection(row, size, store_projects.of_collections(tx, tenant, [row.id])[row.id])
+        return CollectionInfo(
+            **summary.model_dump(),
+            id=row.id,
+            created_by=row.created_by,
+            embedder=self._model or "none (search by words)",
+            vectors_pending=passages.pending(tx, Where(SPACE, tenant, (row.id,))) if self._model else 0,
+            formats=store_collections.formats(tx, tenant, row.id),
+            newest=[views.brief(doc, {row.id: row.name}) for doc in newest],
+        )
+
+
+def _needed(params: ManageCollections, parameter: str) -> str:
+    value = getattr(params, parameter)
+    if value is None:
+        raise missing(InvalidCollectionRequest, parameter, params.action)
+    return value
+
+
+def _taken(tx: Tx, tenant: str, name: str) -> CollectionExists:
+    holder = store_collections.find(tx, tenant, name)
+    called = holder.name if holder else name
+    return CollectionExists(
+        f"There is a collection '{called}' already.",
+        guidance=f'Use it (manage_collections(action="info", collection_name="{called}") shows it), '
+        "or choose another name. Upper and lower case are the same name.",
+        collection=called,
+    )
+
+
+def _extent(size: Size) -> str:
+    return (
+        f"{views.counted(size.documents, 'document')}, {views.counted(size.chunks, 'chunk')} "
+        f"({views.amount(size.bytes)})"
+    )
+
+
+def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
+    return CollectionNotEmpty(
+        f"'{row.name}' is not empty: {_extent(size)} would be lost.",
+        guidance="To delete it all the same, call "
+        f'manage_collections(action="delete", collection_name="{row.name}", confirm=true).',
+        documents=size.documents,
+        chunks=size.chunks,
+        size_bytes=size.bytes,
+    )
+
+
+def _need_room(tx: Tx, tenant: str, filings: list[Filing], to: Collection) -> None:
+    """Refuses to move a document onto one that is the same."""
+    there = [one.under(one.doc.id, to.id, one.doc.created_at).doc for one in filings]
+    taken = at_places(tx, tenant, there)
+    if taken:
+        shown = ", ".join(f"'{doc.name}'" for doc in [*taken.values()][:3])
+        raise DocumentExists(f"'{to.name}' has {shown} already. Nothing was moved.", ids=[d.id for d in taken.values()])

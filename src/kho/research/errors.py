@@ -1,0 +1,218 @@
+"""The contract's errors: a number for each category, and for every one a sentence that says what to do next."""
+
+from collections.abc import Callable, Sequence
+
+from kho.kernel.errors import KhoError
+from kho.kernel.operation import Problem
+
+
+class ResearchError(KhoError):
+    """The operation failed."""
+
+    rpc = -32000
+    status = 500
+
+
+class SystemError_(ResearchError):
+    """The operation could not be carried out."""
+
+    code = "SYSTEM_ERROR"
+
+
+class ConfigurationError(ResearchError):
+    """The set-up does not fit the request."""
+
+    code = "CONFIGURATION_ERROR"
+    rpc = -32001
+    status = 400
+    guidance = "Look at the settings of the section 'research'."
+
+
+class InvalidProjectRequest(ConfigurationError):
+    """The parameters are not valid."""
+
+    code = "INVALID_PROJECT_REQUEST"
+    guidance = "Correct the parameter that the message names and call again."
+
+
+class UnknownProject(ConfigurationError):
+    """There is no project of that name."""
+
+    code = "PROJECT_NOT_FOUND"
+    status = 404
+    guidance = 'See what there is with manage_projects(action="list").'
+
+
+class ProjectExists(ConfigurationError):
+    """There is a project of that name already."""
+
+    code = "PROJECT_EXISTS"
+    status = 409
+    guidance = "Use it as it is, or choose another name."
+
+
+class CollectionError(ResearchError):
+    """The collection cannot be used like this."""
+
+    code = "COLLECTION_ERROR"
+    rpc = -32002
+    status = 400
+    guidance = 'See what there is with manage_collections(action="list").'
+
+
+class InvalidCollectionRequest(CollectionError):
+    """The parameters are not valid."""
+
+    code = "INVALID_COLLECTION_REQUEST"
+    guidance = "Correct the parameter that the message names and call again."
+
+
+class UnknownCollection(CollectionError):
+    """There is no collection of that name."""
+
+    code = "COLLECTION_NOT_FOUND"
+    status = 404
+
+
+class CollectionExists(CollectionError):
+    """There is a collection of that name already."""
+
+    code = "COLLECTION_EXISTS"
+    status = 409
+    guidance = "Use it as it is, or choose another name."
+
+
+class CollectionNotEmpty(CollectionError):
+    """The collection is not empty."""
+
+    code = "COLLECTION_NOT_EMPTY"
+    status = 409
+    confirmable = True
+
+
+class DocumentError(ResearchError):
+    """The document cannot be used."""
+
+    code = "DOCUMENT_ERROR"
+    rpc = -32003
+    status = 400
+    guidance = "Correct what the message names and call again."
+
+
+class InvalidDocumentRequest(DocumentError):
+    """The parameters are not valid."""
+
+    code = "INVALID_DOCUMENT_REQUEST"
+    guidance = "Correct the parameter that the message names and call again."
+
+
+class PathRefused(DocumentError):
+    """The path lies outside of the folders that may be read."""
+
+    code = "PATH_REFUSED"
+    status = 403
+    guidance = "Name a path below an allowed folder (setting research.roots), or send the text with augment_knowledge."
+
+
+class FileNotFound(DocumentError):
+    """There is no such file or folder."""
+
+    code = "FILE_NOT_FOUND"
+    status = 404
+    guidance = "Check the path; a relative one begins at the working directory."
+
+
+class Unreadable(DocumentError):
+    """The file cannot be read as text."""
+
+    code = "UNREADABLE"
+    status = 422
+    guidance = "Save it as text, Markdown, HTML, PDF or DOCX and try again."
+
+
+class DocumentNotFound(DocumentError):
+    """There is no such document."""
+
+    code = "DOCUMENT_NOT_FOUND"
+    status = 404
+    guidance = "List the collection's documents and use the id of one of them."
+
+
+class AmbiguousDocument(DocumentError):
+    """Several documents answer to that name."""
+
+    code = "AMBIGUOUS_DOCUMENT"
+    status = 409
+    guidance = "Call again with the id of the one that you mean."
+
+
+class DocumentExists(DocumentError):
+    """The same document is there already."""
+
+    code = "DOCUMENT_EXISTS"
+    status = 409
+    guidance = "Remove one of the two first."
+
+
+class DocumentChanged(DocumentError):
+    """Some of the documents changed meanwhile. Nothing was done."""
+
+    code = "DOCUMENT_CHANGED"
+    status = 409
+    guidance = "Call again."
+
+
+class JobNotFound(DocumentError):
+    """There is no such job."""
+
+    code = "JOB_NOT_FOUND"
+    status = 404
+    guidance = "Jobs are listed in the collection's status, the newest first."
+
+
+class QueryError(ResearchError):
+    """The query could not be answered."""
+
+    code = "QUERY_ERROR"
+    rpc = -32004
+    status = 400
+    guidance = "Say in a few words or a sentence what you are looking for."
+
+
+class InvalidQuery(QueryError):
+    """The query is not valid."""
+
+    code = "INVALID_QUERY"
+
+
+Refuse = Callable[[Sequence[Problem]], KhoError]
+
+
+def refusal(kind: type[ResearchError]) -> Refuse:
+    """Wrong or missing parameters as the error of a tool's category; the first one is named in the message."""
+
+    def refuse(problems: Sequence[Problem]) -> KhoError:
+        first = problems[0]
+        subject = f"'{first.field}'" if first.field else "The arguments"
+        joint = " " if first.message.startswith(("is ", "must ", "may ")) else ": "
+        return kind(
+            f"{subject}{joint}{first.message}".rstrip(".") + ".",
+            problems=[{"field": problem.field, "message": problem.message} for problem in problems],
+        )
+
+    return refuse
+
+
+invalid_query = refusal(InvalidQuery)
+invalid_collections = refusal(InvalidCollectionRequest)
+invalid_projects = refusal(InvalidProjectRequest)
+invalid_documents = refusal(InvalidDocumentRequest)
+
+
+def missing(kind: type[ResearchError], parameter: str, action: str) -> ResearchError:
+    """A parameter that only some actions need."""
+    return kind(
+        f"'{parameter}' is required for the action '{action}'.",
+        guidance=f"Call again with '{parameter}'.",
+        parameter=parameter,
+    )

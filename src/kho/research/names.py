@@ -1,0 +1,44 @@
+"""Names that people give to collections and projects: how they are written, compared, and guessed at."""
+
+import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+LONGEST = 128
+_REFUSED = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
+_TURNING = {*"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
+"""Marks that turn the direction of writing: two names that look alike would differ."""
+
+
+def clean(name: str) -> str:
+    """The name as it is kept. Raises ValueError, in words that fit behind the parameter's name."""
+    name = unicodedata.normalize("NFC", name).strip()
+    if any(unicodedata.category(sign) in _REFUSED or sign in _TURNING for sign in name):
+        raise ValueError("must not hold control characters")
+    name = " ".join(name.split())
+    if not 1 <= len(name) <= LONGEST:
+        raise ValueError(f"must have 1 to {LONGEST} characters")
+    return name
+
+
+def key(name: str) -> str:
+    """The form by which names are compared: case does not tell them apart, nor how accents are encoded."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def similar(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Which of the known names may be meant."""
+    by_key = {key(one): one for one in known}
+    wanted = key(name)
+    within = sorted((one for one in by_key if wanted in one or one in wanted), key=len)
+    close = get_close_matches(wanted, by_key, most, 0.6)
+    return [by_key[one] for one in dict.fromkeys([*close, *within])][:most]
+
+
+def did_you_mean(found: Iterable[str]) -> str:
+    """A question, or nothing."""
+    named = [f"'{name}'" for name in found]
+    if not named:
+        return ""
+    listed = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} or {named[-1]}"
+    return f"Did you mean {listed}? "

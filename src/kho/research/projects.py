@@ -1,0 +1,301 @@
+"""The rules of projects, and which collections a question is about."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from kho.kernel import paging
+from kho.kernel.call import Call
+from kho.kernel.clock import Clock, iso
+from kho.kernel.ports import Database, Tx
+from kho.research import names, results, store_collections, store_projects, views
+from kho.research.errors import CollectionError, InvalidProjectRequest, ProjectExists, UnknownProject, missing
+from kho.research.model import ManageProjects
+from kho.research.results import ProjectsAnswer
+from kho.research.store_collections import Collection
+from kho.research.store_projects import Link, Project
+
+PATIENCE = 5.0
+"""Seconds for what is only looked up."""
+
+How = Literal["named", "project defaults", "project collections", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The collections that a question is about, and why these."""
+
+    ids: list[str]
+    names: list[str]
+    how: How
+    project: str | None = None
+
+    @property
+    def narrowed(self) -> tuple[str, ...]:
+        """For `Where.collections`, where nothing means everything. Without any ids there is nothing to search."""
+        return () if self.how == "all" else tuple(self.ids)
+
+    def __str__(self) -> str:
+        if self.how == "named":
+            return "as named"
+        return (
+            f"the {self.how.partition(' ')[2]} of the project '{self.project}'" if self.project else "all collections"
+        )
+
+
+def scope(tx: Tx, tenant: str, collections: Sequence[str] | None, project: str | None, directory: str | None) -> Scope:
+    """The named collections; else the project's defaults, or all it is linked to; else all the caller's. The project
+    is the named one, else the one whose folder holds `directory`."""
+    found = None if project is None else store_projects.need(tx, tenant, project)
+    if collections:
+        rows = [store_collections.need(tx, tenant, name) for name in collections]
+        return Scope([row.id for row in rows], [row.name for row in rows], "named", found.name if found else None)
+    if found is None and directory is not None:
+        found = detected(tx, tenant, directory)
+    if found is not None:
+        links = store_projects.links(tx, tenant, [found.id])[found.id]
+        defaults = [link for link in links if link.is_default]
+        chosen = defaults or links
+        if chosen:
+            how: How = "project defaults" if defaults else "project collections"
+            return Scope([link.collection_id for link in chosen], [link.name for link in chosen], how, found.name)
+    everything = store_collections.all_ids(tx, tenant)
+    return Scope([id for id, _ in everything], [name for _, name in everything], "all")
+
+
+def detected(tx: Tx, tenant: str, directory: str) -> Project | None:
+    """The project whose folder is `directory` or the nearest one above it."""
+    here = PurePath(_absolute(directory))
+    folders = [str(one) for one in (here, *here.parents)]
+    found = store_projects.in_directories(tx, tenant, folders)
+    return next((found[folder] for folder in folders if folder in found), None)
+
+
+class Projects:
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+
+    async def manage(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        actions = {
+            "create": self._create,
+            "link": self._link,
+            "unlink": self._unlink,
+            "set-defaults": self._set_defaults,
+            "list": self._list,
+            "info": self._info,
+            "archive": self._archive,
+            "unarchive": self._archive,
+            "detect": self._detect,
+        }
+        return await actions[params.action](params, call)
+
+    async def _create(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        name, now = _needed(params), self._clock()
+        directory = None if params.directory is None else _absolute(params.directory)
+        project = Project(str(uuid.uuid4()), name, params.description or "", directory, None, now, now)
+
+        def work(tx: Tx) -> ProjectsAnswer:
+            linked = _collections(tx, call.tenant, params.collections or [])
+            _need_free(tx, call.tenant, directory)
+            if not store_projects.create(tx, call.tenant, project):
+                raise ProjectExists(
+                    f"There is a project '{name}' already.",
+                    guidance=f'Use it (manage_projects(action="info", project_name="{name}") shows it), '
+                    "or choose another name. Upper and lower case are the same name.",
+                )
+            store_projects.link(tx, call.tenant, project.id, [row.id for row in linked], default=params.default)
+            return _answer(tx, call.tenant, project, params.action, f"Created the project '{name}'.")
+
+        return await call.commit(self._db, work)
+
+    async def _link(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        name, wanted = _needed(params), _needed_collections(params)
+
+        def work(tx: Tx) -> ProjectsAnswer:
+            project = self._changing(tx, call.tenant, name)
+            rows = _collections(tx, call.tenant, wanted)
+            store_projects.link(tx, call.tenant, project.id, [row.id for row in rows], default=params.default)
+            message = f"Linked {_listed(rows)} to '{project.name}'{' as defaults' if params.default else ''}."
+            return _answer(tx, call.tenant, project, params.action, message)
+
+        return await call.commit(self._db, work)
+
+    async def _unlink(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        name, wanted = _needed(params), _needed_collections(params)
+
+        def work(tx: Tx) -> ProjectsAnswer:
+            project = self._changing(tx, call.tenant, name)
+            rows = [store_collections.need(tx, call.tenant, one) for one in wanted]
+            _need_linked(rows, store_projects.links(tx, call.tenant, [project.id])[project.id], project)
+            store_projects.unlink(tx, call.tenant, project.id, [row.id for row in rows])
+            message = f"Unlinked {_listed(rows)} from '{project.name}'. The collections themselves stay."
+            return _answer(tx, call.tenant, project, params.action, message)
+
+        return await call.commit(self._db, work)
+
+    async def _set_defaults(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        name = _needed(params)
+        if params.clear and params.append:
+            raise InvalidProjectRequest("'append' and 'clear' exclude each other.", parameter="clear")
+        if params.clear and params.collections:
+            raise InvalidProjectRequest("'clear' takes no 'collections': it removes all defaults.", parameter="clear")
+        wanted = [] if params.clear else _needed_collections(params)
+
+        def work(tx: Tx) -> ProjectsAnswer:
+            project = self._changing(tx, call.tenant, name)
+            rows = _collections(tx, call.tenant, wanted)
+            if not params.append:
+                store_projects.clear_defaults(tx, call.tenant, project.id)
+            store_projects.link(tx, call.tenant, project.id, [row.id for row in rows], default=True)
+            message = (
+                f"'{project.name}' has no defaults now." if params.clear else f"Set the defaults of '{project.name}'."
+            )
+            return _answer(tx, call.tenant, project, params.action, message)
+
+        return await call.commit(self._db, work)
+
+    async def _list(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        [after] = views.place(params.cursor, InvalidProjectRequest, str) or ("",)
+
+        def work(tx: Tx) -> ProjectsAnswer:
+            rows = store_projects.page(tx, call.tenant, after, params.limit + 1, archived=params.include_archived)
+            shown = rows[: params.limit]
+            links = store_projects.links(tx, call.tenant, [row.id for row in shown])
+            message = f"{views.counted(len(shown), 'project')} shown." if shown else "There are no projects."
+            if not shown and not after:
+                message += ' Create one with manage_projects(action="create", project_name="…").'
+            return ProjectsAnswer(
+                action=params.action,
+                message=message,
+                projects=[_shown(row, links[row.id]) for row in shown],
+                next_cursor=paging.encode([names.key(shown[-1].name)]) if len(rows) > params.limit else None,
+            )
+
+        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+
+    async def _info(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        name = _needed(params)
+
+        def work(tx: Tx) -> ProjectsAnswer:
+            project = store_projects.need(tx, call.tenant, name)
+            count = len(store_projects.links(tx, call.tenant, [project.id])[project.id])
+            message = f"'{project.name}' has {views.counted(count, 'collection')}."
+            return _answer(tx, call.tenant, project, params.action, message)
+
+        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+
+    async def _archive(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        name, archive, now = _needed(params), params.action == "archive", self._clock()
+
+        def work(tx: Tx) -> ProjectsAnswer:
+            project = self._changing(tx, call.tenant, name)
+            if not archive and project.archived_at is not None:
+                _need_free(tx, call.tenant, project.directory)
+            store_projects.set_archived(tx, call.tenant, project.id, now if archive else None, now)
+            told = "Archived" if archive else "Brought back"
+            return _answer(tx, call.tenant, project, params.action, f"{told} '{project.name}'. Its collections stay.")
+
+        return await call.commit(self._db, work)
+
+    async def _detect(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        if params.directory is None:
+            raise missing(InvalidProjectRequest, "directory", params.action)
+        directory = params.directory
+
+        def work(tx: Tx) -> ProjectsAnswer:
+            project = detected(tx, call.tenant, directory)
+            if project is None:
+                raise UnknownProject(
+                    "No project has this folder, nor one above it.",
+                    guidance='Create one with manage_projects(action="create", project_name="…", directory="…").',
+                    directory=directory,
+                )
+            message = f"This folder belongs to the project '{project.name}'."
+            return _answer(tx, call.tenant, project, params.action, message)
+
+        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+
+    def _changing(self, tx: Tx, tenant: str, name: str) -> Project:
+        """The project, which nobody else changes before the transaction ends."""
+        project = store_projects.need(tx, tenant, name)
+        store_projects.touch(tx, tenant, project.id, self._clock())
+        return project
+
+
+def _needed(params: ManageProjects) -> str:
+    if params.project_name is None:
+        raise missing(InvalidProjectRequest, "project_name", params.action)
+    return params.project_name
+
+
+def _needed_collections(params: ManageProjects) -> list[str]:
+    if not params.collections:
+        raise missing(InvalidProjectRequest, "collections", params.action)
+    return params.collections
+
+
+def _absolute(directory: str) -> str:
+    """Taken as written: the folder may be on the caller's machine, so nothing is looked up."""
+    path = PurePath(directory)
+    if not path.is_absolute():
+        raise InvalidProjectRequest("'directory' must be an absolute path.", parameter="directory")
+    if ".." in path.parts:
+        raise InvalidProjectRequest("'directory' must not hold '..'.", parameter="directory")
+    return str(path)
+
+
+def _collections(tx: Tx, tenant: str, wanted: Sequence[str]) -> list[Collection]:
+    """Those of the names, which nobody deletes before the transaction ends."""
+    rows = [store_collections.need(tx, tenant, name) for name in wanted]
+    store_collections.lock(tx, tenant, [row.id for row in rows])
+    return rows
+
+
+def _need_free(tx: Tx, tenant: str, directory: str | None) -> None:
+    if directory is None:
+        return
+    holder = store_projects.in_directories(tx, tenant, [directory]).get(directory)
+    if holder is not None:
+        raise ProjectExists(
+            f"The folder belongs to the project '{holder.name}' already.",
+            guidance="Use that project, archive it, or name another folder.",
+            directory=directory,
+        )
+
+
+def _need_linked(rows: Sequence[Collection], links: Sequence[Link], project: Project) -> None:
+    linked = {link.collection_id for link in links}
+    strange = [row for row in rows if row.id not in linked]
+    if strange:
+        there = ", ".join(f"'{link.name}'" for link in links) or "none"
+        raise CollectionError(
+            f"{_listed(strange)} is not linked to '{project.name}'. Nothing was changed.",
+            guidance=f"Its collections are: {there}.",
+        )
+
+
+def _listed(rows: Sequence[Collection]) -> str:
+    return ", ".join(f"'{row.name}'" for row in rows)
+
+
+def _answer(tx: Tx, tenant: str, project: Project, action: str, message: str) -> ProjectsAnswer:
+    """With the project as it is now."""
+    now = store_projects.need(tx, tenant, project.name)
+    links = store_projects.links(tx, tenant, [now.id])[now.id]
+    return ProjectsAnswer(action=action, message=message, project=_shown(now, links))
+
+
+def _shown(project: Project, links: Sequence[Link]) -> results.Project:
+    return results.Project(
+        name=project.name,
+        description=project.description,
+        directory=project.directory,
+        collections=[link.name for link in links],
+        defaults=[link.name for link in links if link.is_default],
+        archived=project.archived_at is not None,
+        created_at=iso(project.created_at),
+        updated_at=iso(project.updated_at),
+    )

@@ -1,0 +1,196 @@
+"""The SQL of collections. Every statement names the tenant."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kho.kernel.ports import Row, Tx
+from kho.research import names
+from kho.research.errors import UnknownCollection
+
+SELECT = "SELECT id, name, type, description, created_by, created_at, updated_at FROM research_collections"
+BATCH = 500
+"""Values in one statement."""
+GUESSED_FROM = 5_000
+"""Names among which a mistyped one is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    id: str
+    name: str
+    type: str
+    description: str
+    created_by: str
+    created_at: int
+    updated_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    documents: int = 0
+    chunks: int = 0
+    bytes: int = 0
+
+
+def create(tx: Tx, tenant: str, collection: Collection) -> bool:
+    """False if the name is taken, also by somebody who comes at the same moment."""
+    made = tx.run(
+        "INSERT INTO research_collections (tenant, id, name, name_key, type, description, created_by, created_at, "
+        "updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+        tenant,
+        collection.id,
+        collection.name,
+        names.key(collection.name),
+        collection.type,
+        collection.description,
+        collection.created_by,
+        collection.created_at,
+        collection.updated_at,
+    )
+    return made == 1
+
+
+def new(name: str, type: str, description: str, by: str, now: int) -> Collection:
+    return Collection(str(uuid.uuid4()), name, type, description, by, now, now)
+
+
+def find(tx: Tx, tenant: str, name: str) -> Collection | None:
+    row = tx.one(f"{SELECT} WHERE tenant = $1 AND name_key = $2", tenant, names.key(name))
+    return Collection(*row) if row else None
+
+
+def need(tx: Tx, tenant: str, name: str) -> Collection:
+    """The collection of that name, or the error that suggests others."""
+    return find(tx, tenant, name) or _unknown(tx, tenant, name)
+
+
+def by_ids(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Collection]:
+    rows = batched(tx, f"{SELECT} WHERE tenant = $1 AND id", (tenant,), ids)
+    return {row[0]: Collection(*row) for row in rows}
+
+
+def lock(tx: Tx, tenant: str, ids: Sequence[str], now: int | None = None) -> None:
+    """Nobody else changes or deletes these before the transaction ends; with `now` they count as changed. In a fixed
+    order, so that two writers cannot lock each other out."""
+    for id in sorted(set(ids)):
+        found = tx.run(
+            "UPDATE research_collections SET updated_at = coalesce($1, updated_at) WHERE tenant = $2 AND id = $3",
+            now,
+            tenant,
+            id,
+        )
+        if not found:
+            raise UnknownCollection("The collection was deleted meanwhile. Nothing was changed.")
+
+
+def need_locked(tx: Tx, tenant: str, name: str) -> Collection:
+    collection = need(tx, tenant, name)
+    lock(tx, tenant, [collection.id])
+    # It may have been renamed while the lock was waited for.
+    return by_ids(tx, tenant, [collection.id])[collection.id]
+
+
+def page(tx: Tx, tenant: str, after: str, limit: int, ids: Sequence[str] | None = None) -> list[Collection]:
+    """By name; those of `ids` only, if they are given."""
+    if ids is not None and not ids:
+        return []
+    only = f" AND id IN ({_places(3, len(ids))})" if ids else ""
+    rows = tx.all(
+        f"{SELECT} WHERE tenant = $1 AND name_key > $2{only} ORDER BY name_key LIMIT ${3 + len(ids or ())}",
+        tenant,
+        after,
+        *(ids or ()),
+        limit,
+    )
+    return [Collection(*row) for row in rows]
+
+
+def all_ids(tx: Tx, tenant: str) -> list[tuple[str, str]]:
+    """Ids and names of all, by name."""
+    return [
+        (row[0], row[1])
+        for row in tx.all("SELECT id, name FROM research_collections WHERE tenant = $1 ORDER BY name_key", tenant)
+    ]
+
+
+def count(tx: Tx, tenant: str) -> int:
+    row = tx.one("SELECT count(*) FROM research_collections WHERE tenant = $1", tenant)
+    return row[0] if row else 0
+
+
+def sizes(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Size]:
+    rows = batched(
+        tx,
+        "SELECT collection_id, count(*), sum(chunks), sum(size) FROM research_documents "
+        "WHERE tenant = $1 AND collection_id",
+        (tenant,),
+        ids,
+        " GROUP BY collection_id",
+    )
+    found = {row[0]: Size(*row[1:]) for row in rows}
+    return {id: found.get(id, Size()) for id in ids}
+
+
+def formats(tx: Tx, tenant: str, id: str) -> dict[str, int]:
+    rows = tx.all(
+        "SELECT format, count(*) FROM research_documents WHERE tenant = $1 AND collection_id = $2 "
+        "GROUP BY format ORDER BY count(*) DESC, format",
+        tenant,
+        id,
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def rename(tx: Tx, tenant: str, id: str, name: str, now: int) -> None:
+    tx.run(
+        "UPDATE research_collections SET name = $1, name_key = $2, updated_at = $3 WHERE tenant = $4 AND id = $5",
+        name,
+        names.key(name),
+        now,
+        tenant,
+        id,
+    )
+
+
+def delete(tx: Tx, tenant: str, id: str) -> None:
+    """The row alone, with its links to projects: its documents have to be gone."""
+    tx.run("DELETE FROM research_collections WHERE tenant = $1 AND id = $2", tenant, id)
+
+
+def batched(
+    tx: Tx, select: str, first: tuple[str, ...], values: Sequence[str] | Sequence[int], rest: str = ""
+) -> list[Row]:
+    """`select` … IN (values), a few hundred at a time."""
+    rows: list[Row] = []
+    for start in range(0, len(values), BATCH):
+        batch = values[start : start + BATCH]
+        rows += tx.all(f"{select} IN ({_places(len(first) + 1, len(batch))}){rest}", *first, *batch)
+    return rows
+
+
+def _places(first: int, count: int) -> str:
+    return ", ".join(f"${n}" for n in range(first, first + count))
+
+
+def _unknown(tx: Tx, tenant: str, name: str) -> Collection:
+    rows = tx.all(
+        "SELECT name FROM research_collections WHERE tenant = $1 ORDER BY updated_at DESC LIMIT $2",
+        tenant,
+        GUESSED_FROM,
+    )
+    near = names.similar(name, [row[0] for row in rows])
+    create = f'create it with manage_collections(action="create", collection_name="{name}")'
+    guidance = (
+        f"{names.did_you_mean(near)}Otherwise {create}."
+        if near
+        else f'See what there is with manage_collections(action="list"), or {create}.'
+        if rows
+        else f"There are no collections yet: {create}."
+    )
+    raise UnknownCollection(
+        f"There is no collection '{name}'.",
+        guidance=guidance,
+        collection=name,
+        **({"suggestions": near} if near else {}),
+    )

@@ -1,0 +1,149 @@
+"""Where the tests of research collections sit: the services on a real database, a clock that is set by hand, and a
+tenant that nobody else has."""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kho.kernel.background import Background
+from kho.kernel.call import Call, Principal
+from kho.kernel.clock import SECOND, from_iso
+from kho.kernel.errors import KhoError
+from kho.kernel.ports import Database, Embedder, Vectors, Where, Words
+from kho.research import filing, model, projects, store_collections, store_listing
+from kho.research.collections import Collections
+from kho.research.documents import Documents
+from kho.research.feedback import Feedback
+from kho.research.filing import SPACE, Doc, Filing
+from kho.research.history import History
+from kho.research.projects import Projects, Scope
+from kho.research.results import CollectionsAnswer, ProjectsAnswer
+from kho.research.store_documents import DocumentStore, Put
+from kho.research.transfer import Transfer
+from kho.search.filling import Filling
+from kho.search.index import Index
+from kho.search.query import Searcher
+
+NOW = from_iso("2026-07-28T00:00:00Z")
+
+
+class Clock:
+    """Moves on by a second whenever it is looked at, so that nothing happens at the same time."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> int:
+        self.now += SECOND
+        return self.now
+
+
+@dataclass
+class Desk:
+    db: Database
+    words: Words
+    vectors: Vectors | None = None
+    embedder: Embedder | None = None
+    tenant: str = field(default_factory=lambda: str(uuid.uuid4()))
+    clock: Clock = field(default_factory=Clock)
+    background: Background = field(default_factory=Background)
+
+    def __post_init__(self) -> None:
+        model = self.embedder.model if self.embedder else ""
+        self.index = Index(self.words, self.vectors, model, self.clock)
+        self.searcher = Searcher(self.db, self.words, self.vectors, self.embedder)
+        self.filling: Filling | None = None
+        if self.vectors is not None and self.embedder is not None:
+            self.filling = Filling(self.db, self.vectors, self.embedder, self.background, self.clock)
+        self.store = DocumentStore(self.index)
+        self.collections = Collections(self.db, self.store, self.clock, model)
+        self.projects = Projects(self.db, self.clock)
+        self.documents = Documents(self.db, self.store, self.clock, model)
+        self.transfer = Transfer(self.db, self.store, self.clock)
+        self.history = History(self.db, self.clock)
+        self.feedback = Feedback(self.db, self.clock)
+
+    def neighbour(self) -> "Desk":
+        """Another tenant on the same database."""
+        return replace(self, tenant=str(uuid.uuid4()))
+
+    def call(self, by: str = "somebody", **more: Any) -> Call:
+        return Call(Principal(by, self.tenant, frozenset({"*"})), **more)
+
+    async def collection(self, action: str, name: str | None = None, **more: Any) -> CollectionsAnswer:
+        params = model.ManageCollections.model_validate({"action": action, "collection_name": name, **more})
+        return await self.collections.manage(params, self.call())
+
+    async def project(self, action: str, name: str | None = None, **more: Any) -> ProjectsAnswer:
+        params = model.ManageProjects.model_validate({"action": action, "project_name": name, **more})
+        return await self.projects.manage(params, self.call())
+
+    async def scope(
+        self, collections: Sequence[str] | None = None, project: str | None = None, directory: str | None = None
+    ) -> Scope:
+        return await self.db.read(lambda tx: projects.scope(tx, self.tenant, collections, project, directory))
+
+    async def draft(self, collection: str, text: str, **more: Any) -> Filing:
+        """A document for a collection that is there, ready to be stored."""
+        row = await self.db.read(lambda tx: store_collections.need(tx, self.tenant, collection))
+        now, content = self.clock(), text.encode("utf-8", "surrogatepass")
+        usual: dict[str, Any] = {
+            "id": str(uuid.uuid4()),
+            "origin": "file" if more.get("path") else "external",
+            "path": None,
+            "source": None if more.get("path") else f"https://example.org/{uuid.uuid4()}",
+            "title": "A note",
+            "format": "markdown",
+            "cut": "markdown",
+            "hash": hashlib.sha256(content).hexdigest(),
+            "size": len(content),
+            "mtime": None,
+            "tags": (),
+            "author": None,
+            "published": None,
+            "job_id": None,
+            "created_at": now,
+            "updated_at": now,
+        }
+        return filing.make(self.tenant, Doc(**{**usual, **more}, collection_id=row.id), text)
+
+    async def put(self, collection: str, text: str = "Some words.", **more: Any) -> Put:
+        one = await self.draft(collection, text, **more)
+        [put] = await self.db.write(lambda tx: self.store.put_documents(tx, self.tenant, [one], self.clock()))
+        return put
+
+    async def add(self, collection: str, text: str = "Some words.", **more: Any) -> Doc:
+        return (await self.put(collection, text, **more)).doc
+
+    async def text(self, id: str) -> str:
+        return (await self.db.read(lambda tx: store_listing.texts(tx, self.tenant, [id])))[id]
+
+    async def found(self, words: str, *collections: str) -> list[str]:
+        """The ids of the documents that a search brings."""
+        rows = await self.db.read(lambda tx: [store_collections.need(tx, self.tenant, one).id for one in collections])
+        where = Where(SPACE, self.tenant, tuple(rows))
+        return [hit.passage.key for hit in (await self.searcher.search(where, words, per_key=True)).hits]
+
+    async def count(self, table: str) -> int:
+        row = await self.db.read(lambda tx: tx.one(f"SELECT count(*) FROM {table} WHERE tenant = $1", self.tenant))
+        assert row is not None
+        return row[0]
+
+    async def settle(self) -> int:
+        """Fills in vectors, and returns how many were waiting."""
+        assert self.filling is not None
+        settled = await self.filling.settle(lambda done, total: None)
+        assert settled.left == 0
+        return settled.done
+
+    async def close(self) -> None:
+        await self.background.drain()
+        if self.filling is not None:
+            await self.filling.aclose()
+
+
+def told(error: KhoError) -> str:
+    """Everything that an error says."""
+    return f"{error.message} {error.contract_data()['details']} {error.contract_data()['guidance']}"
