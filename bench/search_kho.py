@@ -1,6 +1,7 @@
 """Kho's search core in `bench.search`, on either database, put together as the hub does it."""
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,6 +59,7 @@ class Kho:
     about = ""
 
     def __init__(self, db: Database, words: Words, vectors: Vectors) -> None:
+        sys.setswitchinterval(0.001)  # as the hub does
         self._runner = asyncio.Runner()
         self._db, self._vectors, self._given = db, vectors, Given()
         self._index = Index(words, vectors, NAME, system_clock)
