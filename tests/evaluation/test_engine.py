@@ -69,7 +69,14 @@ async def evaluate(
         if said is not None:
             said.append(f"{what} {done}/{total}")
 
-    asked: dict[str, Any] = {"queries": None, "strip_marks": False, "together": False, "limit": None, **more}
+    asked: dict[str, Any] = {
+        "queries": None,
+        "strip_marks": False,
+        "together": False,
+        "limit": None,
+        "each": False,
+        **more,
+    }
     run = evaluator(settings)
     report = await run(files, configurations=configurations, cache=cache, asking=ask, progress=progress, **asked)
     return report["rows"]
@@ -85,6 +92,17 @@ async def test_the_figures_are_right_at_every_door(settings: Settings, data: Pat
     assert 0 < row["p50_ms"] <= row["p95_ms"]
     assert row["cpu_ms"] > 0
     assert said[-1] == "Asking small (default) 4/4"
+
+
+async def test_every_question_can_be_seen(settings: Settings, data: Path) -> None:
+    [row] = await evaluate(settings, data, each=True)
+    each = row["questions"]
+    assert len(each) == row["queries"]
+    assert sum(one["ndcg@10"] for one in each) / len(each) == pytest.approx(row["ndcg@10"])
+    right = [one for one in each if one["ndcg@10"] == 1]
+    assert all(one["found"][0] in one["relevant"] and one["question"] and one["id"] for one in right)
+    assert [one["found"] for one in each if not one["ndcg@10"]] == [[]]
+    assert "questions" not in (await evaluate(settings, data))[0]
 
 
 async def test_configurations_are_compared_with_the_first(hashed: Settings, data: Path, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class _Asked:
     noted: int = 0
     """Answers with a remark, such as that the words answered alone."""
     note: str = ""
+    each: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Evaluation:
         limit: int | None,
         configurations: Sequence[str],
         cache: Path | None,
+        each: bool,
         asking: Callable[[Hub], AbstractAsyncContextManager[Ask]],
         progress: Progress,
     ) -> dict[str, Any]:
@@ -69,7 +71,11 @@ class Evaluation:
                         await bench.fill(corpus, progress)
                     for task in todo:
                         measured[task.name, one.name] = await _ask_all(task, one.name, ask, progress)
-        return {"rows": [_row(task, one.name, chosen[0].name, measured) for task in todo for one in chosen]}
+        rows = [_row(task, one.name, chosen[0].name, measured) for task in todo for one in chosen]
+        if each:
+            for row in rows:
+                row["questions"] = measured[row["task"], row["configuration"]].each
+        return {"rows": rows}
 
 
 async def _ask_all(task: Task, configuration: str, ask: Ask, progress: Progress) -> _Asked:
@@ -92,6 +98,15 @@ async def _ask_all(task: Task, configuration: str, ask: Ask, progress: Progress)
         result.recall.append(recall(found, question.relevant, 5))
         result.reciprocal.append(reciprocal_rank(found, question.relevant))
         result.empty += not found
+        result.each.append(
+            {
+                "id": question.id,
+                "question": question.text,
+                "relevant": sorted(question.relevant),
+                "found": found,
+                "ndcg@10": round(result.ndcg[-1], 4),
+            }
+        )
         if answer["notes"]:
             result.noted += 1
             result.note = " ".join(answer["notes"])

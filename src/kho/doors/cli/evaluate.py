@@ -43,6 +43,7 @@ def register(group: click.Group, program: Program) -> None:
     @click.option(
         "--cache", type=click.Path(file_okay=False, path_type=Path), help="Keep the texts and their vectors here."
     )
+    @click.option("--each", is_flag=True, help="With --json: every question, what was found and how good that was.")
     @json_option
     def evaluate(  # pyright: ignore[reportUnusedFunction]
         files: tuple[Path, ...],
@@ -53,6 +54,7 @@ def register(group: click.Group, program: Program) -> None:
         door: str,
         limit: int | None,
         cache: Path | None,
+        each: bool,
         json: bool,
     ) -> None:
         def asking(hub: Hub) -> AbstractAsyncContextManager[Ask]:
@@ -68,6 +70,7 @@ def register(group: click.Group, program: Program) -> None:
                     limit=limit,
                     configurations=config,
                     cache=cache,
+                    each=each,
                     asking=asking,
                     progress=progress,
                 )

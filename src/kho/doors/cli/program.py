@@ -46,6 +46,7 @@ class Evaluate(Protocol):
         limit: int | None,
         configurations: Sequence[str],
         cache: Path | None,
+        each: bool,
         asking: Callable[[Hub], AbstractAsyncContextManager[Ask]],
         progress: Report,
     ) -> dict[str, Any]: ...
