@@ -1,0 +1,51 @@
+"""Conversation memory: messages that stay, a summary that grows with them, and search over all of it (contract 002)."""
+
+from functools import partial
+from pathlib import Path
+
+from kho.kernel.background import Background
+from kho.kernel.capability import Capability
+from kho.kernel.clock import Clock
+from kho.kernel.ports import Database
+from kho.memory import filing
+from kho.memory.operations import operations
+from kho.memory.resources import Shelf
+from kho.memory.service import Limits, Service
+from kho.memory.store import SPACE
+from kho.memory.summaries import Summaries
+from kho.memory.transfer import Transfer
+from kho.search.answer import Llm
+from kho.search.index import Index
+from kho.search.query import Searcher
+from kho.search.refile import refile
+
+__all__ = ["MIGRATIONS", "Limits", "capability"]
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def capability(
+    db: Database,
+    index: Index,
+    searcher: Searcher,
+    background: Background,
+    clock: Clock,
+    limits: Limits,
+    llm: Llm | None = None,
+) -> Capability:
+    """`llm` writes the summaries; without one they are made of the conversation's own sentences."""
+    summaries = Summaries(db, background, clock, limits, llm)
+    service = Service(db, index, searcher, clock, limits, summaries.nudge)
+    shelf = Shelf(db, limits.timeout)
+    return Capability(
+        "memory",
+        "memory-server",
+        operations(service, shelf, Transfer(db, index, clock, limits)),
+        "Conversations: messages that stay, and a summary that grows with them.",
+        resources=shelf,
+        migrations=MIGRATIONS,
+        start=(
+            partial(refile, db, index, background, SPACE, filing.FORM, filing.pages),
+            summaries.run,
+        ),
+    )

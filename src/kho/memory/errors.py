@@ -1,0 +1,21 @@
+"""The contract's errors."""
+
+from kho.kernel.errors import InvalidParams, NotFound
+
+
+class UnknownConversation(NotFound):
+    """There is no such conversation, or it is not yours. Create it with memory/get_or_create."""
+
+    code = "CONVERSATION_NOT_FOUND"
+
+
+class UnknownResource(NotFound):
+    """There is no such resource, or it is not yours. resources/list names those there are."""
+
+    code = "RESOURCE_NOT_FOUND"
+
+
+class OtherMessage(InvalidParams):
+    """Another message has this message_id already. A retry sends the same text and role; a new message a new id."""
+
+    code = "MESSAGE_ID_TAKEN"

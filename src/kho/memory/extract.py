@@ -1,0 +1,204 @@
+"""A summary without a language model: the sentences that say most, in their own words and order.
+
+What a reader misses most in a summary is names, numbers, dates and what was decided; sentences that hold these come
+first and stay verbatim. The rest is chosen by how many of the conversation's own words a sentence covers, less what is
+covered already. Nothing is invented, so nothing can be wrong but the choice.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log
+
+from kho.search.fold import index_tokens, query_tokens
+from kho.search.languages import language
+from kho.search.sentences import sentences
+
+LONGEST_SENTENCE = 300
+"""Characters: a longer one is cut where a part of it ends."""
+WORTH = 0.35
+"""The least that a sentence without any fact must be worth, beside the best one."""
+
+_NUMBER = re.compile(r"\d")
+_AMOUNT = re.compile(
+    r"\d[\d.,]*\s*(?:%|‰|đ\b|₫|vnđ|vnd|đồng|triệu|tỷ|nghìn|ngàn|usd|eur|cny|rmb|元|块|万|亿|美元|人民币|€|\$|£|¥"
+    r"|kg|km|cm|mm|mg|ml|giờ|phút|ngày|tuần|tháng|năm|hours?|minutes?|days?|weeks?|months?|years?|年|月|日|号|点|小时|分钟|天|周)"
+    r"|[$€£¥₫]\s*\d",
+    re.IGNORECASE,
+)
+_DATE = re.compile(
+    r"\b\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{1,4})?\b|\b\d{1,2}[:h]\d{2}\b|\b(?:1[89]|20)\d\d\b|\d+\s*[年月日号]"
+    r"|\b(?:january|february|march|april|may|june|july|august|september|october|november|december)\b"
+    r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|thứ (?:hai|ba|tư|năm|sáu|bảy)|chủ nhật"
+    r"|星期[一二三四五六日天]|周[一二三四五六日]",
+    re.IGNORECASE,
+)
+_CONTACT = re.compile(r"\S+@\S+\.\S+|https?://\S+|\+?\d[\d .-]{7,}\d")
+_NAMED = re.compile(
+    r"\b(?:tên (?:tôi|mình|em|anh|chị|cháu|là)|tôi là|mình là|em là|my name|i am|i'm|call me|name is)\b"
+    r"|我(?:叫|是|姓)|名叫|姓名|叫做",
+    re.IGNORECASE,
+)
+_DECIDED = re.compile(
+    r"\b(?:decided?|decision|agreed?|confirm(?:ed)?|booked|scheduled|promised?|will|must|deadline|prefers?|allergic|"
+    r"quyết định|đồng ý|xác nhận|chốt|thống nhất|hẹn|đặt lịch|phải|cần|hạn|thích|dị ứng)\b"
+    r"|决定|同意|确认|预约|约定|必须|需要|截止|喜欢|过敏|答应",
+    re.IGNORECASE,
+)
+_SMALL_TALK = re.compile(
+    r"^\W*(?:hi|hello|hey|thanks?(?: you)?|thank you(?: very much)?|ok(?:ay)?|yes|no|sure|great|bye|"
+    r"good (?:morning|evening)|"
+    r"xin chào|chào(?: bạn| anh| chị| em)?|cảm ơn(?: bạn| anh| chị| em)?(?: nhiều)?|vâng|dạ|ừ|được|tạm biệt|"
+    r"你好|您好|谢谢(?:你|您)?|好的?|嗯|是的?|再见|不客气)\W*$",
+    re.IGNORECASE,
+)
+_POLITE = re.compile(
+    r"^\W*(?:(?:dạ|vâng|ok|好的)\W*)*(?:(?:em|anh|chị|tôi|mình|xin) )*"
+    r"(?:cảm ơn|cám ơn|không có gì|thank|you're welcome|no problem|谢谢|多谢|感谢|不客气)",
+    re.IGNORECASE,
+)
+LONGEST_POLITENESS = 80
+
+SPEAKERS = {
+    "vi": {"user": "Người dùng", "assistant": "Trợ lý", "system": "Hệ thống"},
+    "zh": {"user": "用户", "assistant": "助手", "system": "系统"},
+    "en": {"user": "User", "assistant": "Assistant", "system": "System"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    place: int
+    """Of its message."""
+    text: str
+    facts: float
+    tokens: frozenset[str]
+
+
+def spoken(messages: Iterable[Said]) -> str:
+    """The language in which most is said; "" if none can be told."""
+    counted: Counter[str] = Counter()
+    for said in messages:
+        counted[language(said.content)] += min(len(said.content), 1_000)
+    counted.pop("", None)
+    return counted.most_common(1)[0][0] if counted else ""
+
+
+def summary(messages: Sequence[Said], most: int, speech: str = "") -> str:
+    """At most `most` characters, one line for each message that is quoted. Empty if nothing is worth it."""
+    speech = speech or spoken(messages)
+    found = [sentence for place, said in enumerate(messages) for sentence in _sentences(place, said)]
+    chosen = _chosen(found, most)
+    lines: list[str] = []
+    for place, said in enumerate(messages):
+        told = [one.text for one in found if one.place == place and one in chosen]
+        if told:
+            lines.append(_line(said.role, told, speech))
+    return _fitting(lines, most)
+
+
+def shorter(text: str, most: int) -> str:
+    """A summary again, more briefly: of its lines, those that say most."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    found = [_sentence(place, line) for place, line in enumerate(lines)]
+    chosen = {one.place for one in _chosen(found, most)}
+    return _fitting([line for place, line in enumerate(lines) if place in chosen], most)
+
+
+def _sentences(place: int, said: Said) -> list[_Sentence]:
+    found: list[_Sentence] = []
+    for start, end in sentences(said.content, 0, len(said.content)):
+        text = " ".join(said.content[start:end].split())
+        if text and not _is_small_talk(text):
+            found.append(_sentence(place, _cut(text)))
+    return found
+
+
+def _is_small_talk(text: str) -> bool:
+    if _SMALL_TALK.match(text):
+        return True
+    return len(text) <= LONGEST_POLITENESS and bool(_POLITE.match(text)) and not _facts(text)
+
+
+def _sentence(place: int, text: str) -> _Sentence:
+    tokens = frozenset(token for token, importance in query_tokens(text) if importance >= 0.4)
+    return _Sentence(place, text, _facts(text), tokens)
+
+
+def _facts(text: str) -> float:
+    """How much a sentence holds that a reader would miss."""
+    found = 2.0 * bool(_AMOUNT.search(text)) + 2.0 * bool(_DATE.search(text)) + 2.0 * bool(_CONTACT.search(text))
+    found += 1.0 * bool(_NUMBER.search(text)) + 2.0 * bool(_NAMED.search(text)) + 1.0 * bool(_DECIDED.search(text))
+    found += 1.5 * _has_name(text)
+    return found if not text.rstrip("”’」』\"' ").endswith(("?", "？")) else 0.5 * found
+
+
+def _has_name(text: str) -> bool:
+    """Whether a word begins with a capital that is not there because a sentence begins."""
+    words = text.split()
+    return any(
+        word.lstrip("\"'“‘(")[:1].isupper() and not before.endswith((".", "!", "?", "…", ":", "-"))
+        for before, word in pairwise(words)
+    )
+
+
+def _chosen(found: Sequence[_Sentence], most: int) -> set[_Sentence]:
+    times = Counter(token for one in found for token in one.tokens)
+    chosen: list[_Sentence] = []
+    covered: set[str] = set()
+    room = most
+    rest = list(dict.fromkeys(found))
+    best = 0.0
+    while rest:
+        one = max(rest, key=lambda it: (_worth(it, times, covered), -it.place))
+        worth = _worth(one, times, covered)
+        best = max(best, worth)
+        rest.remove(one)
+        if worth <= 0 or (not one.facts and worth < WORTH * best):
+            continue
+        if len(one.text) + 1 > room:
+            continue
+        chosen.append(one)
+        covered |= one.tokens
+        room -= len(one.text) + 1
+    return set(chosen)
+
+
+def _worth(one: _Sentence, times: Counter[str], covered: set[str]) -> float:
+    new = one.tokens - covered
+    if not new:
+        return 0.0
+    central = sum(log(1 + times[token]) for token in new) / (4 + len(one.tokens)) ** 0.7
+    return central + one.facts * len(new) / len(one.tokens)
+
+
+def _line(role: str, told: Sequence[str], speech: str) -> str:
+    speakers = SPEAKERS.get(speech, SPEAKERS["en"])
+    joint = "" if speech == "zh" else " "
+    return f"- {speakers.get(role, role)}: {joint.join(told)}"
+
+
+def _fitting(lines: Sequence[str], most: int) -> str:
+    """The speakers' names take room, too: the least telling lines give it."""
+    kept = list(lines)
+    while kept and sum(map(len, kept)) + len(kept) - 1 > most:
+        kept.remove(min(kept, key=lambda line: (_facts(line), len(index_tokens(line)))))
+    return "\n".join(kept)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST_SENTENCE:
+        return text
+    for mark in ("; ", "；", ", ", "，", " "):
+        at = text.rfind(mark, LONGEST_SENTENCE // 2, LONGEST_SENTENCE)
+        if at > 0:
+            return text[: at + len(mark)].rstrip() + " …"
+    return text[:LONGEST_SENTENCE] + " …"

@@ -1,0 +1,42 @@
+"""A message as the search core files it: under its conversation, by its id."""
+
+import asyncio
+
+import orjson
+
+from kho.kernel.ports import Tx
+from kho.memory import store
+from kho.memory.store import SPACE, Message
+from kho.search.chunk import chunks
+from kho.search.index import Document, Field, Passage, Prepared, prepare
+
+FORM = 1
+"""Goes up when messages are filed differently: they are then filed anew."""
+SHORT = 1_200
+"""Characters of a message that is one passage."""
+LONG = 6_000
+"""Characters from which folding a message would hold up the others."""
+
+
+def document(tenant: str, conversation: str, message: Message) -> Document:
+    text = message.content
+    texts = [text] if len(text) <= SHORT else [chunk.text for chunk in chunks(text)]
+    passages = [Passage((Field(one),)) for one in texts]
+    return Document(SPACE, tenant, message.id, passages, conversation, message.role, (), message.created_at)
+
+
+async def prepared(tenant: str, conversation: str, message: Message) -> Prepared:
+    def work() -> Prepared:
+        return prepare(document(tenant, conversation, message))
+
+    return work() if len(message.content) <= LONG else await asyncio.to_thread(work)
+
+
+def pages(tx: Tx, after: str, most: int) -> tuple[list[Document], str | None]:
+    """For `search.refile`."""
+    found = store.filed_after(tx, after, most)
+    documents = [document(tenant, conversation, message) for tenant, conversation, message in found]
+    if len(found) < most:
+        return documents, None
+    tenant, conversation, message = found[-1]
+    return documents, orjson.dumps([tenant, conversation, message.place]).decode()

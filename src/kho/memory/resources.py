@@ -1,0 +1,95 @@
+"""Conversations as resources: memory://conversation/{id}, with the messages and the summary as JSON."""
+
+from collections.abc import Sequence
+
+import orjson
+
+from kho.kernel import paging
+from kho.kernel.call import Call
+from kho.kernel.capability import Content, Resource
+from kho.kernel.clock import iso
+from kho.kernel.errors import InvalidParams
+from kho.kernel.ports import Database, Tx
+from kho.memory import model, store
+from kho.memory.errors import UnknownResource
+from kho.memory.service import ALL, shown
+from kho.memory.store import Conversation, Message
+
+PREFIX = "memory://conversation/"
+PAGE = 100
+MIME = "application/json"
+
+
+class Shelf:
+    """The `Resources` of the kernel, and the contract's two methods on them."""
+
+    templates = (Resource(PREFIX + "{id}", "Conversation", "The messages and the summary of a conversation.", MIME),)
+
+    def __init__(self, db: Database, timeout: float) -> None:
+        self._db = db
+        self._timeout = timeout
+
+    async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
+        after = _after(cursor)
+        rows = await self._db.read(
+            lambda tx: store.by_name(tx, call.tenant, after, PAGE + 1), timeout=call.remaining(self._timeout)
+        )
+        page = rows[:PAGE]
+        more = paging.encode([page[-1].id]) if len(rows) > PAGE else None
+        return [_resource(one.id) for one in page], more
+
+    async def read(self, call: Call, uri: str) -> Content | None:
+        if not uri.startswith(PREFIX):
+            return None
+        id = uri.removeprefix(PREFIX)
+
+        def work(tx: Tx) -> tuple[Conversation, list[Message], list[str]] | None:
+            conversation = store.get(tx, call.tenant, id)
+            if conversation is None:
+                return None
+            messages = store.newest(tx, call.tenant, id, ALL)
+            return conversation, messages, store.folded(tx, call.tenant, id)
+
+        found = await self._db.read(work, timeout=call.remaining(self._timeout))
+        return None if found is None else Content(uri, MIME, _text(*found))
+
+    async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:
+        if uri != PREFIX + "{id}" or argument != "id":
+            return []
+        return await self._db.read(lambda tx: store.beginning_with(tx, call.tenant, value, 100))
+
+    async def list(self, params: model.ListResources, call: Call) -> model.Resources:
+        page, more = await self.page(call, params.cursor)
+        found = [model.Shown(uri=one.uri, name=one.name, description=one.description) for one in page]
+        return model.Resources(resources=found, nextCursor=more)
+
+    async def get(self, params: model.ReadResource, call: Call) -> model.Contents:
+        content = await self.read(call, params.uri)
+        if content is None:
+            raise UnknownResource(uri=params.uri)
+        return model.Contents(contents=[model.Held(uri=params.uri, text=content.text or "")])
+
+
+def _resource(id: str) -> Resource:
+    return Resource(PREFIX + id, f"Conversation {id}", f"Conversation history for {id}", MIME)
+
+
+def _text(conversation: Conversation, messages: Sequence[Message], folded: Sequence[str]) -> str:
+    summary = {
+        "text": conversation.summary,
+        "by": conversation.summary_by if conversation.summary else None,
+        "updated_at": iso(conversation.summary_at) if conversation.summary_at else None,
+        "folded": folded,
+    }
+    listed = [shown(message).model_dump(mode="json", exclude_none=True) for message in messages]
+    return orjson.dumps({"messages": listed, "summary": summary}).decode()
+
+
+def _after(cursor: str | None) -> str:
+    if cursor is None:
+        return ""
+    match paging.decode(cursor):
+        case [str(id)]:
+            return id
+        case _:
+            raise InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")

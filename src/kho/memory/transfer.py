@@ -1,0 +1,189 @@
+"""Conversations out and in again, line by line: nothing is lost, and a second import changes nothing."""
+
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from kho.kernel import paging
+from kho.kernel.call import Call
+from kho.kernel.clock import Clock, from_iso, iso
+from kho.kernel.errors import InvalidParams
+from kho.kernel.model import Params
+from kho.kernel.ports import Database, Tx
+from kho.memory import filing, model, store
+from kho.memory.service import Limits, need, title_of
+from kho.memory.store import Conversation, Message
+from kho.search.index import Index, Prepared
+
+BEGINNING = -1
+"""The place before a conversation's first message, where its own line stands."""
+
+
+class Head(Params):
+    """The line of a conversation; those of its messages follow."""
+
+    conversation_id: model.ConversationId
+    created_at: str
+    updated_at: str
+    summary: str = ""
+    summary_by: str = "kho"
+    summary_covers: int = 0
+    """How many of its messages, from the first on."""
+    folded: list[str] = Field(default_factory=list[str])
+
+
+class Line(Params):
+    """A message's line."""
+
+    conversation_id: model.ConversationId
+    id: model.Id
+    role: model.Role
+    content: str
+    created_at: str
+    metadata: model.Metadata | None = None
+
+
+class Transfer:
+    def __init__(self, db: Database, index: Index, clock: Clock, limits: Limits) -> None:
+        self._db = db
+        self._index = index
+        self._clock = clock
+        self._limits = limits
+
+    async def export(self, params: model.ExportMemory, call: Call) -> model.Exported:
+        id, place = _place(params.cursor)
+        only = params.conversation_id
+
+        def work(tx: Tx) -> tuple[list[dict[str, Any]], str | None]:
+            lines: list[dict[str, Any]] = []
+            current = store.get(tx, call.tenant, only or id) if only or id else None
+            if only is not None:
+                need(tx, call.tenant, only)
+            elif current is None:
+                current = _following(tx, call.tenant, id)
+            at = place
+            while current is not None:
+                if at == BEGINNING:
+                    lines.append(_head(tx, call.tenant, current))
+                    at = 0
+                messages = store.between(tx, call.tenant, current.id, at, params.limit - len(lines) + 1)
+                shown = messages[: max(0, params.limit - len(lines))]
+                lines += (_line(current.id, message) for message in shown)
+                if len(shown) < len(messages):
+                    return lines, paging.encode([current.id, shown[-1].place if shown else at])
+                following = None if only is not None else _following(tx, call.tenant, current.id)
+                if following is not None and len(lines) >= params.limit:
+                    return lines, paging.encode([following.id, BEGINNING])
+                current, at = following, BEGINNING
+            return lines, None
+
+        lines, more = await self._db.read(work, timeout=call.remaining(self._limits.timeout))
+        return model.Exported(lines=lines, next_cursor=more)
+
+    async def import_(self, params: model.ImportMemory, call: Call) -> model.Imported:
+        parsed = [_parsed(number, line) for number, line in enumerate(params.lines, 1)]
+        entries: dict[int, Prepared] = {}
+        for number, line in enumerate(parsed):
+            if isinstance(line, Line):
+                entries[number] = await filing.prepared(call.tenant, line.conversation_id, _message(line, 0))
+
+        def work(tx: Tx) -> model.Imported:
+            made = taken = known = 0
+            for number, line in enumerate(parsed):
+                if isinstance(line, Head):
+                    made += self._begin(tx, call.tenant, line)
+                elif self._add(tx, call.tenant, line, entries[number]):
+                    taken += 1
+                else:
+                    known += 1
+            for id in {line.conversation_id for line in parsed}:
+                store.settle(tx, call.tenant, id)
+            return model.Imported(conversations=made, messages=taken, unchanged=known)
+
+        return await call.commit(self._db, work)
+
+    def _begin(self, tx: Tx, tenant: str, head: Head) -> bool:
+        if not store.create(tx, tenant, head.conversation_id, from_iso(head.created_at)):
+            return False
+        covered = head.summary_covers
+        store.set_summary(
+            tx, tenant, head.conversation_id, head.summary, head.summary_by, covered, from_iso(head.updated_at)
+        )
+        for text in head.folded:
+            store.fold(tx, tenant, head.conversation_id, text, from_iso(head.updated_at))
+        return True
+
+    def _add(self, tx: Tx, tenant: str, line: Line, entry: Prepared) -> bool:
+        if store.by_id(tx, tenant, line.conversation_id, line.id) is not None:
+            return False
+        at = from_iso(line.created_at)
+        place = store.next_place(tx, tenant, line.conversation_id, title_of(line.content), at)
+        if place is None:
+            store.create(tx, tenant, line.conversation_id, at)
+            place = store.next_place(tx, tenant, line.conversation_id, title_of(line.content), at)
+        assert place is not None
+        store.add(tx, tenant, line.conversation_id, _message(line, place))
+        self._index.put(tx, [entry])
+        return True
+
+
+def _following(tx: Tx, tenant: str, id: str) -> Conversation | None:
+    found = store.by_name(tx, tenant, id, 1)
+    return found[0] if found else None
+
+
+def _head(tx: Tx, tenant: str, conversation: Conversation) -> dict[str, Any]:
+    head = Head(
+        conversation_id=conversation.id,
+        created_at=iso(conversation.created_at),
+        updated_at=iso(conversation.updated_at),
+        summary=conversation.summary,
+        summary_by=conversation.summary_by,
+        summary_covers=store.count_up_to(tx, tenant, conversation.id, conversation.summarised),
+        folded=store.folded(tx, tenant, conversation.id),
+    )
+    return {"type": "conversation", **head.model_dump(mode="json")}
+
+
+def _line(conversation: str, message: Message) -> dict[str, Any]:
+    line = Line(
+        conversation_id=conversation,
+        id=message.id,
+        role=message.role,  # pyright: ignore[reportArgumentType] (it was checked when it was written)
+        content=message.content,
+        created_at=iso(message.created_at),
+        metadata=message.metadata,
+    )
+    return {"type": "message", **line.model_dump(mode="json", exclude_none=True)}
+
+
+def _message(line: Line, place: int) -> Message:
+    return Message(place, line.id, line.role, line.content, line.metadata, from_iso(line.created_at))
+
+
+def _parsed(number: int, line: dict[str, Any]) -> Head | Line:
+    kinds: dict[str, type[Head] | type[Line]] = {"conversation": Head, "message": Line}
+    rest = {name: value for name, value in line.items() if name != "type"}
+    kind = kinds.get(str(line.get("type")))
+    if kind is None:
+        raise InvalidParams(f"Line {number}: 'type' must be conversation or message.", field=f"lines.{number - 1}.type")
+    try:
+        parsed = kind.model_validate(rest)
+        from_iso(parsed.created_at)
+        return parsed
+    except ValidationError as failure:
+        first = failure.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InvalidParams(f"Line {number}: '{place}': {first['msg']}", field=f"lines.{number - 1}.{place}") from None
+    except ValueError:
+        raise InvalidParams(f"Line {number}: 'created_at' must be a time such as 2026-07-28T09:00:00Z.") from None
+
+
+def _place(cursor: str | None) -> tuple[str, int]:
+    if cursor is None:
+        return "", BEGINNING
+    match paging.decode(cursor):
+        case [str(id), int(place)]:
+            return id, place
+        case _:
+            raise InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")

@@ -1,0 +1,81 @@
+"""Conversations on each database, by words alone, for a tenant that nobody else has."""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from kho.kernel.background import Background
+from kho.kernel.call import Call, Principal
+from kho.kernel.clock import SECOND, from_iso
+from kho.kernel.ports import Database, Words
+from kho.memory import MIGRATIONS, Limits, model
+from kho.memory.resources import Shelf
+from kho.memory.service import Service
+from kho.memory.summaries import Summaries
+from kho.memory.transfer import Transfer
+from kho.search.answer import Llm
+from kho.search.index import Index
+from kho.search.query import Searcher
+from kho.storage.migrate import OWN, migrate
+
+
+@dataclass
+class Clock:
+    """Moves on by a second whenever it is looked at."""
+
+    now: int = from_iso("2026-07-28T00:00:00Z")
+
+    def __call__(self) -> int:
+        self.now += SECOND
+        return self.now
+
+
+@dataclass
+class Desk:
+    db: Database
+    words: Words
+    limits: Limits = field(default_factory=Limits)
+    tenant: str = field(default_factory=lambda: str(uuid.uuid4()))
+    clock: Clock = field(default_factory=Clock)
+    llm: Llm | None = None
+
+    def __post_init__(self) -> None:
+        index = Index(self.words, None, "", self.clock)
+        self.summaries = Summaries(self.db, Background(), self.clock, self.limits, self.llm)
+        self.service = Service(self.db, index, Searcher(self.db, self.words), self.clock, self.limits)
+        self.shelf = Shelf(self.db, 10.0)
+        self.transfer = Transfer(self.db, index, self.clock, self.limits)
+
+    @property
+    def call(self) -> Call:
+        return Call(Principal("someone", self.tenant, frozenset({"*"})))
+
+    async def open(self, id: str | None = None) -> str:
+        opened = await self.service.get_or_create(model.GetOrCreate(conversation_id=id), self.call)
+        return opened.conversation_id
+
+    async def say(self, id: str, *said: tuple[str, str], **more: Any) -> None:
+        for role, content in said:
+            params = {"conversation_id": id, "role": role, "content": content, **more}
+            await self.service.add_message(model.AddMessage.model_validate(params), self.call)
+
+    async def all(self, id: str) -> list[tuple[str, str]]:
+        found = await self.service.get_all_messages(model.OfConversation(conversation_id=id), self.call)
+        return [(message.role, message.content) for message in found.messages]
+
+    async def summary(self, id: str) -> str:
+        while await self.summaries.step():
+            pass
+        return (await self.service.get_summary(model.OfConversation(conversation_id=id), self.call)).summary
+
+    async def found(self, query: str, id: str | None = None) -> list[str]:
+        hits = await self.service.search(model.SearchMemory(query=query, conversation_id=id), self.call)
+        return [hit.content for hit in hits.results]
+
+
+@pytest.fixture
+async def desk(db: Database, words: Words) -> Desk:
+    await migrate(db, [OWN, ("memory", MIGRATIONS)])
+    return Desk(db, words)

@@ -1,0 +1,238 @@
+"""Conversations: what goes in comes out, in order, and for its owner only."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from tests.memory.conftest import Desk
+
+from kho.kernel.errors import InvalidParams
+from kho.memory import model, store
+from kho.memory.errors import OtherMessage, UnknownConversation
+
+TALK = [("user" if n % 2 else "assistant", f"message number {n}") for n in range(1, 11)]
+
+
+async def test_a_conversation_begins_and_goes_on(desk: Desk) -> None:
+    minted = await desk.open()
+    assert minted.startswith("chat_")
+    assert await desk.open(minted) == minted
+    await desk.say(minted, *TALK)
+    assert await desk.all(minted) == TALK
+    assert await desk.open(minted) == minted
+    assert await desk.all(minted) == TALK
+
+
+@pytest.mark.parametrize(("most", "shown"), [(None, 6), (1, 1), (4, 4), (10, 10), (50, 10)])
+async def test_context_is_the_newest(desk: Desk, most: int | None, shown: int) -> None:
+    id = await desk.open("c")
+    await desk.say(id, *TALK)
+    found = await desk.service.get_context(model.GetContext(conversation_id=id, max_messages=most), desk.call)
+    assert [(message.role, message.content) for message in found.messages] == TALK[-shown:]
+
+
+@pytest.mark.parametrize(("said", "old"), [(0, 0), (5, 0), (6, 0), (7, 1), (10, 4)])
+async def test_old_messages_are_those_before(desk: Desk, said: int, old: int) -> None:
+    id = await desk.open("c")
+    await desk.say(id, *TALK[:said])
+    found = await desk.service.get_old_messages(model.OfConversation(conversation_id=id), desk.call)
+    assert [(message.role, message.content) for message in found.messages] == TALK[:old]
+    assert found.total_count == old
+
+
+async def test_a_retry_is_not_doubled(desk: Desk) -> None:
+    id = await desk.open("c")
+    await desk.say(id, ("user", "once"), message_id="m-1")
+    await desk.say(id, ("user", "once"), message_id="m-1")
+    assert await desk.all(id) == [("user", "once")]
+    with pytest.raises(OtherMessage):
+        await desk.say(id, ("user", "something else"), message_id="m-1")
+    other = await desk.open("d")
+    await desk.say(other, ("user", "in another conversation"), message_id="m-1")
+    assert await desk.all(other) == [("user", "in another conversation")]
+
+
+async def test_retries_at_the_same_moment(desk: Desk) -> None:
+    id = await desk.open("c")
+    await asyncio.gather(*(desk.say(id, ("user", "once"), message_id="m-1") for _ in range(8)))
+    await desk.say(id, ("user", "then"))
+    assert await desk.all(id) == [("user", "once"), ("user", "then")]
+
+
+async def test_who_writes_at_once_loses_nothing(desk: Desk) -> None:
+    id = await desk.open("c")
+
+    async def speaker(name: int) -> None:
+        for n in range(10):
+            await desk.say(id, ("user", f"{name}:{n}"))
+
+    await asyncio.gather(*map(speaker, range(8)))
+    said = [content for _, content in await desk.all(id)]
+    assert len(said) == 80
+    for name in range(8):  # what was sent after an acknowledgement comes after it
+        assert [one for one in said if one.startswith(f"{name}:")] == [f"{name}:{n}" for n in range(10)]
+
+
+async def test_metadata_id_and_time_come_along(desk: Desk) -> None:
+    id = await desk.open("c")
+    await desk.say(id, ("user", "hello"), message_id="m-1", metadata={"channel": "zalo", "tags": [1, None, "x"]})
+    found = await desk.service.get_all_messages(model.OfConversation(conversation_id=id), desk.call)
+    [message] = found.messages
+    assert (message.id, message.metadata) == ("m-1", {"channel": "zalo", "tags": [1, None, "x"]})
+    assert message.created_at.startswith("2026-07-28T00:00:")
+
+
+async def test_search_finds_what_was_said_and_where(desk: Desk) -> None:
+    first, second = await desk.open("first"), await desk.open("second")
+    await desk.say(first, ("user", "Tôi bị đau răng hàm bên trái."), ("assistant", "Anh nên đi chụp phim."))
+    await desk.say(second, ("user", "我的牙齿很敏感。"), ("user", "The invoice number is INV-2041."))
+    assert await desk.found("dau rang") == ["Tôi bị đau răng hàm bên trái."]
+    assert await desk.found("牙齿") == ["我的牙齿很敏感。"]
+    assert await desk.found("INV-2041") == ["The invoice number is INV-2041."]
+    assert await desk.found("INV-2041", first) == []
+    assert await desk.found("zzqx vwk") == []
+    hit = (await desk.service.search(model.SearchMemory(query="invoice"), desk.call)).results[0]
+    assert (hit.conversation_id, hit.role) == ("second", "user")
+    assert 0 < hit.score <= 1
+    with pytest.raises(UnknownConversation):
+        await desk.found("x", "nowhere")
+
+
+async def test_a_long_message_is_found_by_its_end(desk: Desk) -> None:
+    id = await desk.open("c")
+    long = "A sentence about nothing much at all. " * 400 + "The launch code is tangerine."
+    await desk.say(id, ("user", long))
+    assert await desk.found("launch code tangerine") == [long]
+
+
+async def test_clear_keeps_the_conversation_and_nothing_else(desk: Desk) -> None:
+    id = await desk.open("c")
+    await desk.say(id, *TALK, ("user", "a word like xylophone"))
+    await desk.service.set_summary(model.SetSummary(conversation_id=id, summary="something"), desk.call)
+    done = await desk.service.clear(model.OfConversation(conversation_id=id), desk.call)
+    assert (done.status, done.conversation_id) == ("cleared", id)
+    assert await desk.all(id) == []
+    assert await desk.found("xylophone") == []
+    assert await desk.summary(id) == ""
+    await desk.say(id, ("user", "again"))
+    assert await desk.all(id) == [("user", "again")]
+
+
+async def test_delete_removes_rows_and_entries(desk: Desk) -> None:
+    id = await desk.open("c")
+    await desk.say(id, ("user", "a word like xylophone"))
+    done = await desk.service.delete(model.OfConversation(conversation_id=id), desk.call)
+    assert done.status == "deleted"
+    assert await desk.found("xylophone") == []
+    for table in ("conversations", "messages", "passages", "words_entries", "folded_summaries"):
+        row = await desk.db.read(lambda tx, table=table: tx.one(f"SELECT count(*) FROM {table}"))
+        assert row == (0,), table
+    with pytest.raises(UnknownConversation):
+        await desk.all(id)
+
+
+async def test_unknown_and_foreign_are_the_same(desk: Desk) -> None:
+    theirs = await desk.open("theirs")
+    await desk.say(theirs, ("user", "private"))
+    stranger = Desk(desk.db, desk.words)
+    service, call = stranger.service, stranger.call
+    for id in ("nowhere", "theirs"):
+        of = model.OfConversation(conversation_id=id)
+        tries: list[Awaitable[object]] = [
+            service.get_context(model.GetContext(conversation_id=id), call),
+            service.get_all_messages(of, call),
+            service.get_old_messages(of, call),
+            service.get_summary(of, call),
+            service.clear(of, call),
+            service.delete(of, call),
+            service.set_summary(model.SetSummary(conversation_id=id, summary="x"), call),
+            stranger.say(id, ("user", "x")),
+        ]
+        for one in tries:
+            with pytest.raises(UnknownConversation):
+                await one
+    assert await stranger.found("private") == []
+    assert await desk.all(theirs) == [("user", "private")]
+
+
+async def test_the_list_is_by_last_use_and_paged(desk: Desk) -> None:
+    ids = [await desk.open(f"c{n}") for n in range(5)]
+    for id in ids:
+        await desk.say(id, ("user", f"  About   {id}\nand more"))
+    await desk.say("c1", ("assistant", "later"))
+    seen: list[model.Listed] = []
+    cursor = None
+    while True:
+        page = await desk.service.conversations(model.ListConversations(limit=2, cursor=cursor), desk.call)
+        seen += page.conversations
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert [one.conversation_id for one in seen] == ["c1", "c4", "c3", "c2", "c0"]
+    assert (seen[0].title, seen[0].message_count, seen[0].has_summary) == ("About c1 and more", 2, False)
+    with pytest.raises(InvalidParams):
+        await desk.service.conversations(model.ListConversations(cursor="nonsense"), desk.call)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"role": "robot"},
+        {"content": ""},
+        {"content": " \n"},
+        {"content": "x" * (256 * 1024 + 1)},
+        {"content": "đ" * (128 * 1024 + 1)},
+        {"content": 5},
+        {"conversation_id": "a b"},
+        {"conversation_id": ""},
+        {"message_id": "ü"},
+        {"metadata": ["no object"]},
+        {"metadata": {"long": "x" * 20_000}},
+        {"unknown": 1},
+    ],
+)
+def test_wrong_messages_are_refused(wrong: dict[str, Any]) -> None:
+    right: dict[str, Any] = {"conversation_id": "c", "role": "user", "content": "hello"}
+    with pytest.raises(ValidationError):
+        model.AddMessage.model_validate({**right, **wrong})
+
+
+async def test_resources_list_and_read(desk: Desk) -> None:
+    import orjson
+
+    id = await desk.open("chat_1")
+    await desk.say(id, ("user", "xin chào"))
+    listed = await desk.shelf.list(model.ListResources(), desk.call)
+    assert [one.model_dump() for one in listed.resources] == [
+        {
+            "uri": "memory://conversation/chat_1",
+            "name": "Conversation chat_1",
+            "description": "Conversation history for chat_1",
+            "mimeType": "application/json",
+        }
+    ]
+    held = (await desk.shelf.get(model.ReadResource(uri=listed.resources[0].uri), desk.call)).contents[0]
+    read = orjson.loads(held.text)
+    assert read["messages"][0]["content"] == "xin chào"
+    assert read["summary"]["text"] == ""
+    assert await desk.shelf.complete(desk.call, "memory://conversation/{id}", "id", "chat") == ["chat_1"]
+    assert await desk.shelf.read(desk.call, "kho://elsewhere") is None
+
+
+async def test_resources_are_paged(desk: Desk) -> None:
+    def fill(tx: store.Tx) -> None:
+        for n in range(250):
+            store.create(tx, desk.tenant, f"c{n:03}", 1)
+
+    await desk.db.write(fill)
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await desk.shelf.list(model.ListResources(cursor=cursor), desk.call)
+        seen += [one.name for one in page.resources]
+        cursor = page.nextCursor
+        if cursor is None:
+            break
+    assert seen == [f"Conversation c{n:03}" for n in range(250)]
