@@ -1,0 +1,22 @@
+"""Server-side tools: web search and web pages (contract 002). A tool is one file; this list names them."""
+
+from collections.abc import Sequence
+
+from kho.kernel.capability import Capability
+from kho.toolbox import duckduckgo, fetch
+from kho.toolbox.duckduckgo import Settings as SearchSettings
+from kho.toolbox.errors import ToolFailed
+from kho.toolbox.fetch import Read
+from kho.toolbox.operations import Box
+from kho.toolbox.tool import Tool
+from kho.toolbox.web import Web
+
+__all__ = ["Read", "SearchSettings", "ToolFailed", "Web", "capability"]
+
+
+def capability(search: SearchSettings, web: Web, read: Read, more: Sequence[Tool] = ()) -> Capability:
+    """`read` turns a page's bytes into text; `more` tools are for programs that embed Kho."""
+    box = Box([duckduckgo.tool(search), fetch.tool(web, read), *more])
+    return Capability(
+        "toolbox", "tool-server", box.operations, "Tools that run on the server: web search and web pages."
+    )

@@ -1,0 +1,146 @@
+"""duckduckgo_search: the web, without a key. The name, the schema and the layout of the answer are contract 002's."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from kho.kernel.call import Call
+from kho.kernel.model import Params
+from kho.toolbox.answers import Answers
+from kho.toolbox.errors import ToolFailed
+from kho.toolbox.tool import Tool
+
+log = logging.getLogger("kho.toolbox")
+
+MOST = 5
+ATTEMPTS = 2
+PAUSE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    timeout: float = 15.0
+    """Seconds for the whole search."""
+    region: str = "wt-wt"
+    safe_search: str = "moderate"
+    proxy: str = ""
+    """e.g. 'http://proxy.example.org:3128'"""
+    keep: float = 300.0
+    """Seconds for which an answer is kept."""
+
+
+Search = Callable[[str, Settings], Sequence[dict[str, Any]]]
+"""A query to results with title, href and body. Blocks; raises SearchProblem."""
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("blank", "must not be empty")
+    return value.strip()
+
+
+class SearchWeb(Params):
+    query: Annotated[str, Field(max_length=1_000), AfterValidator(_not_blank)]
+
+
+class DuckDuckGo:
+    def __init__(self, settings: Settings, search: Search | None = None) -> None:
+        self._settings = settings
+        self._search = search or ask
+        self._answers: Answers[str] = Answers(settings.keep)
+
+    async def run(self, params: SearchWeb, call: Call) -> str:
+        known = self._answers.get(params.query)
+        if known is not None:
+            return known
+        try:
+            async with asyncio.timeout(call.remaining(self._settings.timeout)):
+                answer = laid_out(await self._results(params.query))
+        except TimeoutError:
+            raise ToolFailed(
+                f"The web search did not answer within {self._settings.timeout:g} s. Is this machine online?"
+            ) from None
+        self._answers.keep(params.query, answer)
+        return answer
+
+    async def _results(self, query: str) -> Sequence[dict[str, Any]]:
+        settings = self._settings
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await asyncio.to_thread(self._search, query, settings)
+            except SearchProblem as problem:
+                log.info("web search, attempt %d: %s", attempt, problem)
+                if attempt == ATTEMPTS:
+                    raise ToolFailed(f"The web search failed: {problem}. Try again later.") from None
+            await asyncio.sleep(PAUSE)
+        raise AssertionError("at least one attempt is made")
+
+
+class SearchProblem(Exception):
+    """In words for people."""
+
+
+def ask(query: str, settings: Settings) -> Sequence[dict[str, Any]]:
+    """Through the kept package, which is loaded now and not before."""
+    ddgs = import_module("ddgs")
+    errors = import_module("ddgs.exceptions")
+    try:
+        client = ddgs.DDGS(proxy=settings.proxy or None, timeout=max(1, round(settings.timeout / ATTEMPTS)))
+        return client.text(
+            query,
+            region=settings.region,
+            safesearch=settings.safe_search,
+            max_results=MOST,
+            backend="duckduckgo",
+        )
+    except errors.TimeoutException:
+        raise SearchProblem("no answer in time") from None
+    except errors.RatelimitException:
+        raise SearchProblem("too many searches from here") from None
+    except errors.DDGSException as problem:
+        if "No results" in str(problem):
+            return []
+        raise SearchProblem("no network, or the search engine is not to be reached") from None
+
+
+def laid_out(results: Sequence[dict[str, Any]]) -> str:
+    """As the contract shows it."""
+    if not results:
+        return "No results found."
+    return "".join(
+        f"Title: {_line(one.get('title'))}\nContent: {_line(one.get('body'))}\nLink: {_line(one.get('href'))}\n---\n"
+        for one in results[:MOST]
+    )
+
+
+def _line(value: Any) -> str:
+    return " ".join(str(value or "").split())
+
+
+def tool(settings: Settings, search: Search | None = None) -> Tool:
+    return Tool(
+        name="duckduckgo_search",
+        description=(
+            "Search using DuckDuckGo (free, unlimited, privacy-focused). Returns up to 5 relevant search results with "
+            "titles, content snippets, and links."
+        ),
+        params=SearchWeb,
+        input_schema={
+            "type": "object",
+            "properties": {
+                "query": {
+                    "type": "string",
+                    "description": "Search query - should be specific and descriptive for best results",
+                }
+            },
+            "required": ["query"],
+        },
+        run=DuckDuckGo(settings, search).run,
+        example={"query": "sâu răng nguyên nhân"},
+    )

@@ -1,0 +1,17 @@
+"""The contract's error of the tool server."""
+
+from kho.kernel.errors import InvalidParams, KhoError
+
+
+class ToolFailed(KhoError):
+    """The tool could not do its work. Try again, or do without it."""
+
+    code = "TOOL_FAILED"
+    rpc = -32002
+    status = 502
+
+
+class UnknownTool(InvalidParams):
+    """There is no tool of that name. tools/list names those there are."""
+
+    code = "UNKNOWN_TOOL"
