@@ -6,7 +6,7 @@ Each is a module with its own options: `python -m bench.doors --help`.
 import subprocess
 import sys
 
-BENCHES = ("doors", "storage", "search", "embedding", "experiences", "sanitize", "crash")
+BENCHES = ("doors", "storage", "search", "embedding", "experiences", "research", "sanitize", "crash")
 
 
 def main() -> int:

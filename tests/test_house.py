@@ -16,12 +16,13 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kho"
 
 SHARED = {"storage", "models", "search"}
 ROOMS = SHARED | {"kernel", "doors"}
-ROOT = {"__init__", "__main__", "app", "client", "settings"}
+ROOT = {"__init__", "__main__", "app", "client", "settings", "upkeep"}
 """The modules beside the rooms. Every other folder of the package is a slice."""
 
 BROAD_EXCEPTS = {"kernel/registry.py": 1, "kernel/background.py": 1}
-LOADS_DOORS = {"app", "__main__"}
-"""They load a door when it is used: the SDK alone takes a second to import, and most commands need no door."""
+NAMES_SLICES = {"app", "upkeep"}
+LOADS_LATER = {"app", "__main__"}
+"""They load a door, or upkeep, when it is used: the SDK alone takes a second to import, and most commands need none."""
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
 
@@ -70,7 +71,7 @@ def functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def may_import(room: str, target: str) -> bool:
-    if room == "app":
+    if room in NAMES_SLICES:
         return True
     if room == "settings":
         return False
@@ -91,7 +92,7 @@ def imports_follow_the_directions(source: Source) -> Iterator[str]:
 def own_modules_are_imported_at_the_top(source: Source) -> Iterator[str]:
     for function in functions(source):
         for line, name in own_imports(source, function):
-            if source.room in LOADS_DOORS and name.startswith("kho.doors."):
+            if source.room in LOADS_LATER and (name.startswith("kho.doors.") or name == "kho.upkeep"):
                 continue
             yield f"line {line}: {name} is imported inside {function.name}()"
 
@@ -197,6 +198,12 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
         "def f():\n    import_module('kho.memory.service')\n",
         "def f():\n    import_module('kho.doors.http')\n",
     ),
+    (
+        own_modules_are_imported_at_the_top,
+        "__main__.py",
+        "def f():\n    import_module('kho.upkeeper')\n",
+        "def f():\n    import_module('kho.upkeep')\n",
+    ),
     (own_modules_are_imported_at_the_top, "doors/x.py", "def f():\n    import_module('kho.doors.http')\n", "import os"),
     (excepts_name_what_they_expect, "memory/x.py", CATCH_ALL, CATCH_ALL.replace("Exception", "ValueError")),
     (excepts_name_what_they_expect, "memory/x.py", CATCH_ALL.replace(" Exception", ""), "try:\n    f()\nfinally: g()"),
@@ -226,9 +233,10 @@ def test_the_rule_bites(rule: Rule, path: str, breach: str, lawful: str) -> None
     assert not list(rule(Source(PurePosixPath(path), lawful)))
 
 
-def test_the_command_line_may_print_and_app_may_name_slices() -> None:
+def test_the_command_line_may_print_and_app_and_upkeep_may_name_slices() -> None:
     assert not list(only_the_command_line_prints(Source(PurePosixPath("doors/cli/tables.py"), "print('hello')")))
-    assert not list(imports_follow_the_directions(Source(PurePosixPath("app.py"), "from kho.memory import service")))
+    for name in ("app.py", "upkeep.py"):
+        assert not list(imports_follow_the_directions(Source(PurePosixPath(name), "from kho.memory import service")))
 
 
 def test_every_rule_has_a_sample() -> None:

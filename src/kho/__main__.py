@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from argparse import ArgumentParser
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from importlib import import_module
@@ -20,7 +21,7 @@ def main() -> None:
         settings = load()
     except InvalidSettings as problem:
         sys.exit(f"error: the settings are not valid. {problem}")
-    # The doors are loaded by name, when they are needed: importing them all takes longer than most commands.
+    # Doors and upkeep are loaded by name, when they are needed: importing them all takes longer than most commands.
     if sys.argv[1:2] == ["stdio"] and not {"-h", "--help"} & set(sys.argv):
         # A client waits for the first answer. It gets by without the command line's imports.
         parser = ArgumentParser("kho stdio")
@@ -39,11 +40,19 @@ def main() -> None:
         stdio=partial(stdio, settings),
         asgi="kho.app:asgi",
         where=app.whereabouts(settings),
-        evaluate=app.evaluator(settings),
-        examine=partial(app.examine, settings),
+        evaluate=partial(evaluate, settings),
+        examine=partial(examine, settings),
         asking=asking,
     )
     import_module("kho.doors.cli").main(program)
+
+
+def evaluate(settings: Settings, *arguments: Any, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+    return import_module("kho.upkeep").evaluator(settings)(*arguments, **options)
+
+
+def examine(settings: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+    return import_module("kho.upkeep").examine(settings, **options)
 
 
 def asking(door: str, hub: Hub) -> AbstractAsyncContextManager[Any]:

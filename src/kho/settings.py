@@ -53,6 +53,21 @@ class Experiences(Section):
     """On a shared hub, callers without a key may read this tenant's records. Nobody may by default."""
 
 
+class Research(Section):
+    roots: list[str] = []
+    """Folders that this machine's user may ingest from; the working directory and the home when empty."""
+    shared_roots: list[str] = []
+    """Folders of this machine that callers with a key may ingest from. None by default: they send their texts."""
+    wait: float = Field(default=50.0, ge=0, le=600)
+    """Seconds that a call waits for its ingest; then it answers with a job that goes on."""
+    simple_timeout: float = Field(default=5.0, gt=0, le=60)
+    query_timeout: float = Field(default=30.0, gt=0, le=600)
+    max_file: int = Field(default=50 * 1024 * 1024, ge=1024)
+    """Bytes of a file that is read."""
+    duplicate: float = Field(default=0.85, gt=0, le=1)
+    """The likeness from which a text counts as one that is there already."""
+
+
 class Embedding(Section):
     """Which model turns text into vectors."""
 
@@ -125,6 +140,7 @@ class Settings(BaseSettings):
     local: Local = Field(default_factory=Local)
     mcp: Mcp = Field(default_factory=Mcp)
     experiences: Experiences = Field(default_factory=Experiences)
+    research: Research = Field(default_factory=Research)
     search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
 

@@ -5,7 +5,7 @@ from functools import partial
 from click.testing import CliRunner
 from tests.doors.doors import Finished
 
-from kho import app
+from kho import app, upkeep
 from kho.__main__ import asking
 from kho.doors.cli import build
 from kho.doors.cli.program import Program
@@ -26,8 +26,8 @@ def program_of(settings: Settings, *extra: Capability, name: str = "kho") -> Pro
         stdio=lambda tools: None,
         asgi="kho.app:asgi",
         where=app.whereabouts(settings),
-        evaluate=app.evaluator(settings),
-        examine=partial(app.examine, settings),
+        evaluate=upkeep.evaluator(settings),
+        examine=partial(upkeep.examine, settings),
         asking=asking,
         name=name,
     )

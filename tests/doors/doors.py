@@ -43,6 +43,17 @@ ERAS = ("legacy", MODERN)
 PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients of plain HTTP: reading the machine's certificates takes longer than most tests."""
 
+EXPERIENCES = [
+    "query_experiences", "submit_experience", "get_experience", "update_experience", "rate_experience",
+    "delete_experience", "restore_experience",
+]  # fmt: skip
+RESEARCH = [
+    "query_knowledge_base", "manage_collections", "manage_projects", "ingest_documents", "augment_knowledge",
+    "submit_feedback", "similar_documents", "ingest_status",
+]  # fmt: skip
+"""The tools of each capability, in the order in which they are listed."""
+SERVERS = ["experiences-server", "research-server"]
+
 KHO = str(Path(sys.executable).with_name("kho"))
 
 
@@ -144,10 +155,12 @@ async def kho(home: Path, *arguments: str, stdin: bytes = b"", env: Mapping[str,
 
 
 @asynccontextmanager
-async def talking(home: Path, era: str, *command: str, **more: Any) -> AsyncGenerator[Client, None]:
+async def talking(
+    home: Path, era: str, *command: str, env: Mapping[str, str] | None = None, **more: Any
+) -> AsyncGenerator[Client, None]:
     """An MCP client of a real process. What the process logs goes beside its home."""
     with home.with_name("stderr.txt").open("w", encoding="utf-8") as log:
-        process = StdioServerParameters(command=command[0], args=list(command[1:]), env=environment(home))
+        process = StdioServerParameters(command=command[0], args=list(command[1:]), env=environment(home, env))
         async with Client(stdio_client(process, log), mode=era, **more) as client:
             yield client
 

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.doors.doors import ERAS, PLAIN, Json, Served, bearer, kho, new_key, served
+from tests.doors.doors import ERAS, PLAIN, SERVERS, Json, Served, bearer, kho, new_key, served
 
 from kho.doors import auth
 from kho.doors.auth import is_loopback
@@ -149,7 +149,7 @@ async def test_what_is_not_a_valid_key_is_refused_everywhere(settings: Settings)
             refused(await hub.post(route, {}))
         for scheme in ("Bearer", "bearer", "BEARER"):
             assert (await hub.get("/servers", authorization=f"{scheme} {key}")).status_code == 200
-        assert (await hub.get("/health")).json() == {"status": "healthy", "servers": ["experiences-server"]}
+        assert (await hub.get("/health")).json() == {"status": "healthy", "servers": SERVERS}
 
 
 async def test_a_key_is_good_from_anywhere(settings: Settings) -> None:

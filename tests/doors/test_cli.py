@@ -48,9 +48,19 @@ def mode(path: Path) -> str | None:
 def test_every_command_is_there(settings: Settings) -> None:
     found = [" ".join(path) for path, _ in commands(program(settings))]
     assert sorted(found) == [
-        "completion", "doctor", "eval", "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
-        "experiences rate", "experiences restore", "experiences submit", "experiences update", "keys create",
-        "keys list", "keys revoke", "serve", "stdio",
+        "collections create", "collections delete", "collections info", "collections list",
+        "collections move-documents", "collections rename",
+        "completion", "doctor", "eval",
+        "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
+        "experiences rate", "experiences restore", "experiences submit", "experiences update",
+        "feedback", "history",
+        "kb add-document", "kb add-external-result", "kb add-folder", "kb cancel-job", "kb clear-history", "kb export",
+        "kb feedback", "kb import", "kb ingest-folder", "kb job-status", "kb jobs", "kb list-documents",
+        "kb rebuild-index", "kb remove-document", "kb show-document", "kb status",
+        "keys create", "keys list", "keys revoke",
+        "projects archive", "projects create", "projects detect", "projects info", "projects link", "projects list",
+        "projects set-defaults", "projects unarchive", "projects unlink",
+        "query", "serve", "similar", "stdio", "watch",
     ]  # fmt: skip
 
 
@@ -59,6 +69,7 @@ def test_every_help_shows_an_example_that_parses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "experiences.jsonl").touch()
+    (tmp_path / "research.jsonl").touch()
     (tmp_path / "questions.json").touch()
     for path, command in commands(program(settings)):
         with click.Context(command, info_name=path[-1]) as context:
@@ -73,7 +84,7 @@ def test_every_help_shows_an_example_that_parses(
 
 
 def test_the_examples_of_operations_are_their_examples(settings: Settings) -> None:
-    """What help shows is what OpenAPI shows: the parsed flags give the operation's example arguments."""
+    """What help shows is what OpenAPI shows, or the command's own: the parsed flags give the example's arguments."""
     registry = app.describe(settings)
     made = {command.words: (operation, command) for operation in registry.actions.values() for command in operation.cli}
     for path, command in commands(program(settings)):
@@ -86,9 +97,10 @@ def test_the_examples_of_operations_are_their_examples(settings: Settings) -> No
         with command.make_context(path[-1], shlex.split(shown[1])[len(path) + 1 :]) as parsed:
             given = {name: value for name, value in parsed.params.items() if name in parameters.specs(operation)}
         expected: Json = {
-            name: value if isinstance(value, list | bool) else str(value) for name, value in operation.example.items()
+            name: value if isinstance(value, list | bool) else str(value)
+            for name, value in (operation.example if described.example is None else described.example).items()
         }
-        assert parameters.arguments(operation, described, given) == expected
+        assert parameters.arguments(operation, described, given) == {**expected, **described.fixed}
 
 
 @pytest.mark.parametrize("arguments", ["", "--help", "--version", "experiences query -h", "experiences submit", "keys"])

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from tests.doors.test_cli import run
 
-from kho.app import change, open_database, open_hub, whereabouts
+from kho.app import open_database, open_hub, whereabouts
 from kho.doors.cli.waiting import for_vectors
 from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Tx
 from kho.search.filling import LEASE
 from kho.settings import Settings
+from kho.upkeep import change
 
 RECORD = {"title": "Kettle", "problem_description": "It overheats", "solution": "Descale it"}
 

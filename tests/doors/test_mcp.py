@@ -18,17 +18,14 @@ from mcp import Client, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ToolsListChanged
 from tests.doors import doors
-from tests.doors.doors import ERAS, HANDSHAKE, KHO, MODERN, Boards, Json, Served, served, talking
+from tests.doors.doors import ERAS, EXPERIENCES, HANDSHAKE, KHO, MODERN, RESEARCH, Boards, Json, Served, served, talking
 
 from kho.app import open_hub
 from kho.doors.mcp import McpDoor
 from kho.kernel.background import Background
 from kho.settings import Mcp, Settings
 
-OURS = [
-    "query_experiences", "submit_experience", "get_experience", "update_experience", "rate_experience",
-    "delete_experience", "restore_experience",
-]  # fmt: skip
+OURS = [*EXPERIENCES, *RESEARCH]
 BOARDS = ["plug", "unplug", "count", "fail"]
 
 
@@ -87,6 +84,14 @@ async def test_annotations_say_what_a_tool_may_do(settings: Settings, era: str) 
         "rate_experience": (False, False, False),
         "delete_experience": (False, True, False),
         "restore_experience": (False, False, False),
+        "query_knowledge_base": (True, False, False),
+        "manage_collections": (False, True, False),
+        "manage_projects": (False, False, False),
+        "ingest_documents": (False, False, False),
+        "augment_knowledge": (False, False, False),
+        "submit_feedback": (False, False, False),
+        "similar_documents": (True, False, False),
+        "ingest_status": (False, False, False),
     }
 
 
@@ -113,7 +118,12 @@ async def test_a_bug_tells_nothing(settings: Settings, era: str) -> None:
 async def test_toolsets_narrow_what_is_offered(settings: Settings, era: str) -> None:
     boards = Boards()
     boards.plug("lamp")
-    for tools, offered in (((), [*OURS, *BOARDS, "lamp"]), (("experiences",), OURS), (("boards",), [*BOARDS, "lamp"])):
+    for tools, offered in (
+        ((), [*OURS, *BOARDS, "lamp"]),
+        (("experiences",), EXPERIENCES),
+        (("boards",), [*BOARDS, "lamp"]),
+        (("research", "boards"), [*RESEARCH, *BOARDS, "lamp"]),
+    ):
         async with connected(settings, era, boards=boards, tools=tools) as client:
             assert names(await client.list_tools()) == offered
             if "lamp" not in offered:
@@ -124,7 +134,7 @@ async def test_toolsets_narrow_what_is_offered(settings: Settings, era: str) -> 
 
 async def test_the_command_line_narrows_toolsets(home: Path) -> None:
     async with talking(home, MODERN, KHO, "stdio", "--tools", "experiences") as client:
-        assert names(await client.list_tools()) == OURS
+        assert names(await client.list_tools()) == EXPERIENCES
 
 
 @pytest.mark.parametrize("door", ["stdio", "serve"])
@@ -136,7 +146,7 @@ def test_a_toolset_that_there_is_not_is_refused_with_those_there_are(home: Path,
     )
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.strip() == "error: There is no capability called nonsense. There are: experiences."
+    assert done.stderr.strip() == "error: There is no capability called nonsense. There are: experiences, research."
 
 
 async def test_the_settings_narrow_toolsets_over_http(home: Path) -> None:
@@ -163,7 +173,7 @@ async def test_lists_come_in_pages(settings: Settings, era: str, size: int) -> N
         assert [name for page in pages for name in page] == OURS
         assert [len(page) for page in pages[:-1]] == [size] * (len(pages) - 1)
         first = await client.list_prompts()
-        assert (len(first.prompts), first.next_cursor is None) == (min(size, 2), size >= 2)
+        assert (len(first.prompts), first.next_cursor is None) == (min(size, 4), size >= 4)
         for wrong in ("nonsense", "OTk5"):
             with pytest.raises(MCPError) as refused:
                 await client.list_tools(cursor=wrong)
@@ -202,6 +212,8 @@ async def test_prompts_are_listed_and_rendered(settings: Settings, era: str) -> 
         assert [(p.name, [(a.name, a.required) for a in p.arguments or ()]) for p in listed] == [
             ("summarize_experience", [("topic", False)]),
             ("submit_doc_experience", [("draft", True)]),
+            ("refine_query", [("query", True), ("collections", False)]),
+            ("extract_context", [("query", True), ("collections", False), ("top_k", False)]),
         ]
         drafted = await client.get_prompt("summarize_experience", {"topic": "ấm đun"})
         [message] = drafted.messages

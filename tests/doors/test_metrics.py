@@ -7,11 +7,12 @@ from pathlib import Path
 
 from tests.doors.doors import Served, served
 
-from kho.app import change, open_database, open_hub
+from kho.app import open_database, open_hub
 from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.ports import Tx
 from kho.search.filling import LEASE
 from kho.settings import Settings
+from kho.upkeep import change
 
 RECORD = {"title": "Kettle", "problem_description": "It overheats", "solution": "Descale it"}
 

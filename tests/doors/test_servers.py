@@ -7,23 +7,25 @@ from typing import Any, cast
 import jsonschema
 import pytest
 from jsonschema import Draft202012Validator
-from tests.doors.doors import Boards, Json, Served, served
+from tests.doors.doors import EXPERIENCES, RESEARCH, SERVERS, Boards, Json, Served, served
 
 from kho.app import open_hub
 from kho.doors.servers import health
 from kho.kernel.errors import DatabaseError
 from kho.settings import Settings
 
-TOOLS = [
-    "query_experiences", "submit_experience", "get_experience", "update_experience", "rate_experience",
-    "delete_experience", "restore_experience",
+LESSER = [
+    "export_experiences", "import_experiences", "upload_document", "feedback_analytics", "query_history",
+    "clear_history", "job_status", "list_jobs", "cancel_job", "list_documents", "get_document", "remove_document",
+    "knowledge_base_status", "rebuild_index", "export_knowledge", "import_knowledge",
 ]  # fmt: skip
+"""Actions that are no tools."""
 
 
 async def test_health_is_exactly_what_the_contract_shows(shared_hub: Served) -> None:
     response = await shared_hub.get("/health")
     assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
-    assert response.json() == {"status": "healthy", "servers": ["experiences-server"]}
+    assert response.json() == {"status": "healthy", "servers": SERVERS}
 
 
 async def test_a_hub_whose_database_does_not_answer_is_unhealthy(settings: Settings) -> None:
@@ -33,28 +35,31 @@ async def test_a_hub_whose_database_does_not_answer_is_unhealthy(settings: Setti
     async with open_hub(settings) as hub:
         assert (await health(hub))[0] == 200
         assert await health(replace(hub, ping=silent)) == (
-            503, {"status": "unhealthy", "servers": ["experiences-server"]},
+            503, {"status": "unhealthy", "servers": SERVERS},
         )  # fmt: skip
 
 
 async def test_servers_are_listed_with_exactly_the_documented_keys(shared_hub: Served) -> None:
     answer: Json = (await shared_hub.get("/servers")).json()
     assert answer.keys() == {"servers"}
-    [server] = answer["servers"]
-    assert server.keys() == {"name", "capabilities"}
-    assert server["name"] == "experiences-server"
-    capabilities = server["capabilities"]
-    assert capabilities.keys() == {"tools", "resources", "prompts"}
-    assert [tool["name"] for tool in capabilities["tools"]] == TOOLS
-    assert {frozenset(tool) for tool in capabilities["tools"]} == {frozenset({"name", "description", "inputSchema"})}
-    assert capabilities["resources"] == []
-    assert [prompt["name"] for prompt in capabilities["prompts"]] == ["summarize_experience", "submit_doc_experience"]
+    expected: tuple[tuple[list[str], ...], ...] = (
+        (EXPERIENCES, [], ["summarize_experience", "submit_doc_experience"]),
+        (RESEARCH, ["Collections", "Query history"], ["refine_query", "extract_context"]),
+    )
+    assert [server["name"] for server in answer["servers"]] == SERVERS
+    for server, (tools, resources, prompts) in zip(answer["servers"], expected, strict=True):
+        assert server.keys() == {"name", "capabilities"}
+        found = server["capabilities"]
+        assert found.keys() == {"tools", "resources", "prompts"}
+        assert {frozenset(tool) for tool in found["tools"]} == {frozenset({"name", "description", "inputSchema"})}
+        for kind, names in (("tools", tools), ("resources", resources), ("prompts", prompts)):
+            assert [one["name"] for one in found[kind]] == names
 
 
 async def test_one_server_s_capabilities_are_those_of_the_list(settings: Settings) -> None:
     async with served(settings, Boards().capability) as hub:
         listed = (await hub.get("/servers")).json()["servers"]
-        assert [server["name"] for server in listed] == ["experiences-server", "boards-server"]
+        assert [server["name"] for server in listed] == [*SERVERS, "boards-server"]
         for server in listed:
             answer = (await hub.get(f"/servers/{server['name']}/capabilities")).json()
             assert answer == {"server_name": server["name"], "capabilities": server["capabilities"]}
@@ -127,13 +132,13 @@ async def test_every_action_is_described_and_its_example_is_valid(hub: Served) -
     described: Json = (await hub.get("/openapi.json")).json()
     body = described["paths"]["/actions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     variants: Json = {variant["properties"]["action"]["const"]: variant for variant in body["oneOf"]}
-    assert variants.keys() == {*TOOLS, "export_experiences", "import_experiences"}
+    assert variants.keys() == {*EXPERIENCES, *RESEARCH, *LESSER}
     for action, variant in variants.items():
         [example] = variant["examples"]
         assert example["action"] == action
         jsonschema.validate(example, body)
         jsonschema.validate({**example, "request_id": "r-1", "principal": {"sub": "mai", "roles": ["x"]}}, variant)
         response = await hub.post("/actions", example)
-        assert response.status_code in {200, 404}, (action, response.text)
+        assert response.status_code in {200, 404, 409}, (action, response.text)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"action": "query_experiences", "payload": {"keywords": "x", "limit": 51}}, body)

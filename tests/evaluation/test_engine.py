@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from kho.app import change, evaluator, examine, open_hub
+from kho.app import open_hub
 from kho.doors.asking import Ask, Door, asking
 from kho.evaluation.errors import BadConfiguration
 from kho.kernel.call import Call
 from kho.kernel.errors import Conflict, KhoError
 from kho.kernel.hub import Hub
 from kho.settings import Settings
+from kho.upkeep import change, evaluator, examine
 
 TEXTS = {
     "cat": "Con mèo ngủ trên mái nhà suốt buổi chiều.",

@@ -7,13 +7,16 @@ import psycopg
 import pytest
 from tests.fuzz.target import REQUESTS, SEED, Target, sent, serving
 
-from kho.settings import Settings
+from kho.settings import Research, Settings
+
+NOWHERE = Research(roots=["/srv"])
+"""A folder with little in it, whose name tells nothing."""
 
 
 @pytest.fixture(scope="module")
 def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     home: Path = tmp_path_factory.mktemp("fuzz")
-    with serving(Settings(home=home, database_url=None)) as target:
+    with serving(Settings(home=home, database_url=None, research=NOWHERE)) as target:
         yield target
 
 
@@ -22,7 +25,7 @@ def on_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> 
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute(b"CREATE SCHEMA fuzz")
         url = f"{postgres_url}&options=-csearch_path%3Dfuzz,public"
-        with serving(Settings(home=tmp_path_factory.mktemp("fuzz"), database_url=url)) as target:
+        with serving(Settings(home=tmp_path_factory.mktemp("fuzz"), database_url=url, research=NOWHERE)) as target:
             yield target
         connection.execute(b"DROP SCHEMA fuzz CASCADE")
 

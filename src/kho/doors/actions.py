@@ -134,7 +134,7 @@ def _success(request_id: str, action: str, result: Any) -> bytes:
 
 
 def _refusal(request_id: str | None, action: str | None, error: KhoError) -> Reply:
-    body = {"code": error.code, "message": error.message, "details": error.details}
+    body: dict[str, Any] = {"details": {}, **error.as_dict()}
     return Reply(
         error.status, orjson.dumps({"request_id": request_id, "action": action, "status": "error", "error": body})
     )

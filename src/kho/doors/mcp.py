@@ -17,6 +17,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from kho.doors.mcp_prompts import Prompts
 from kho.doors.mcp_resources import ResourceList
+from kho.doors.mcp_roots import StatedRoots
 from kho.kernel import paging
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
@@ -59,6 +60,7 @@ class McpDoor:
         self._toolsets = toolsets
         self._page_size = page_size
         self._listening: set[ServerSession] = set()
+        self._roots = StatedRoots()
         self.bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self.bus)
         prompts = Prompts(hub.registry.prompts, self.call_for, page_size)
@@ -87,10 +89,19 @@ class McpDoor:
             on_subscriptions_listen=self.listen,
         )
         self.server.add_notification_handler("notifications/initialized", types.NotificationParams, self._initialized)
+        self.server.add_notification_handler(
+            "notifications/roots/list_changed", types.NotificationParams, self._roots.changed
+        )
         self._registry.subscribe(self._tools_changed)
 
     def call_for(self, ctx: Context) -> Call:
-        return Call(self._principal_of(ctx), "mcp", progress=ctx.session.report_progress, peer=ctx)
+        return Call(
+            self._principal_of(ctx),
+            "mcp",
+            progress=ctx.session.report_progress,
+            roots=functools.partial(self._roots.of, ctx),
+            peer=ctx,
+        )
 
     async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         principal = self._principal_of(ctx)

@@ -10,7 +10,7 @@ from mcp.server.context import ServerRequestContext
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.capability import Prompt
-from kho.kernel.errors import InvalidParams
+from kho.kernel.errors import InvalidParams, KhoError
 
 Context = ServerRequestContext[Any, Any]
 
@@ -41,7 +41,11 @@ class Prompts:
         ]
         if missing:
             raise MCPError(types.INVALID_PARAMS, f"The prompt needs: {', '.join(missing)}")
-        rendered = await prompt.render(arguments, call)
+        try:
+            rendered = await prompt.render(arguments, call)
+        except KhoError as error:
+            code = types.INVALID_PARAMS if error.status < 500 else types.INTERNAL_ERROR
+            raise MCPError(code, error.message, error.as_dict()) from None
         if isinstance(rendered, types.Result):
             return rendered  # made by a capability that speaks MCP itself
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=rendered))

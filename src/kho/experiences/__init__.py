@@ -9,7 +9,7 @@ from kho.experiences.service import Limits, Service
 from kho.experiences.store import SPACE, Store
 from kho.experiences.usage import Usage
 from kho.kernel.background import Background
-from kho.kernel.capability import Capability
+from kho.kernel.capability import Capability, Transfer
 from kho.kernel.clock import Clock
 from kho.kernel.ports import Database
 from kho.search.index import Index
@@ -38,4 +38,13 @@ def capability(
         PROMPTS,
         migrations=MIGRATIONS,
         start=(partial(refile, db, index, background, SPACE, FORM, store.filed),),
+        transfers=(
+            Transfer(
+                "experiences",
+                "export_experiences",
+                "import_experiences",
+                "experiences",
+                {"imported": "imported", "unchanged": "were here already"},
+            ),
+        ),
     )

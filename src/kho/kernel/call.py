@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -41,6 +41,10 @@ async def _no_progress(done: float, total: float | None, message: str | None) ->
     return None
 
 
+async def _nothing_stated() -> None:
+    return None
+
+
 @dataclass(slots=True)
 class Call:
     principal: Principal
@@ -50,6 +54,8 @@ class Call:
     """On the monotonic clock."""
     progress: Progress = _no_progress
     receipt: Receipt | None = None
+    roots: Callable[[], Awaitable[Sequence[str] | None]] = _nothing_stated
+    """Asks the other side which folders it opens to us, as file:// addresses; None where it says nothing of them."""
     peer: Any = None
     """The door's own handle on the other side, for capabilities that speak one door's dialect."""
     afterwards: list[Work] = field(default_factory=list[Work])

@@ -1,12 +1,13 @@
 """A capability: one slice's whole contribution to the hub, as `app` plugs it in."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from kho.kernel.call import Call
 from kho.kernel.operation import Operation
+from kho.kernel.ports import Tx
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,33 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Transfer:
+    """Everything out to a file of JSON lines and in again, on the command line: `GROUP export` and `GROUP import`."""
+
+    group: str
+    """The words before `export` and `import`."""
+    export: str
+    """The method that gives a page, with `next_cursor` if there are more."""
+    import_: str
+    items: str
+    """What the lines are called in both."""
+    told: Mapping[str, str]
+    """Counts in the answer to an import, and how they are told."""
+
+
+class Upkeep(Protocol):
+    """How a slice's rows and what is filed of them fit together, for `kho doctor`."""
+
+    def problems(self, tx: Tx) -> list[str]:
+        """What does not, a sentence each."""
+        ...
+
+    def mend(self, tx: Tx) -> None:
+        """Puts right what filing all rows anew does not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Capability:
     name: str
     server: str
@@ -82,3 +110,7 @@ class Capability:
     migrations: Path | None = None
     start: Sequence[Callable[[], Awaitable[None]]] = ()
     """Background work that begins when the hub does."""
+    stop: Sequence[Callable[[], Awaitable[None]]] = ()
+    """What is let go when the hub stops, after all background work."""
+    transfers: Sequence[Transfer] = ()
+    upkeep: Upkeep | None = None

@@ -60,6 +60,16 @@ class Command:
     """Other names for parameters, e.g. {'collection_type': 'type'} for --type."""
     shows: Sequence[str] | None = None
     """Parameters that have a flag; when None, all that are neither positional nor fixed."""
+    paths: Sequence[str] = ()
+    """Parameters that are paths: a relative one begins where the command was typed."""
+    here: str = ""
+    """A parameter that is the working directory unless it is given."""
+    from_file: str = ""
+    """A text parameter that may also come from a file (`--from-file`) or from stdin."""
+    follows: str = ""
+    """The method that tells how far a job is: when the answer is one that still runs, the command waits for it."""
+    watches: bool = False
+    """It goes on, and is done again whenever something in the folder changes (the first of `paths`)."""
     reads: bool = False
     """It changes nothing, though its operation may: there is nothing to wait for afterwards."""
     confirms: bool = False

@@ -57,6 +57,8 @@ def _tidy(node: Any, definitions: dict[str, JsonSchema]) -> Any:
     present = [variant for variant in variants if variant.get("type") != "null"]
     if variants and len(present) == 1:
         found = {**present[0], **{k: v for k, v in found.items() if k != "anyOf"}}
+    elif variants:
+        found = {**found, "anyOf": present}
     reference = found.get("$ref")
     if isinstance(reference, str):
         found = {**definitions[reference.rsplit("/", 1)[-1]], **{k: v for k, v in found.items() if k != "$ref"}}

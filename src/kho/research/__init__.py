@@ -1,1 +1,85 @@
-"""Research collections: folders of papers and notes, asked in plain words; projects that gather them (contract 004)."""
+"""Research collections: folders of papers and notes, ingested, asked, grouped into projects (contract 004)."""
+
+from functools import partial
+from pathlib import Path
+
+from kho.kernel.background import Background
+from kho.kernel.capability import Capability, Transfer
+from kho.kernel.clock import Clock
+from kho.kernel.ports import Database
+from kho.research import prompts, resources, standing, transfer
+from kho.research.augment import Augment
+from kho.research.collections import Collections
+from kho.research.defining import Services
+from kho.research.documents import Documents
+from kho.research.feedback import Feedback
+from kho.research.filing import FORM, SPACE
+from kho.research.history import History
+from kho.research.ingest import Ingest
+from kho.research.limits import Limits
+from kho.research.operations import operations
+from kho.research.projects import Projects
+from kho.research.queries import Queries
+from kho.research.reading import Limits as ReadingLimits
+from kho.research.reading import Worker
+from kho.research.roots import Openings
+from kho.research.store_documents import DocumentStore
+from kho.search.index import Index
+from kho.search.query import Searcher
+from kho.search.refile import refile
+
+__all__ = ["MIGRATIONS", "Limits", "Openings", "capability"]
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def capability(
+    db: Database,
+    index: Index,
+    searcher: Searcher,
+    background: Background,
+    clock: Clock,
+    limits: Limits,
+    openings: Openings,
+    model: str = "",
+) -> Capability:
+    """`model` is the embedder's name; empty where search goes by words alone."""
+    store, reader, history = DocumentStore(index), Worker(ReadingLimits(size=limits.max_file)), History(db, clock)
+    services = Services(
+        Queries(db, searcher, history, clock, limits),
+        Collections(db, store, clock, model),
+        Projects(db, clock),
+        Ingest(db, store, reader, openings, background, clock, limits),
+        Augment(db, store, reader, clock, limits),
+        Documents(db, store, clock, model),
+        transfer.Transfer(db, store, clock),
+        Feedback(db, clock),
+        history,
+        limits,
+    )
+    return Capability(
+        "research",
+        "research-server",
+        operations(services),
+        "Collections of documents: add them, ask them.",
+        prompts.prompts(services.queries),
+        resources.Shelf(services.collections, services.documents, history),
+        migrations=MIGRATIONS,
+        start=(partial(refile, db, index, background, SPACE, FORM, store.filed), services.ingest.resume),
+        stop=(reader.aclose,),
+        transfers=(
+            Transfer(
+                "kb",
+                "export_knowledge",
+                "import_knowledge",
+                "lines",
+                {
+                    "imported": "imported",
+                    "replaced": "replaced",
+                    "skipped": "skipped",
+                    "collections": "collections",
+                },
+            ),
+        ),
+        upkeep=standing.Standing(index),
+    )

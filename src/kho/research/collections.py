@@ -23,8 +23,8 @@ from kho.research.store_collections import Collection, Size
 from kho.research.store_documents import DocumentStore, at_places, get_many
 from kho.search import passages
 
-PATIENCE = 5.0
-"""Seconds for what is only looked up."""
+PATIENCE = 60.0
+"""Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
 NEWEST = 5
 """Documents that a collection's info names."""
 REMOVED_AT_ONCE = 500

@@ -16,8 +16,8 @@ from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore
 from kho.search import passages
 
-PATIENCE = 5.0
-"""Seconds for what is only looked up."""
+PATIENCE = 60.0
+"""Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
 REFILED_AT_ONCE = 20
 JOBS = 5
 """Jobs that a status names."""

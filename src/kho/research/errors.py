@@ -185,6 +185,14 @@ class InvalidQuery(QueryError):
     code = "INVALID_QUERY"
 
 
+class QueryTimeout(QueryError):
+    """The question was not answered in time."""
+
+    code = "QUERY_TIMEOUT"
+    status = 504
+    guidance = "Ask again with fewer words or of fewer collections; if it stays slow, 'kho doctor' says more."
+
+
 Refuse = Callable[[Sequence[Problem]], KhoError]
 
 

@@ -11,8 +11,8 @@ from kho.research.store_collections import Collection
 from kho.research.store_documents import get_many
 from kho.research.store_feedback import Opinion
 
-PATIENCE = 5.0
-"""Seconds for what is only looked up."""
+PATIENCE = 60.0
+"""Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
 COMPLAINTS, REASONS = 10, 3
 """Documents that an analysis names, and reasons for each."""
 

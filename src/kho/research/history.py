@@ -12,8 +12,8 @@ from kho.research.errors import InvalidQuery
 from kho.research.model import ClearHistory, QueryHistory
 from kho.research.results import HistoryAnswer, HistoryCleared, Question
 
-PATIENCE = 5.0
-"""Seconds for what is only looked up."""
+PATIENCE = 60.0
+"""Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
 
 
 class History:

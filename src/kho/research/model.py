@@ -192,6 +192,7 @@ class UploadDocument(Asked):
     collection: CollectionName = Field(description="The collection that takes it in.")
     title: Line | None = Field(None, description="Its title; else what the file says.")
     tags: Tags | None = Field(None, description="Tags, separated by commas, or a list.")
+    force: bool = Field(False, description="Store it although nearly the same is there already.")
 
 
 class ListJobs(Asked):
@@ -200,6 +201,12 @@ class ListJobs(Asked):
 
 class ById(Asked):
     job_id: Id = Field(description="The job.")
+
+
+class IngestStatus(Asked):
+    job_id: Id | None = Field(None, description="The job that ingest_documents answered with; left out: the newest.")
+    cancel: bool = Field(False, description="Stop the job. What it has stored so far stays.")
+    limit: Page = Field(20, description="How many, the newest first.")
 
 
 class JobStatus(ById):

@@ -17,8 +17,8 @@ from kho.research.results import ProjectsAnswer
 from kho.research.store_collections import Collection
 from kho.research.store_projects import Link, Project
 
-PATIENCE = 5.0
-"""Seconds for what is only looked up."""
+PATIENCE = 60.0
+"""Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
 
 How = Literal["named", "project defaults", "project collections", "all"]
 

@@ -155,6 +155,18 @@ def advance(
     return changed == 1
 
 
+def renew(tx: Tx, job: Job, owner: str, until: int) -> bool:
+    """Keeps the job while a step takes long. False as with `advance`."""
+    changed = tx.run(
+        "UPDATE research_jobs SET lease_until = $1 WHERE tenant = $2 AND id = $3 AND owner = $4 AND state = 'running'",
+        until,
+        job.tenant,
+        job.id,
+        owner,
+    )
+    return changed == 1
+
+
 def finish(tx: Tx, job: Job, owner: str, state: Literal["done", "failed"], error: str | None, now: int) -> bool:
     changed = tx.run(
         "UPDATE research_jobs SET state = $1, error = $2, finished_at = $3, updated_at = $3, lease_until = 0, "

@@ -160,6 +160,23 @@ class Searcher:
             self._lists.keep(mark, depth, known)
         return known
 
+    async def likeness(
+        self, where: Where, text: str, seqs: Sequence[int], *, timeout: float | None = None
+    ) -> dict[int, float]:
+        """How near some passages are to a text, in 0..1: by its words, and by its meaning where that is to be had. What
+        a list that is there already can be ordered by."""
+        left = _until(monotonic() + self._time(timeout))
+        asked = Asked(text)
+        if not asked.tokens or not seqs:
+            return {}
+        matched, meant = await asyncio.gather(
+            self._db.read(lambda tx: self._words.match(tx, where, asked.tokens, 0), timeout=left()),
+            _nothing() if self._meaning is None else self._meaning.near(asked, where, left),
+        )
+        looked, parts = await self._look(asked, where, matched, meant, seqs, left)
+        lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
+        return {one.filed.seq: rank.score(part, lean) for one, part in zip(looked.passages, parts, strict=True)}
+
     def _time(self, timeout: float | None) -> float:
         return self._limits.timeout if timeout is None else min(timeout, self._limits.timeout)
 

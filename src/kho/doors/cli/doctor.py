@@ -47,7 +47,7 @@ def _examined(program: Program, repair: bool) -> Found:
     found: Found = {"database": program.where, **program.finish(work())}
     if found["answers"] and found["vectors"]:
         found["problem"] = found["problem"] or found["vectors"]["problem"]
-    return {"ok": found["answers"] and not found["problem"], **found}
+    return {"ok": found["answers"] and not found["problem"] and not found["wrong"], **found}
 
 
 def _words(found: Found) -> list[str]:
@@ -58,6 +58,9 @@ def _words(found: Found) -> list[str]:
     lines = [f"The database answers. It is {found['database']}.", f"Passages filed: {filed}."]
     if found["repaired"]:
         lines.insert(0, "Everything was filed anew.")
+    lines += found["wrong"]
+    if found["wrong"] and not found["repaired"]:
+        lines.append("'kho doctor --repair' files everything anew.")
     if not found["wanted_model"]:
         return [*lines, "No model is set: search goes by words alone."]
     lines.append(f"The model is {found['wanted_model']}; its vectors are kept in {ENGINES[found['engine']]}.")

@@ -6,10 +6,9 @@ from typing import IO, Any, cast
 
 import click
 
-from kho.doors.cli import parameters, show, waiting
+from kho.doors.cli import asked, jobs, parameters, show, waiting, watch
 from kho.doors.cli.program import Program
 from kho.doors.cli.progress import following
-from kho.kernel import jsonrpc
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Command, Operation
@@ -25,7 +24,7 @@ def register(group: click.Group, program: Program) -> None:
                 parent = group
                 for depth, word in enumerate(path, 1):
                     parent = subgroup(parent, word, summaries.get(tuple(path[:depth]), capability.summary))
-                parent.add_command(_command(name, operation, command, program))
+                parent.add_command(_command(name, capability, operation, command, program))
 
 
 def subgroup(parent: click.Group, name: str, help: str) -> click.Group:
@@ -42,24 +41,26 @@ def _summaries(capability: Capability) -> Mapping[tuple[str, ...], str]:
     return found
 
 
-def _command(name: str, operation: Operation, command: Command, program: Program) -> click.Command:
-    options: list[click.Parameter] = [
-        *parameters.parameters(operation, command),
-        click.Option(
-            ["--params", "params_file"], type=click.File("rb"), help="Arguments from a JSON file; - is stdin."
-        ),
-        click.Option(["--json"], is_flag=True, help="Answer in JSON."),
-    ]
-    if _writes(operation, command):
+def _command(
+    name: str, capability: Capability, operation: Operation, command: Command, program: Program
+) -> click.Command:
+    options: list[click.Parameter] = [*parameters.parameters(operation, command), *asked.options(command)]
+    if command.watches:
+        options.append(watch.interval_option)
+        callback = watch.callback(capability.server, operation, command, program)
+    else:
+        callback = _callback(capability.server, operation, command, program)
+    options.append(click.Option(["--json"], is_flag=True, help="Answer in JSON."))
+    if _writes(operation, command) and not command.watches:
         options.append(waiting.no_wait_option)
     summary = command.summary or operation.summary
-    needed = {*cast(list[str], operation.input_schema.get("required", []))} - {*command.fixed}
+    needed = {*cast(list[str], operation.input_schema.get("required", []))} - {*command.fixed, command.from_file}
     return click.Command(
         name,
         help=program.help(summary, parameters.example(operation, command)),
         short_help=summary,
         params=options,
-        callback=_callback(operation, command, program),
+        callback=callback,
         no_args_is_help=bool(needed),
     )
 
@@ -68,14 +69,22 @@ def _writes(operation: Operation, command: Command) -> bool:
     return operation.effect != "read" and not command.reads
 
 
-def _callback(operation: Operation, command: Command, program: Program) -> Callable[..., None]:
-    def run(params_file: IO[bytes] | None, json: bool, no_wait: bool = False, **given: Any) -> None:
-        arguments = {**_from_file(params_file), **parameters.arguments(operation, command, given)}
+def _callback(server: str, operation: Operation, command: Command, program: Program) -> Callable[..., None]:
+    def run(
+        json: bool,
+        params_file: IO[bytes] | None,
+        from_file: IO[bytes] | None = None,
+        no_wait: bool = False,
+        **given: Any,
+    ) -> None:
+        arguments = asked.arguments(operation, command, given, params_file, from_file)
 
         async def work(hub: Hub) -> Outcome:
             found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)
             with following(quiet=json) as progress:
                 outcome = await hub.registry.call(found, arguments, program.call(progress))
+                if command.follows and not no_wait:
+                    outcome = await jobs.followed(hub, program, f"{server}/{command.follows}", outcome, progress)
             if _writes(operation, command) and outcome.error is None:
                 await waiting.for_vectors(hub, wait=not no_wait)
             return outcome
@@ -93,15 +102,3 @@ def _callback(operation: Operation, command: Command, program: Program) -> Calla
         raise SystemExit(show.outcome(outcome, json=json))
 
     return run
-
-
-def _from_file(file: IO[bytes] | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    try:
-        parsed = jsonrpc.loads(file.read())
-    except jsonrpc.ParseError as problem:
-        raise click.UsageError(f"--params: {problem}") from None
-    if not isinstance(parsed, dict):
-        raise click.UsageError("--params: the arguments are a JSON object.")
-    return cast(dict[str, Any], parsed)

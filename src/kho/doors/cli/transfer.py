@@ -1,4 +1,4 @@
-"""`export` and `import`: JSON Lines, for whatever has operations `export_…` and `import_…`."""
+"""`export` and `import`: JSON Lines, for whatever a capability offers as a transfer."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,37 +9,56 @@ import orjson
 from rich.console import Console
 from rich.progress import Progress
 
-from kho.doors.cli import show, waiting
+from kho.doors.cli import parameters, show, waiting
 from kho.doors.cli.operations import subgroup
 from kho.doors.cli.program import Program, fail
+from kho.kernel.capability import Capability, Transfer
 from kho.kernel.hub import Hub
+from kho.kernel.operation import Command, Operation
 from kho.kernel.registry import Outcome
 
 BATCH = 500
+BATCH_BYTES = 8_000_000
+"""A batch is not much larger than this, however few lines that are."""
+OURS = ("cursor", "limit")
+"""Parameters of an export that the command sees to."""
 
 
 def register(group: click.Group, program: Program) -> None:
     for capability in program.registry().capabilities:
-        methods = {operation.rpc for operation in capability.operations}
-        if {f"export_{capability.name}", f"import_{capability.name}"} <= methods:
-            parent = subgroup(group, capability.name, capability.summary)
-            parent.add_command(_export(capability.name, capability.server, program))
-            parent.add_command(_import(capability.name, capability.server, program))
+        for transfer in capability.transfers:
+            parent = subgroup(group, transfer.group, capability.summary)
+            parent.add_command(_export(capability, transfer, program))
+            parent.add_command(_import(capability, transfer, program))
 
 
-def _export(name: str, server: str, program: Program) -> click.Command:
-    def run(file: IO[bytes], include_deleted: bool) -> None:
+def _operation(capability: Capability, method: str) -> Operation:
+    return next(operation for operation in capability.operations if operation.rpc == method)
+
+
+def _flags(operation: Operation, hidden: tuple[str, ...]) -> Command:
+    return Command(operation.name, shows=[name for name in parameters.specs(operation) if name not in hidden])
+
+
+def _export(capability: Capability, transfer: Transfer, program: Program) -> click.Command:
+    described = _operation(capability, transfer.export)
+    command = _flags(described, OURS)
+
+    def run(file: IO[bytes], **given: Any) -> None:
+        chosen = parameters.arguments(described, command, given)
+
         async def work(hub: Hub) -> int:
-            operation = hub.registry.methods[f"{server}/export_{name}"]
+            operation = hub.registry.methods[f"{capability.server}/{transfer.export}"]
             count, cursor = 0, None
+            limit = min(BATCH, parameters.specs(operation)["limit"].get("maximum", BATCH))
             while True:
-                arguments: dict[str, Any] = {"limit": BATCH, "include_deleted": include_deleted}
+                arguments: dict[str, Any] = {**chosen, "limit": limit}
                 if cursor:
                     arguments["cursor"] = cursor
                 page = _data(await hub.registry.call(operation, arguments, program.call()))
-                for item in page[name]:
+                for item in page[transfer.items]:
                     file.write(orjson.dumps(item, option=orjson.OPT_APPEND_NEWLINE))
-                count += len(page[name])
+                count += len(page[transfer.items])
                 cursor = page.get("next_cursor")
                 if cursor is None:
                     return count
@@ -48,27 +67,35 @@ def _export(name: str, server: str, program: Program) -> click.Command:
 
     return click.Command(
         "export",
-        help=program.help(f"Write all {name} as JSON Lines to FILE, or stdout.", f"{name} export {name}.jsonl"),
+        help=program.help(
+            f"Write all of {capability.name} as JSON Lines to FILE, or stdout.",
+            f"{transfer.group} export {capability.name}.jsonl",
+        ),
         params=[
             click.Argument(["file"], type=click.File("wb"), default="-"),
-            click.Option(["--include-deleted"], is_flag=True, help="Deleted ones too."),
+            *parameters.parameters(described, command),
         ],
         callback=run,
     )
 
 
-def _import(name: str, server: str, program: Program) -> click.Command:
-    def run(file: Path, json: bool, no_wait: bool) -> None:
+def _import(capability: Capability, transfer: Transfer, program: Program) -> click.Command:
+    described = _operation(capability, transfer.import_)
+    command = _flags(described, (transfer.items,))
+
+    def run(file: Path, json: bool, no_wait: bool, **given: Any) -> None:
         length = file.stat().st_size
+        chosen = parameters.arguments(described, command, given)
 
         async def work(hub: Hub) -> dict[str, int]:
-            operation = hub.registry.methods[f"{server}/import_{name}"]
-            done = {"imported": 0, "unchanged": 0}
+            operation = hub.registry.methods[f"{capability.server}/{transfer.import_}"]
+            done = dict.fromkeys(transfer.told, 0)
             console = Console(stderr=True)
             with Progress(console=console, transient=True, disable=json or not console.is_terminal) as bar:
                 task = bar.add_task("Importing", total=length)
                 for first, size, batch in _batches(file):
-                    outcome = await hub.registry.call(operation, {name: batch}, program.call())
+                    arguments = {**chosen, transfer.items: batch}
+                    outcome = await hub.registry.call(operation, arguments, program.call())
                     try:
                         page = _data(outcome)
                     except click.exceptions.Exit:
@@ -84,15 +111,17 @@ def _import(name: str, server: str, program: Program) -> click.Command:
         if json:
             show.as_json(done)
         else:
-            click.echo(f"{done['imported']} imported, {done['unchanged']} were here already.")
+            click.echo(", ".join(f"{done[key]} {words}" for key, words in transfer.told.items()) + ".")
 
     return click.Command(
         "import",
         help=program.help(
-            f"Read {name} from a file of JSON Lines. Importing twice is harmless.", f"{name} import {name}.jsonl"
+            f"Read {capability.name} from a file of JSON Lines. Importing twice is harmless.",
+            f"{transfer.group} import {capability.name}.jsonl",
         ),
         params=[
             click.Argument(["file"], type=click.Path(exists=True, dir_okay=False, path_type=Path)),
+            *parameters.parameters(described, command),
             click.Option(["--json"], is_flag=True, help="Answer in JSON."),
             waiting.no_wait_option,
         ],
@@ -111,7 +140,7 @@ def _batches(file: Path) -> Iterator[tuple[int, int, list[Any]]]:
                     batch.append(orjson.loads(line))
                 except orjson.JSONDecodeError as problem:
                     raise fail(f"line {number} is not JSON: {problem}") from None
-            if len(batch) == BATCH:
+            if len(batch) == BATCH or (batch and size >= BATCH_BYTES):
                 yield first, size, batch
                 first, size, batch = number + 1, 0, []
     if batch:

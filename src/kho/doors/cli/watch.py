@@ -1,0 +1,80 @@
+"""Commands that go on: done once, and again whenever something in a folder changes.
+
+The folder is looked at every few seconds: names, sizes and times, which is cheap, and which works on network drives
+and in containers, where a system's own notices do not.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import IO, Any
+
+import click
+
+from kho.doors.cli import asked, jobs, show, waiting
+from kho.doors.cli.program import Program
+from kho.doors.cli.progress import following
+from kho.kernel.hub import Hub
+from kho.kernel.operation import Command, Operation
+from kho.kernel.registry import Outcome
+
+interval_option = click.Option(
+    ["--interval"], type=click.FloatRange(0.1, 3600), default=2.0, show_default=True, help="Seconds between two looks."
+)
+REST = 10
+"""Looking takes at most one part in so many of the time."""
+CHANGES = ("added", "changed", "removed", "failed")
+
+
+def callback(server: str, operation: Operation, command: Command, program: Program) -> Callable[..., None]:
+    def run(json: bool, params_file: IO[bytes] | None, interval: float, **given: Any) -> None:
+        arguments = asked.arguments(operation, command, given, params_file)
+        folder = arguments.get(command.paths[0], "")
+
+        async def once(hub: Hub) -> Outcome:
+            found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)
+            with following(quiet=json) as progress:
+                outcome = await hub.registry.call(found, arguments, program.call(progress))
+                return await jobs.followed(hub, program, f"{server}/{command.follows}", outcome, progress)
+
+        async def work(hub: Hub) -> int:
+            seen, first = "", True
+            while True:
+                began = time.monotonic()
+                now = await asyncio.to_thread(_look, folder)
+                took = time.monotonic() - began
+                if now != seen:
+                    outcome = await once(hub)
+                    if first or outcome.error is not None or any(map(jobs.job_of(outcome).get, CHANGES)):
+                        status = show.outcome(outcome, json=json)
+                        if first and status:
+                            return status  # it would not get better by itself
+                        await waiting.for_vectors(hub, wait=True)
+                    seen, first = now, False
+                await asyncio.sleep(max(interval, REST * took))
+
+        try:
+            status = program.run(work)
+        except KeyboardInterrupt:
+            click.echo("Stopped watching.", err=True)
+            status = 0
+        raise SystemExit(status)
+
+    return run
+
+
+def _look(folder: str) -> str:
+    """A digest of what is in the folder and below: it differs when a file came, went or changed."""
+    digest = blake2b(digest_size=16)
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = os.path.join(place, name)  # noqa: PTH118 (there may be very many)
+            try:
+                status = os.lstat(path)
+            except FileNotFoundError:
+                continue
+            digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()

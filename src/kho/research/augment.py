@@ -1,0 +1,272 @@
+"""Adding what comes as text or bytes, and not as a file of this machine. What is there already, word for word or
+nearly, is said and not stored twice."""
+
+import asyncio
+import base64
+import binascii
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kho.kernel.call import Call
+from kho.kernel.clock import Clock
+from kho.kernel.ports import Database, Tx
+from kho.research import dates, filing, reading, store_collections, store_listing, views
+from kho.research.errors import InvalidDocumentRequest, Unreadable
+from kho.research.filing import Doc, Filing
+from kho.research.limits import Limits
+from kho.research.model import AugmentKnowledge, UploadDocument
+from kho.research.preparing import Reader, hash_of, sentence
+from kho.research.reading.clean import clean, one_line
+from kho.research.reading.plain import title_of
+from kho.research.results import AugmentAnswer, Duplicate
+from kho.research.store_collections import Collection
+from kho.research.store_documents import DocumentStore, at_places
+from kho.search import near
+from kho.search.index import prepare, storable
+
+COMPARED = 10
+"""Documents that a text is compared with word by word."""
+UNLIKE = 3
+"""A document that is so many times longer or shorter is not read for that."""
+ATTEMPTS = 3
+FIRST_LINE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    doc: Doc
+    likeness: float
+
+
+class _Again(Exception):
+    """Somebody added something similar meanwhile."""
+
+
+class Augment:
+    def __init__(self, db: Database, store: DocumentStore, reader: Reader, clock: Clock, limits: Limits) -> None:
+        self._db = db
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+        self._limits = limits
+
+    async def augment(self, params: AugmentKnowledge, call: Call) -> AugmentAnswer:
+        collection = await self._collection(call, params.collection)
+        text = await asyncio.to_thread(clean, params.content)
+        if not text.strip():
+            raise InvalidDocumentRequest("'content' holds no text.", parameter="content")
+        title = one_line(params.title or "") or await asyncio.to_thread(_title, text)
+        doc = replace(
+            self._draft(
+                collection, "external", params.content.encode(), params.source.strip(), title, params.tags or []
+            ),
+            author=params.author and one_line(params.author),
+            published=_published(params.date),
+        )
+        return await self._add(doc, text, call, force=params.force)
+
+    async def upload(self, params: UploadDocument, call: Call) -> AugmentAnswer:
+        collection = await self._collection(call, params.collection)
+        name = _file_name(params.filename)
+        raw = await asyncio.to_thread(_decoded, params.content)
+        if len(raw) > self._limits.max_file:
+            most = views.amount(self._limits.max_file)
+            raise Unreadable(f"The file is larger than {most}.", guidance="Split it into smaller files.", path=name)
+        try:
+            found = await self._reader.read(raw, name)
+        except reading.Unreadable as problem:
+            advice = problem.advice or None
+            raise Unreadable(sentence(problem.reason), guidance=advice, path=name) from None
+        title = one_line(params.title or "") or found.title
+        doc = self._draft(collection, "upload", raw, name, title, params.tags or [])
+        return await self._add(replace(doc, format=found.format, cut=found.kind), found.text, call, force=params.force)
+
+    async def _collection(self, call: Call, name: str) -> Collection:
+        patience = call.remaining(self._limits.simple_timeout)
+        return await self._db.read(lambda tx: store_collections.need(tx, call.tenant, name), timeout=patience)
+
+    def _draft(
+        self, collection: Collection, origin: filing.Origin, raw: bytes, source: str, title: str, tags: Sequence[str]
+    ) -> Doc:
+        now = self._clock()
+        return Doc(
+            id=str(uuid.uuid4()),
+            collection_id=collection.id,
+            origin=origin,
+            path=None,
+            source=source,
+            title=title,
+            format="markdown",
+            cut="auto",
+            hash=hash_of(raw),
+            size=len(raw),
+            mtime=None,
+            tags=tuple(tags),
+            author=None,
+            published=None,
+            job_id=None,
+            created_at=now,
+            updated_at=now,
+        )
+
+    async def _add(self, doc: Doc, text: str, call: Call, *, force: bool) -> AugmentAnswer:
+        made = await asyncio.to_thread(filing.make, call.tenant, doc, text)
+        compared: dict[tuple[str, str], _Alike] = {}
+        for _ in range(ATTEMPTS):
+            for one in await self._alike(made, call.tenant, compared):
+                compared[one.doc.id, one.doc.hash] = one
+            try:
+                return await call.commit(
+                    self._db, lambda tx: self._decide(tx, made, call.tenant, compared, force=force, patient=True)
+                )
+            except _Again:
+                continue
+        return await call.commit(
+            self._db, lambda tx: self._decide(tx, made, call.tenant, compared, force=force, patient=False)
+        )
+
+    async def _alike(self, made: Filing, tenant: str, compared: Iterable[tuple[str, str]]) -> list[_Alike]:
+        """The documents that may be nearly the same, measured. Outside of the transaction that all writes share."""
+
+        def look(tx: Tx) -> list[tuple[Doc, str]]:
+            docs = self._candidates(tx, made, tenant, compared)
+            texts = store_listing.texts(tx, tenant, [doc.id for doc in docs])
+            return [(doc, texts[doc.id]) for doc in docs if doc.id in texts]
+
+        found = await self._db.read(look)
+        return await asyncio.to_thread(_measured, made, tenant, found)
+
+    def _candidates(self, tx: Tx, made: Filing, tenant: str, compared: Iterable[tuple[str, str]]) -> list[Doc]:
+        known = set(compared)
+        docs = self._store.near(tx, tenant, made.doc.collection_id, made.bands, COMPARED)
+        return [
+            doc
+            for doc in docs
+            if (doc.id, doc.hash) not in known and made.doc.chunks <= UNLIKE * doc.chunks <= UNLIKE**2 * made.doc.chunks
+        ]
+
+    def _decide(
+        self,
+        tx: Tx,
+        made: Filing,
+        tenant: str,
+        compared: dict[tuple[str, str], _Alike],
+        *,
+        force: bool,
+        patient: bool,
+    ) -> AugmentAnswer:
+        doc = made.doc
+        store_collections.lock(tx, tenant, [doc.collection_id])
+        collection = store_collections.by_ids(tx, tenant, [doc.collection_id])[doc.collection_id]
+        if patient and self._candidates(tx, made, tenant, compared):
+            raise _Again
+        before = at_places(tx, tenant, [doc]).get((doc.collection_id, doc.place))
+        same = [_Alike(one, 1.0) for one in store_listing.with_hash(tx, tenant, doc.collection_id, doc.hash)]
+        similar = self._still_similar(tx, made, tenant, compared)
+        others = list(
+            {one.doc.id: one for one in (*similar, *same) if before is None or one.doc.id != before.id}.values()
+        )
+        others.sort(key=lambda one: -one.likeness)
+        duplicates = [_duplicate(one, collection) for one in others]
+        names = {collection.id: collection.name}
+        if before is not None and not force and _says_the_same(before, doc):
+            return AugmentAnswer(
+                outcome="unchanged",
+                message=f"'{before.title}' is in '{collection.name}' already, word for word. Nothing was changed.",
+                document=views.brief(before, names),
+                duplicates=duplicates,
+            )
+        if before is None and others and not force:
+            return AugmentAnswer(
+                outcome="duplicate",
+                message=_refused(others[0], collection),
+                document=views.brief(others[0].doc, names),
+                duplicates=duplicates,
+            )
+        [put] = self._store.put_documents(tx, tenant, [made], doc.updated_at)
+        done, size = "Added" if put.new else "Replaced", views.counted(put.doc.chunks, "chunk")
+        also = f" Nearly the same: {', '.join(repr(one.doc.title) for one in others)}." if others else ""
+        return AugmentAnswer(
+            outcome="added" if put.new else "replaced",
+            message=f"{done} '{put.doc.title}' ({size}) in '{collection.name}'.{also}",
+            document=views.brief(put.doc, names),
+            duplicates=duplicates,
+        )
+
+    def _still_similar(
+        self, tx: Tx, made: Filing, tenant: str, compared: dict[tuple[str, str], _Alike]
+    ) -> list[_Alike]:
+        """Those that were measured and are still what they were."""
+        docs = self._store.near(tx, tenant, made.doc.collection_id, made.bands, COMPARED)
+        found = [compared[doc.id, doc.hash] for doc in docs if (doc.id, doc.hash) in compared]
+        return [one for one in found if one.likeness >= self._limits.duplicate]
+
+
+def _measured(made: Filing, tenant: str, found: list[tuple[Doc, str]]) -> list[_Alike]:
+    words = filing.words(made.prepared)
+    return [
+        _Alike(doc, near.likeness(words, filing.words(prepare(filing.cut(tenant, doc, text)[1]))))
+        for doc, text in found
+    ]
+
+
+def _says_the_same(before: Doc, doc: Doc) -> bool:
+    """Also about itself: new tags are a change."""
+    return (before.hash, before.tags, before.author, before.published, before.origin) == (
+        doc.hash,
+        doc.tags,
+        doc.author,
+        doc.published,
+        doc.origin,
+    )
+
+
+def _duplicate(one: _Alike, collection: Collection) -> Duplicate:
+    return Duplicate(
+        document_id=one.doc.id, title=one.doc.title, collection=collection.name, likeness=round(one.likeness, 3)
+    )
+
+
+def _refused(one: _Alike, collection: Collection) -> str:
+    how = "word for word" if one.likeness == 1.0 else f"to {one.likeness:.0%}"
+    return (
+        f"This is in '{collection.name}' already ({how}): '{one.doc.title}' from {one.doc.name}. It was not stored "
+        "again; force=true stores it all the same."
+    )
+
+
+def _published(given: str | None) -> str | None:
+    if given is None or not given.strip():
+        return None
+    try:
+        return dates.published(given)
+    except ValueError as problem:
+        raise InvalidDocumentRequest(f"'date' {problem}.", parameter="date") from None
+
+
+def _title(text: str) -> str:
+    """Its first heading, else the beginning of its first line."""
+    found = title_of(text)
+    if found:
+        return found
+    line = one_line(next(line for line in text.splitlines() if line.strip()), FIRST_LINE + 1)
+    if len(line) <= FIRST_LINE:
+        return line
+    end = line.rfind(" ", 0, FIRST_LINE)
+    return f"{line[: end if end > 0 else FIRST_LINE]} …"
+
+
+def _file_name(given: str) -> str:
+    """The last part: where the file lay on another machine is of no use here."""
+    name = one_line(storable(given).replace("\\", "/").rstrip("/").rpartition("/")[2], 255)
+    if name in ("", ".", ".."):
+        raise InvalidDocumentRequest("'filename' must be the name of a file.", parameter="filename")
+    return name
+
+
+def _decoded(content: str) -> bytes:
+    try:
+        return base64.b64decode("".join(content.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidDocumentRequest("'content' must be the file's bytes in base64.", parameter="content") from None

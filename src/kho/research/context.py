@@ -1,0 +1,62 @@
+"""The text that somebody is working on, as far as it tells what they mean."""
+
+from collections import Counter
+from math import log
+
+from kho.search.fold import FUNCTION_WORD, index_tokens, query_tokens
+from kho.search.graphemes import boundary
+from kho.search.sentences import sentences
+
+BEGINNING, END = 24_000, 8_000
+"""Characters of a long text that are read: where it begins and where it ends say most."""
+KEPT = 1_600
+"""Characters that are kept: about what a model reads at once."""
+LONGEST = 400
+"""Characters of one sentence."""
+ASKED = 3.0
+"""How much more a word counts that the question has, too: what stands around it is what is meant."""
+
+
+def keywords(text: str, most: int = 12) -> str:
+    """The words that a text keeps coming back to, folded: few, so that a text that shares some shares a good part."""
+    held = Counter(index_tokens(_bounded(text)))
+    weights = _weights([held], "")
+    words = [token for token in weights if len(token) > 1 and not token.isdigit()]
+    return " ".join(sorted(words, key=lambda token: (-weights[token], token))[:most])
+
+
+def telling(text: str, question: str = "") -> str:
+    """A short text as it is; of a long one the sentences that hold most of what it keeps coming back to, and of what
+    was asked, in their order. Takes milliseconds: not for the event loop."""
+    text = text.strip()
+    if len(text) <= KEPT:
+        return text
+    text = _bounded(text)
+    found = [(start, min(end, boundary(text, start + LONGEST))) for start, end in sentences(text, 0, len(text))]
+    held = [Counter(index_tokens(text[start:end])) for start, end in found]
+    weights = _weights(held, question)
+    worth = [sum(weights.get(token, 0.0) for token in one) / (20 + sum(one.values())) for one in held]
+    chosen: dict[str, int] = {}
+    room = KEPT
+    for place in sorted(range(len(found)), key=lambda place: (-worth[place], place)):
+        sentence = text[found[place][0] : found[place][1]].strip()
+        if len(sentence) < room and worth[place] > 0 and sentence not in chosen:
+            chosen[sentence] = place
+            room -= len(sentence) + 1
+    return " ".join(sorted(chosen, key=lambda sentence: chosen[sentence]))
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= BEGINNING + END else f"{text[:BEGINNING]}\n{text[-END:]}"
+
+
+def _weights(held: list[Counter[str]], question: str) -> dict[str, float]:
+    """What a word tells: more the oftener the text has it, nothing if it is a function word."""
+    times: Counter[str] = Counter()
+    for one in held:
+        times.update(one)
+    asked = {token for token, importance in query_tokens(question) if importance > FUNCTION_WORD}
+    common = [token for token, number in times.most_common(400) if number > 1 or token in asked]
+    meaning = dict(query_tokens(" ".join(common)))  # which of them are function words
+    weights = {token: log(1 + times[token]) for token in common if meaning.get(token, 1.0) > FUNCTION_WORD}
+    return {token: weight * (ASKED if token in asked else 1.0) for token, weight in weights.items()}

@@ -1,0 +1,244 @@
+"""Taking in files and folders: as jobs, a few files at a time, each batch stored in one transaction with the job's
+progress. So a crash leaves whole documents only, and a job that is begun again finds what it stored."""
+
+import asyncio
+import math
+import socket
+import threading
+import uuid
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from kho.kernel.background import Background
+from kho.kernel.call import Call
+from kho.kernel.clock import Clock
+from kho.kernel.ports import Database, Tx
+from kho.research import plan, store_collections, store_ingest, telling
+from kho.research.ahead import ahead
+from kho.research.errors import FileNotFound, PathRefused
+from kho.research.filing import Filing
+from kho.research.jobs import Jobs, Running
+from kho.research.limits import Limits
+from kho.research.model import CancelJob, IngestDocuments, JobStatus, ListJobs
+from kho.research.plan import Failure, Plan, Request
+from kho.research.preparing import Prepared, Preparing, Reader, Same
+from kho.research.results import IngestAnswer, JobAnswer, JobsAnswer
+from kho.research.roots import Located, Openings, Roots
+from kho.research.store_documents import DocumentStore, at_places
+from kho.research.store_jobs import MOST_FAILURES, Counts, Job
+
+KIND = "ingest"
+BATCH = 32
+BATCH_CHUNKS = 300
+"""A transaction has at most so many files, and is closed at so many chunks: others write too."""
+REMOVED_AT_ONCE = 100
+
+
+@dataclass(slots=True)
+class _Batch:
+    filings: list[Filing] = field(default_factory=list[Filing])
+    same: list[Same] = field(default_factory=list[Same])
+    failures: list[Failure] = field(default_factory=list[Failure])
+    chunks: int = 0
+
+    def add(self, one: Prepared) -> None:
+        if isinstance(one, Same):
+            self.same.append(one)
+        elif isinstance(one, Failure):
+            self.failures.append(one)
+        else:
+            self.filings.append(one)
+            self.chunks += one.doc.chunks
+
+    @property
+    def full(self) -> bool:
+        return len(self) >= BATCH or self.chunks >= BATCH_CHUNKS
+
+    def __len__(self) -> int:
+        return len(self.filings) + len(self.same) + len(self.failures)
+
+
+class Ingest:
+    def __init__(
+        self,
+        db: Database,
+        store: DocumentStore,
+        reader: Reader,
+        openings: Openings,
+        background: Background,
+        clock: Clock,
+        limits: Limits,
+    ) -> None:
+        self._db = db
+        self._store = store
+        self._reader = reader
+        self._openings = openings
+        self._background = background
+        self._clock = clock
+        self._limits = limits
+        self._host = socket.gethostname()
+        self._jobs = Jobs(db, background, clock, self._work, self._may_take)
+
+    async def ingest(self, params: IngestDocuments, call: Call) -> IngestAnswer:
+        stated = await call.roots()
+        roots = self._openings.for_caller(shared=call.shared, stated=stated)
+        located = await asyncio.to_thread(_located, roots, params.path)
+        request = Request(
+            path=str(located.path),
+            folder=located.folder,
+            host=self._host,
+            shared=call.shared,
+            stated=None if stated is None else [*stated],
+            recursive=params.recursive,
+            patterns=params.patterns or [],
+            exclude=params.exclude or [],
+            prune=params.prune,
+            force=params.force,
+        )
+        now = self._clock()
+
+        def make(tx: Tx) -> Job:
+            collection = store_collections.need(tx, call.tenant, params.collection)
+            sub, id = call.principal.sub, str(uuid.uuid4())
+            return Job(call.tenant, id, KIND, "queued", request.as_dict(), collection.id, sub, Counts(), now, now)
+
+        job = await self._jobs.begin(make)
+        job = await self._jobs.follow(job, call, self._patience(params, call))
+        if call.receipt is None:
+            return await self._db.read(lambda tx: telling.ingest(tx, job))
+        return await call.commit(self._db, lambda tx: telling.ingest(tx, job))
+
+    async def status(self, params: JobStatus, call: Call) -> JobAnswer:
+        return await self._db.read(lambda tx: telling.job(tx, call.tenant, params.job_id))
+
+    async def jobs(self, params: ListJobs, call: Call) -> JobsAnswer:
+        return await self._db.read(lambda tx: telling.jobs(tx, call.tenant, params.limit))
+
+    async def cancel(self, params: CancelJob, call: Call) -> JobAnswer:
+        cancelled = await self._jobs.cancel(call.tenant, params.job_id)
+        answer = await self._db.read(lambda tx: telling.job(tx, call.tenant, params.job_id))
+        if not cancelled:
+            return answer.model_copy(update={"message": f"It was over already. {answer.message}"})
+        return answer
+
+    async def resume(self) -> None:
+        """For the start of a hub: goes on with jobs that others left, until the hub stops."""
+        await self._jobs.resume()
+
+    def _patience(self, params: IngestDocuments, call: Call) -> float:
+        """Somebody at a terminal sees a bar and waits to the end; everybody else gets an answer in time."""
+        usual = math.inf if call.door == "cli" else self._limits.wait
+        wait = usual if params.wait is None else params.wait
+        return wait if call.deadline is None else call.remaining(wait)
+
+    def _may_take(self, job: Job) -> bool:
+        """Files belong to a machine, and not every process on it may read all of them."""
+        if job.kind != KIND:
+            return False
+        request = Request.of(job)
+        if request.host != self._host:
+            return False
+        try:
+            self._roots(request).locate(request.path)
+        except PathRefused:
+            return False
+        except FileNotFound:
+            return True  # the job then says so
+        return True
+
+    def _roots(self, request: Request) -> Roots:
+        return self._openings.for_caller(shared=request.shared, stated=request.stated)
+
+    async def _work(self, running: Running) -> None:
+        job, request = running.job, Request.of(running.job)
+        roots = self._roots(request)
+        located = await asyncio.to_thread(roots.locate, request.path)
+        found = await self._plan(job, roots, located, request)
+        total = found.added + found.changed + found.unchanged + len(found.failures) + len(found.wanted)
+        start = Counts(
+            done=total - len(found.wanted),
+            total=total,
+            added=found.added,
+            changed=found.changed,
+            unchanged=found.unchanged,
+            removed=job.counts.removed,
+            failed=len(found.failures),
+        )
+        report = [one.as_dict() for one in found.failures[:MOST_FAILURES]]
+        await self._db.write(lambda tx: running.advance(tx, start, report))
+        running.counts = start
+        preparing = Preparing(job, roots, self._reader, self._clock, self._limits.max_file, force=request.force)
+        batch = _Batch()
+        async with aclosing(ahead(found.wanted, preparing.prepare)) as prepared:
+            async for one in prepared:
+                batch.add(one)
+                if batch.full:
+                    await self._keep(running, batch, report, force=request.force)
+                    batch = _Batch()
+        if len(batch):
+            await self._keep(running, batch, report, force=request.force)
+        for first in range(0, len(found.gone), REMOVED_AT_ONCE):
+            await self._prune(running, found.gone[first : first + REMOVED_AT_ONCE], report)
+
+    async def _plan(self, job: Job, roots: Roots, located: Located, request: Request) -> Plan:
+        known = await self._db.read(lambda tx: store_ingest.known(tx, job.tenant, job.collection_id or ""))
+        if not located.folder:
+            return await asyncio.to_thread(plan.of_file, roots, located, known, request, job)
+        stopped = threading.Event()
+        try:
+            return await asyncio.to_thread(plan.of_folder, roots, located, known, request, job, stopped.is_set)
+        finally:
+            stopped.set()
+
+    async def _keep(self, running: Running, batch: _Batch, report: list[dict[str, str]], *, force: bool) -> None:
+        job, before, now = running.job, running.counts, self._clock()
+        failures = [*report, *(one.as_dict() for one in batch.failures)][:MOST_FAILURES]
+
+        def work(tx: Tx) -> Counts:
+            # Locked first: another job that has the same files may be storing them at this moment.
+            store_collections.lock(tx, job.tenant, [job.collection_id or ""])
+            there = at_places(tx, job.tenant, [one.doc for one in batch.filings])
+            placed = [(one, there.get((one.doc.collection_id, one.doc.place))) for one in batch.filings]
+            fresh = [one for one, old in placed if force or old is None or old.hash != one.doc.hash]
+            put = self._store.put_documents(tx, job.tenant, fresh, now)
+            stale = [(one.known.id, one.mtime) for one in batch.same if one.mtime != one.known.mtime]
+            store_ingest.looked_at(tx, job.tenant, stale)
+            own = [one.known for one in batch.same if one.known.job_id == job.id]
+            added = sum(one.new for one in put) + sum(plan.is_new(known, job) for known in own)
+            changed = sum(not one.new for one in put) + sum(not plan.is_new(known, job) for known in own)
+            counts = replace(
+                before,
+                done=before.done + len(batch),
+                added=before.added + added,
+                changed=before.changed + changed,
+                unchanged=before.unchanged + len(batch) - len(batch.failures) - added - changed,
+                failed=before.failed + len(batch.failures),
+            )
+            running.advance(tx, counts, failures)
+            return counts
+
+        running.counts = await self._db.write(work)
+        report[:] = failures
+
+    async def _prune(self, running: Running, gone: Sequence[store_ingest.Known], report: list[dict[str, str]]) -> None:
+        ids = await asyncio.to_thread(lambda: [one.id for one in gone if plan.has_vanished(one.path)])
+        job, before, now = running.job, running.counts, self._clock()
+
+        def work(tx: Tx) -> Counts:
+            removed = self._store.remove_documents(tx, job.tenant, ids, now)
+            counts = replace(before, removed=before.removed + len(removed))
+            running.advance(tx, counts, report)
+            return counts
+
+        running.counts = await self._db.write(work)
+
+
+def _located(roots: Roots, path: str) -> Located:
+    located = roots.locate(path)
+    try:
+        str(located.path).encode()
+    except UnicodeEncodeError:
+        why = "Its name is not UTF-8."
+        raise PathRefused(why, guidance="Rename it and try again.") from None
+    return located

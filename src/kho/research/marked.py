@@ -1,0 +1,77 @@
+"""Text of others in Markdown: escaped, on one line where a line is meant, and in fences that it cannot close."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+LONGEST = 160
+"""Characters of a name or a title on its line."""
+
+_SPECIAL = re.compile(r"([\\`*\[\]<|~]|&(?=#?\w+;))")
+_LEADING = re.compile(r"^(\s*)([#+=>-]|\d+[.)])")
+_TICKS = re.compile("`+")
+
+
+def facts(facts: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"- {name}: {value}" for name, value in facts if value)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _visible(text: str, *, lines: bool) -> str:
+    """Without control characters, marks that turn the direction of writing, and letters that only a model sees."""
+    if text.replace("\n", "").isprintable():  # nearly always
+        return text if lines else text.replace("\n", " ")
+    return "".join(sign if sign.isprintable() else _instead(sign, lines) for sign in text)
+
+
+def _instead(sign: str, lines: bool) -> str:
+    category = unicodedata.category(sign)
+    if sign in "\n\t":
+        return sign if lines else " "
+    if category in ("Zl", "Zp"):
+        return "\n" if lines else " "
+    if category == "Cc":
+        return " "
+    joiner = sign in "\u200c\u200d"  # which holds letters and emoji together
+    return "" if category in ("Cf", "Cs") and not joiner else sign
+
+
+def inline(text: str, longest: int = LONGEST) -> str:
+    """A name or a title, as text and on one line."""
+    plain = " ".join(_visible(text, lines=False).split())
+    return _escaped(plain if len(plain) <= longest else plain[: longest - 1] + "…")
+
+
+def line(text: str) -> str:
+    """A sentence of ours, which may name what others wrote."""
+    return _escaped(" ".join(_visible(text, lines=False).split()))
+
+
+def _escaped(text: str) -> str:
+    return _LEADING.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", text))
+
+
+def code(text: str) -> str:
+    plain = " ".join(_visible(text, lines=False).split())
+    ticks = "`" * (_longest_ticks(plain) + 1)
+    padding = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{ticks}{padding}{plain}{padding}{ticks}"
+
+
+def cell_code(text: str | None) -> str:
+    """In a table even code must not hold a bar."""
+    return code(text.replace("|", "\\|")) if text else ""
+
+
+def fenced(text: str) -> str:
+    plain = _visible(text.replace("\r\n", "\n").replace("\r", "\n"), lines=True).strip("\n")
+    fence = "`" * max(3, _longest_ticks(plain) + 1)
+    return f"{fence}text\n{plain}\n{fence}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max((len(run) for run in _TICKS.findall(text)), default=0)

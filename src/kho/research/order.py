@@ -1,0 +1,130 @@
+"""The order of results: the search core's score, moved a little by what its reader works on and by readers' verdicts.
+
+Both are factors, so they move passages that are about equally good past each other, and a clearly better one stays
+ahead: it takes half as much again to outweigh the best context, and a tenth more to outweigh all verdicts.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from kho.kernel import paging
+from kho.kernel.errors import InvalidParams
+from kho.kernel.ports import Where
+from kho.research import labels
+from kho.research.errors import InvalidQuery
+from kho.research.store_feedback import Tally
+from kho.search.lists import Ranked
+
+CONTEXT = 0.2
+"""How far the context moves a score, up or down."""
+RELATED = 0.1
+"""The likeness that the context needs to some result before it counts at all."""
+VERDICTS = 0.05
+"""How far verdicts move a score, at most."""
+DOUBT = 2
+"""Verdicts that nobody gave, for and against: one reader alone moves little."""
+WHOLE_DOCUMENT = 0.5
+"""What a verdict on the document counts for each of its passages."""
+
+KEPT = 256
+"""Lists that are remembered for their next pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    ranked: Ranked
+    score: float
+    context: float | None = None
+    """In 0..1, where 1 is the passage that fits the context best; None without a context."""
+    verdict: float | None = None
+    """In -1..1; None if nobody gave one."""
+
+    @property
+    def relevance(self) -> float:
+        return labels.relevance(self.score)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One ordered list. Pages are cut from it."""
+
+    places: list[Placed]
+    notes: tuple[str, ...] = ()
+    pending: int = 0
+
+    @property
+    def stamp(self) -> str:
+        """Tells it from another answer to the same question."""
+        numbers = ",".join(str(one.ranked.seq) for one in self.places)
+        return blake2b(numbers.encode(), digest_size=8).hexdigest()
+
+
+def placed(ranked: Sequence[Ranked], likeness: Mapping[int, float], verdicts: Mapping[int, float]) -> list[Placed]:
+    """Best first; among equals as they were. `likeness` to the context and `verdicts` are by the passages' numbers."""
+    best = max(likeness.values(), default=0.0)
+    found: list[Placed] = []
+    for one in ranked:
+        context = None if best < RELATED else likeness.get(one.seq, 0.0) / best
+        verdict = verdicts.get(one.seq)
+        score = one.score
+        if context is not None:
+            score *= 1 + CONTEXT * (2 * context - 1)
+        if verdict is not None:
+            score *= 1 + VERDICTS * verdict
+        found.append(Placed(one, score, context, verdict))
+    return sorted(found, key=lambda one: -one.score)
+
+
+def verdict(passage: Tally, document: Tally) -> float:
+    """What readers say, in -1..1."""
+    positive = passage.positive + WHOLE_DOCUMENT * document.positive
+    negative = passage.negative + WHOLE_DOCUMENT * document.negative
+    return (positive - negative) / (positive + negative + DOUBT)
+
+
+class Lists:
+    """Lists that have a further page, by what they answer."""
+
+    def __init__(self) -> None:
+        self._lists: OrderedDict[tuple[str, str], Listed] = OrderedDict()
+
+    def find(self, mark: str, stamp: str) -> Listed | None:
+        return self._lists.get((mark, stamp))
+
+    def keep(self, mark: str, listed: Listed) -> None:
+        self._lists[mark, listed.stamp] = listed
+        self._lists.move_to_end((mark, listed.stamp))
+        if len(self._lists) > KEPT:
+            self._lists.popitem(last=False)
+
+
+def mark_of(where: Where, question: str, context: str) -> str:
+    """What a list is the answer to, in short: a cursor goes with its own list only."""
+    asked = f"{where!r}\0{question}\0{context}"
+    return blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def cursor_for(start: int, listed: Listed, mark: str) -> str | None:
+    """Where the page that begins at `start` is found, if there is one."""
+    return paging.encode([start, mark, listed.stamp]) if start < len(listed.places) else None
+
+
+def place_of(cursor: str | None, mark: str) -> tuple[int, str | None]:
+    """Where a page begins, and the stamp of the list that it is cut from."""
+    if cursor is None:
+        return 0, None
+    try:
+        found = paging.decode(cursor)
+    except InvalidParams as problem:
+        raise InvalidQuery(problem.message, parameter="cursor") from None
+    match found:
+        case [int(start), str(asked), str(stamp)] if 0 <= start <= 1_000_000 and asked == mark:
+            return start, stamp
+        case _:
+            raise InvalidQuery(
+                "The cursor does not belong to this question. Start again without it.",
+                guidance="Send the cursor with the very same question, collections and context.",
+                parameter="cursor",
+            )

@@ -1,0 +1,101 @@
+"""One file on its way to a document: read, compared, turned into text, cut and folded. Nothing is stored here."""
+
+import asyncio
+import hashlib
+import uuid
+from dataclasses import dataclass
+from typing import Protocol
+
+from kho.kernel.clock import SECOND, Clock
+from kho.research import filing, reading
+from kho.research.errors import DocumentError, Unreadable
+from kho.research.filing import Doc, Filing
+from kho.research.plan import Failure, Wanted
+from kho.research.roots import Roots
+from kho.research.store_ingest import Known
+from kho.research.store_jobs import Job
+
+UNSETTLED = 2 * SECOND
+"""A file that is younger than this may be written again without its time changing: some disks count in two seconds."""
+
+
+class Reader(Protocol):
+    async def read(self, data: bytes, name: str) -> reading.Readable: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """The bytes are those of the document that is there."""
+
+    known: Known
+    mtime: int | None
+    """What its row should have."""
+
+
+Prepared = Filing | Same | Failure
+
+
+class Preparing:
+    """The files of one job."""
+
+    def __init__(self, job: Job, roots: Roots, reader: Reader, clock: Clock, limit: int, *, force: bool) -> None:
+        """`limit` is the size of the largest file that is read."""
+        self._job = job
+        self._roots = roots
+        self._reader = reader
+        self._clock = clock
+        self._limit = limit
+        self._force = force
+
+    async def prepare(self, wanted: Wanted) -> Prepared:
+        try:
+            return await self._prepare(wanted)
+        except DocumentError as problem:
+            return Failure(wanted.path, problem.message, problem.code, problem.guidance)
+        except reading.Unreadable as problem:
+            return Failure(wanted.path, sentence(problem.reason), Unreadable.code, problem.advice)
+        except OSError as problem:
+            return Failure(wanted.path, f"It cannot be read: {problem.strerror}.", Unreadable.code)
+
+    async def _prepare(self, wanted: Wanted) -> Prepared:
+        file, known = wanted.file, wanted.known
+        data, digest = await asyncio.to_thread(self._bytes, wanted)
+        now = self._clock()
+        mtime = None if abs(now - file.modified) < UNSETTLED else file.modified
+        if known is not None and known.hash == digest and (not self._force or known.job_id == self._job.id):
+            return Same(known, mtime)
+        found = await self._reader.read(data, file.path.name)
+        doc = Doc(
+            id=known.id if known else str(uuid.uuid4()),
+            collection_id=self._job.collection_id or "",
+            origin="file",
+            path=wanted.path,
+            source=None,
+            title=found.title,
+            format=found.format,
+            cut=found.kind,
+            hash=digest,
+            size=len(data),
+            mtime=mtime,
+            tags=(),
+            author=None,
+            published=None,
+            job_id=self._job.id,
+            created_at=known.created_at if known else now,
+            updated_at=now,
+        )
+        del data
+        return await asyncio.to_thread(filing.make, self._job.tenant, doc, found.text)
+
+    def _bytes(self, wanted: Wanted) -> tuple[bytes, str]:
+        data = self._roots.read(wanted.file.located, self._limit)
+        return data, hash_of(data)
+
+
+def hash_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def sentence(reason: str) -> str:
+    """Why a file cannot be read, on its own."""
+    return f"{reason[:1].upper()}{reason[1:].rstrip('.')}."

@@ -1,0 +1,285 @@
+"""Questions: where to look, the order of what is found, and an answer that says how well it went."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from kho.kernel.call import Call
+from kho.kernel.clock import Clock
+from kho.kernel.errors import Timeout
+from kho.kernel.ports import Database, Tx, Where
+from kho.research import (
+    context,
+    items,
+    labels,
+    order,
+    projects,
+    refinement,
+    store_collections,
+    store_feedback,
+    store_listing,
+    views,
+)
+from kho.research.errors import InvalidProjectRequest, InvalidQuery, QueryTimeout
+from kho.research.filing import SPACE, Doc, header_path
+from kho.research.history import History
+from kho.research.limits import Limits
+from kho.research.model import QueryKnowledgeBase, SimilarDocuments
+from kho.research.order import Listed, Lists
+from kho.research.projects import Scope
+from kho.research.refinement import Refined, Shelf
+from kho.research.results import Brief, Item, QueryAnswer, Refinement, Similar, SimilarAnswer
+from kho.research.store_documents import get_many
+from kho.research.terms import Text
+from kho.search import passages
+from kho.search.index import storable
+from kho.search.query import Searcher
+
+DEPTH = 100
+"""Passages that a list has at most."""
+LOOKED_AT = 10
+"""The best passages, which tell how a question went."""
+SHELF, SHORT, READ = 60, 20_000, 8
+"""Documents whose titles are looked at when little was found; and of so many short ones the texts."""
+DEEP = 1_000
+"""Passages among which documents like another one are looked for: its own come first."""
+
+NAMED = 50
+"""Collections that an answer and the history name."""
+ALIKE = 0.15
+"""The likeness below which two documents have nothing to do with each other."""
+
+Left = Callable[[], float]
+"""Seconds until the deadline; raises Timeout when there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question, and where it is asked."""
+
+    tenant: str
+    where: Where
+    scope: Scope
+    text: str
+    context: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    listed: Listed
+    items: list[Item]
+    refined: Refined
+
+
+class Queries:
+    def __init__(self, db: Database, searcher: Searcher, history: History, clock: Clock, limits: Limits) -> None:
+        self._db = db
+        self._searcher = searcher
+        self._history = history
+        self._clock = clock
+        self._limits = limits
+        self._lists = Lists()
+
+    async def query(self, params: QueryKnowledgeBase, call: Call) -> QueryAnswer:
+        started = self._clock()
+        try:
+            left = _until(call, self._limits.query_timeout)
+            asked = await self._asked(params, call, left)
+            answer = await self._answer(asked, params, left)
+        except Timeout:
+            raise _too_late(self._clock() - started) from None
+        if params.cursor is None:
+            self._note(asked, answer, call, self._clock() - started)
+        return answer
+
+    async def similar(self, params: SimilarDocuments, call: Call) -> SimilarAnswer:
+        started = self._clock()
+        try:
+            return await self._similar(params, call, _until(call, self._limits.query_timeout))
+        except Timeout:
+            raise _too_late(self._clock() - started) from None
+
+    async def _asked(self, params: QueryKnowledgeBase, call: Call, left: Left) -> _Asked:
+        def look(tx: Tx) -> Scope:
+            return projects.scope(tx, call.tenant, params.collections, params.project, params.directory)
+
+        try:
+            scope = await self._db.read(look, timeout=left())
+        except InvalidProjectRequest as problem:  # a wrong 'directory', which is here the question's
+            raise InvalidQuery(problem.message, parameter="directory") from None
+        where = Where(SPACE, call.tenant, scope.narrowed, tags=tuple(params.tags or ()))
+        around = ""
+        if params.document_context and params.document_context.strip():
+            around = await asyncio.to_thread(context.telling, params.document_context, params.query)
+        return _Asked(call.tenant, where, scope, params.query, around)
+
+    async def _answer(self, asked: _Asked, params: QueryKnowledgeBase, left: Left) -> QueryAnswer:
+        scope = asked.scope
+        mark = order.mark_of(asked.where, asked.text, asked.context)
+        start, stamp = order.place_of(params.cursor, mark)
+        known = None if stamp is None else self._lists.find(mark, stamp)
+        likeness: dict[int, float] = {}
+        ranking = None
+        if known is None and scope.ids:
+            ranking = await self._searcher.ranking(asked.where, asked.text, depth=DEPTH, timeout=left())
+            if asked.context:
+                seqs = [one.seq for one in ranking.ranked]
+                likeness = await self._searcher.likeness(asked.where, asked.context, seqs, timeout=left())
+
+        def work(tx: Tx) -> _Page:
+            listed = known or Listed([])
+            if ranking is not None:
+                verdicts = _verdicts(tx, asked.where, [(one.seq, one.key) for one in ranking.ranked])
+                placed = order.placed(ranking.ranked, likeness, verdicts)
+                notes = ranking.notes
+                if likeness and placed and placed[0].context is None:
+                    notes += ("The document context fits none of the results, so it did not change their order.",)
+                listed = Listed(placed, notes, ranking.pending)
+            return _page(tx, asked, params, listed, start)
+
+        page = await self._db.read(work, timeout=left())
+        listed, end = page.listed, start + params.top_k
+        if end < len(listed.places):
+            self._lists.keep(mark, listed)
+        return QueryAnswer(
+            results=page.items,
+            query_refinement=Refinement(
+                status=page.refined.status,
+                suggestions=page.refined.suggestions,
+                message=page.refined.message,
+                searched=scope.names[:NAMED],
+                total=len(listed.places),
+                next_cursor=order.cursor_for(end, listed, mark),
+                vectors_pending=listed.pending or None,
+                notes=list(listed.notes) or None,
+            ),
+        )
+
+    def _note(self, asked: _Asked, answer: QueryAnswer, call: Call, took_us: int) -> None:
+        best = answer.results[0].relevance_score if answer.results else 0.0
+        total, text = answer.query_refinement.total or 0, storable(asked.text)
+        names = asked.scope.names[:NAMED]
+
+        async def record() -> None:
+            await self._history.record(asked.tenant, call.principal.sub, text, names, total, best, took_us)
+
+        call.after(record)
+
+    async def _similar(self, params: SimilarDocuments, call: Call, left: Left) -> SimilarAnswer:
+        tenant = call.tenant
+
+        def look(tx: Tx) -> tuple[Doc, Brief, str, tuple[str, ...]]:
+            chosen = None if params.collection is None else store_collections.need(tx, tenant, params.collection)
+            doc = store_listing.need(tx, tenant, params.document, chosen)
+            wanted = [store_collections.need(tx, tenant, name).id for name in params.collections or ()]
+            text = store_listing.texts(tx, tenant, [doc.id]).get(doc.id, "")
+            return doc, views.brief(doc, items.collection_names(tx, tenant, [doc])), text, tuple(wanted)
+
+        doc, brief, text, wanted = await self._db.read(look, timeout=left())
+        where = Where(SPACE, tenant, wanted)
+        gist, words = await asyncio.to_thread(_gist, doc, text)
+        rankings = [
+            await self._searcher.ranking(where, asked, depth=DEEP, per_key=True, timeout=left())
+            for asked in (gist, words)
+        ]
+        by_key = {one.key: one for ranking in rankings for one in ranking.ranked[: DEPTH + 1] if one.key != doc.id}
+        others = list(by_key.values())
+        # Its own passages take the places of those that are looked at closely, so the others have to be looked at now.
+        likeness = await self._searcher.likeness(where, gist, [one.seq for one in others], timeout=left())
+        scores = {seq: score for seq, score in likeness.items() if score >= ALIKE}
+        others = sorted((one for one in others if one.seq in scores), key=lambda one: -scores[one.seq])[: params.top_k]
+
+        def work(tx: Tx) -> list[Similar]:
+            docs = get_many(tx, tenant, [one.key for one in others])
+            names = items.collection_names(tx, tenant, [*docs.values()])
+            found: list[Similar] = []
+            for one in others:
+                if one.key in docs:
+                    relevance = labels.relevance(scores[one.seq])
+                    shown = views.brief(docs[one.key], names)
+                    label = labels.label(relevance)
+                    found.append(Similar(document=shown, relevance_score=relevance, relevance_label=label))
+            return found
+
+        found = await self._db.read(work, timeout=left())
+        number = views.counted(len(found), "document")
+        message = f"{number} like '{doc.title}'." if found else f"No other document is like '{doc.title}'."
+        return SimilarAnswer(document=brief, results=found, message=message)
+
+
+def _gist(doc: Doc, text: str) -> tuple[str, str]:
+    """What a document says, and its words alone: what is like it in meaning, and what shares its words."""
+    return f"{doc.title}\n{context.telling(text, doc.title)}", f"{doc.title} {context.keywords(text)}"
+
+
+def _until(call: Call, most: float) -> Left:
+    deadline = monotonic() + call.remaining(most)
+
+    def left() -> float:
+        seconds = deadline - monotonic()
+        if seconds <= 0:
+            raise Timeout
+        return seconds
+
+    return left
+
+
+def _too_late(took_us: int) -> QueryTimeout:
+    return QueryTimeout(f"The question was given up after {took_us / 1e6:.1f} s.")
+
+
+def _verdicts(tx: Tx, where: Where, ranked: Sequence[tuple[int, str]]) -> dict[int, float]:
+    """What readers say of the passages, as far as they said anything, by number."""
+    tallies = store_feedback.of_passages(tx, where.tenant, sorted({key for _, key in ranked}))
+    if not tallies:
+        return {}
+    spoken_of = {document for document, _ in tallies}
+    nobody = store_feedback.Tally()
+    found = passages.labels(tx, where, [seq for seq, key in ranked if key in spoken_of])
+    return {
+        seq: order.verdict(tallies.get((key, digest), nobody), tallies.get((key, ""), nobody))
+        for seq, (_, key, digest) in found.items()
+        if (key, digest) in tallies or (key, "") in tallies
+    }
+
+
+def _page(tx: Tx, asked: _Asked, params: QueryKnowledgeBase, listed: Listed, start: int) -> _Page:
+    shown = listed.places[start : start + params.top_k]
+    first = listed.places[:LOOKED_AT]
+    texts = passages.get(tx, asked.where, sorted({one.ranked.seq for one in (*first, *shown)}))
+    docs = get_many(tx, asked.tenant, [one.key for one in texts.values()])
+    there = [
+        (one, texts[one.ranked.seq])
+        for one in shown
+        if one.ranked.seq in texts and texts[one.ranked.seq].key in docs  # what was removed meanwhile is not
+    ]
+    found = [
+        Text(docs[one.key].title, header_path(one.heading, docs[one.key].title), one.text, one.language)
+        for one in (texts[place.ranked.seq] for place in first if place.ranked.seq in texts)
+        if one.key in docs
+    ]
+    shown_items = items.items(tx, asked.tenant, params, there, docs)
+    return _Page(listed, shown_items, _refined(tx, asked, listed, found))
+
+
+def _refined(tx: Tx, asked: _Asked, listed: Listed, found: Sequence[Text]) -> Refined:
+    scope = asked.scope
+    scores = [min(1.0, one.score) for one in listed.places]
+    clear = bool(scores) and labels.relevance(scores[0]) >= labels.LOW
+    shelf = Shelf() if clear else _shelf(tx, asked.where, scope)
+    if not scores and not shelf.titles:
+        return refinement.empty(scope, shelf)
+    return refinement.refine(asked.text, scores, found, scope, shelf)
+
+
+def _shelf(tx: Tx, where: Where, scope: Scope) -> Shelf:
+    """What stands in the collections that were searched, and which others there are."""
+    tenant, only = where.tenant, None if scope.how == "all" else scope.ids
+    docs = store_listing.page(tx, tenant, only, "", None, SHELF)
+    short = [doc.id for doc in docs if doc.size <= SHORT][:READ]
+    texts = store_listing.texts(tx, tenant, short)
+    searched = {*scope.ids}
+    every = [] if scope.how == "all" else store_collections.all_ids(tx, tenant)
+    titles = list(dict.fromkeys(doc.title for doc in docs))
+    return Shelf(titles, [*texts.values()], [name for id, name in every if id not in searched], where.tags)

@@ -1,0 +1,164 @@
+"""How well a question went, and how to ask better: told from how the scores lie, in the words of what was found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kho.research import labels
+from kho.research.projects import Scope
+from kho.research.terms import Text, clean, near_spellings, splitting, unknown
+from kho.search.languages import language
+
+Status = Literal["optimal", "clarification_needed", "too_broad"]
+
+SUGGESTIONS = 6
+CLOSE = 0.9
+"""Results that score at least this share of the best are about as good …"""
+CROWD = 8
+"""… and so many of them are too many to choose from."""
+STANDS_OUT = 1.2
+"""The best result, in units of the second, from which it is plainly the one that is meant."""
+NAMED = 5
+"""Collections that a message names."""
+
+ADD = "add what is missing with ingest_documents or augment_knowledge"
+
+
+@dataclass(frozen=True, slots=True)
+class Refined:
+    status: Status
+    suggestions: list[str]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What there is besides what was found: looked at when little was."""
+
+    titles: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    elsewhere: Sequence[str] = ()
+    """Collections that were not searched."""
+    tags: Sequence[str] = ()
+    """That a document had to have to be looked at."""
+
+
+def refine(question: str, scores: Sequence[float], found: Sequence[Text], scope: Scope, shelf: Shelf) -> Refined:
+    """`scores` are the core's, of all results, best first; `found` are the first of them."""
+    if not scores:
+        return _nothing(question, scope, shelf)
+    best = labels.relevance(scores[0])
+    called = labels.label(best)
+    crowd = sum(score >= CLOSE * scores[0] for score in scores)
+    stands_out = len(scores) == 1 or scores[0] >= STANDS_OUT * scores[1]
+    foreign = bool(found) and found[0].language not in ("", language(question))
+    if best < labels.LOW and not (foreign and stands_out):
+        return _gap(question, len(scores), called, foreign, found, scope, shelf)
+    total = _passages(len(scores))
+    if crowd >= CROWD and not stands_out:
+        return Refined(
+            "too_broad",
+            splitting(question, found, SUGGESTIONS),
+            f"{crowd} of {total} fit about equally well. Say more exactly what you mean, "
+            "for example with one of the suggestions.",
+        )
+    if best >= labels.RELEVANT or stands_out:
+        clear = " and stands out" if stands_out and len(scores) > 1 else ""
+        abroad = " It is written in another language than the question." if foreign else ""
+        return Refined("optimal", splitting(question, found, 3), f"Found {total}; the best is {called}{clear}.{abroad}")
+    missing = _missing(question, found)
+    return Refined(
+        "clarification_needed",
+        _spellings(missing, found, shelf) or splitting(question, found, SUGGESTIONS),
+        f"Found {total}, but the best is only {called}.{_without(missing)} "
+        "Ask in other words, or name the thing itself; the suggestions are terms of these passages.",
+    )
+
+
+def empty(scope: Scope, shelf: Shelf) -> Refined:
+    """There is nothing to search."""
+    if not scope.ids:
+        return Refined(
+            "clarification_needed",
+            [],
+            'There are no collections yet. Create one with manage_collections(action="create", '
+            'collection_name="papers"), then add documents with ingest_documents(path="…", collection="papers") '
+            "or augment_knowledge.",
+        )
+    names = _named(scope.names)
+    other = f" Not searched: {_named(shelf.elsewhere)}." if shelf.elsewhere else ""
+    verb = "is" if len(scope.names) == 1 else "are"
+    return Refined(
+        "clarification_needed",
+        list(shelf.elsewhere[:SUGGESTIONS]),
+        f"{names} {verb} empty. Add documents with "
+        f'ingest_documents(path="…", collection="{scope.names[0]}") or augment_knowledge.{other}',
+    )
+
+
+def _nothing(question: str, scope: Scope, shelf: Shelf) -> Refined:
+    missing = unknown(question, [*shelf.titles, *shelf.texts])
+    spellings = _spellings(missing, (), shelf)
+    terms = [term for term in map(clean, shelf.titles) if 2 <= len(term) <= 60]
+    suggestions = spellings or list(dict.fromkeys(terms))[:SUGGESTIONS]
+    meant = " Was one of the suggestions meant?" if spellings else ""
+    other = f" Not searched: {_named(shelf.elsewhere)}." if shelf.elsewhere else ""
+    return Refined(
+        "clarification_needed",
+        suggestions,
+        f"Nothing about this was found in {_searched(scope, shelf.tags)}: a gap in the knowledge base, or other words "
+        f"are used there.{meant} Ask in other words, or {ADD}.{other}",
+    )
+
+
+def _gap(
+    question: str,
+    total: int,
+    called: str,
+    foreign: bool,
+    found: Sequence[Text],
+    scope: Scope,
+    shelf: Shelf,
+) -> Refined:
+    other = f" Not searched: {_named(shelf.elsewhere)}." if shelf.elsewhere else ""
+    where, missing = _searched(scope, shelf.tags), _missing(question, found)
+    what = f"Nothing in {where} fits well: the best of {_passages(total)} is {called}.{_without(missing)}"
+    if foreign:
+        what += " The first results are in another language, where scores run lower: look at them all the same."
+    return Refined(
+        "clarification_needed",
+        _spellings(missing, found, shelf) or splitting(question, found, SUGGESTIONS),
+        f"{what} This may be a gap in the knowledge base: ask in other words, or {ADD}.{other}",
+    )
+
+
+def _missing(question: str, found: Sequence[Text]) -> list[str]:
+    return unknown(question, [f"{one.title}\n{one.header}\n{one.text}" for one in found])
+
+
+def _spellings(missing: Sequence[str], found: Sequence[Text], shelf: Shelf) -> list[str]:
+    texts = [*shelf.titles, *(f"{one.title} {one.header} {one.text}" for one in found), *shelf.texts]
+    alike = [term for word in missing[:3] for term in near_spellings(word, texts)]
+    return list(dict.fromkeys(alike))[:SUGGESTIONS]
+
+
+def _without(missing: Sequence[str]) -> str:
+    if not missing:
+        return ""
+    words = ", ".join(f"'{clean(word)}'" for word in missing[:3])
+    return f" None of the best has {words}."
+
+
+def _passages(number: int) -> str:
+    return f"{number} passage" if number == 1 else f"{number} passages"
+
+
+def _searched(scope: Scope, tags: Sequence[str]) -> str:
+    every = scope.how == "all" and len(scope.names) > 1
+    tagged = f" among documents tagged {_named(tags)}" if tags else ""
+    return (f"all {len(scope.names)} collections" if every else _named(scope.names)) + tagged
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:NAMED])
+    return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED} more"

@@ -1,0 +1,99 @@
+"""What only some commands need: measuring search (`kho eval`) and looking after the store (`kho doctor`). Apart from
+`app`, which every start imports."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from kho import evaluation
+from kho.app import Core, open_hub, opened
+from kho.kernel.capability import Capability
+from kho.kernel.clock import system_clock
+from kho.kernel.errors import KhoError
+from kho.kernel.hub import Hub
+from kho.kernel.ports import Tx
+from kho.search import health
+from kho.search.query import Limits as SearchLimits
+from kho.settings import Settings
+
+
+@asynccontextmanager
+async def open_bench(
+    settings: Settings, chosen: evaluation.Configuration, folder: Path
+) -> AsyncGenerator[tuple[Hub, evaluation.Bench], None]:
+    """A hub to measure search with, on a store of its own in `folder`: never the user's, whatever the settings say.
+    Configurations with the same model share one, so that nothing is embedded twice."""
+    usual = {"database_url": None, "search": {"vectors": {"engine": "database"}}}
+    wanted = {**evaluation.merged(usual, chosen.changes), "local": {"tenant": evaluation.TENANT}}
+    changed = change(settings, wanted)
+    if settings.database_url is not None and changed.database_url == settings.database_url:
+        raise KhoError(f"{chosen.name} names the database that Kho uses. Name an empty one to measure with.")
+    model = changed.search.embedder
+    named = model.model_dump_json(include={"provider", "url", "model", "dimension", "query_prefix", "passage_prefix"})
+    home = folder / f"{model.provider}-{blake2b(named.encode(), digest_size=6).hexdigest()}"
+    limits = SearchLimits(changed.search.timeout, changed.search.patience, chosen.lean, chosen.look)
+    benches: list[evaluation.Bench] = []
+
+    def more(core: Core) -> list[Capability]:
+        benches.append(evaluation.Bench(core.db, core.index, core.searcher, core.filling))
+        return [benches[0].capability]
+
+    async with open_hub(changed.model_copy(update={"home": home}), more=more, limits=limits) as hub:
+        yield hub, benches[0]
+
+
+def evaluator(settings: Settings) -> evaluation.Evaluation:
+    return evaluation.Evaluation(partial(open_bench, settings))
+
+
+def change(settings: Settings, changes: dict[str, Any]) -> Settings:
+    """The settings with some of them changed."""
+    if unknown := sorted(set(changes) - set(Settings.model_fields)):
+        raise KhoError(f"There is no setting called {', '.join(unknown)}.")
+    try:
+        return Settings.model_validate(evaluation.merged(settings.model_dump(), changes))
+    except ValidationError as failure:
+        first = failure.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise KhoError(f"The setting {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+
+
+async def examine(settings: Settings, *, repair: bool, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+    """How the store and its indexes are, for `kho doctor`; filed anew before, if that is asked for."""
+    async with opened(settings) as (core, slices):
+        settled = None
+        if repair:
+            progress("Filing anew", 0, 0)
+            start = [work for capability in slices for work in capability.start]
+            indexed = core.filling is not None
+            await core.db.write(partial(_mend, slices))
+            await health.refile_all(core.db, core.background, start, clock=system_clock, vectors=indexed)
+            if core.filling is not None:
+                settled = await core.filling.settle(partial(progress, "Vectors"))
+        found = await core.db.read(lambda tx: health.standing(tx, system_clock()))
+        wrong = await core.db.read(partial(_problems, slices))
+        engine = settings.search.vectors.engine
+        return {
+            **asdict(found),
+            "wrong": wrong,
+            "wanted_model": core.model,
+            "engine": engine,
+            "current": not found.spaces or found.model == f"{core.model} {engine}",
+            "repaired": repair,
+            "vectors": None if settled is None else asdict(settled),
+        }
+
+
+def _problems(slices: list[Capability], tx: Tx) -> list[str]:
+    return [problem for one in slices if one.upkeep is not None for problem in one.upkeep.problems(tx)]
+
+
+def _mend(slices: list[Capability], tx: Tx) -> None:
+    for capability in slices:
+        if capability.upkeep is not None:
+            capability.upkeep.mend(tx)

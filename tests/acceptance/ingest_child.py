@@ -1,0 +1,81 @@
+"""A process that takes in a folder, to be killed: ingest_child.py ENGINE PLACE FOLDER MODE SECONDS
+
+MODE is resume (whatever was left), begin (a new job beside that), force (one that reads everything again) or finish
+(whatever was left, then a new job). SECONDS is how far its
+clock is ahead: a lease that a killed process left has then run out, and nobody needs to wait for that. It says "begun"
+and, when no job is left, "over" with the counts of the last job as JSON."""
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from kho import research
+from kho.kernel.background import Background
+from kho.kernel.call import Call, Principal
+from kho.kernel.clock import SECOND, system_clock
+from kho.kernel.ports import Database, Tx, Words
+from kho.research import jobs, model, store_collections, store_jobs
+from kho.research.ingest import Ingest
+from kho.research.limits import Limits
+from kho.research.reading import Worker
+from kho.research.roots import Openings
+from kho.research.store_collections import Collection
+from kho.research.store_documents import DocumentStore
+from kho.search.index import Index
+from kho.storage.migrate import OWN, migrate
+from kho.storage.postgres import Postgres
+from kho.storage.sqlite import Sqlite
+from kho.storage.words_postgres import PostgresWords
+from kho.storage.words_sqlite import SqliteWords
+
+MIGRATIONS = Path(research.__file__).parent / "migrations"
+COLLECTION = Collection("c", "papers", "fundamental", "", "somebody", 0, 0)
+
+
+def say(*words: str) -> None:
+    sys.stdout.write(" ".join(words) + "\n")
+    sys.stdout.flush()
+
+
+async def all_over(db: Database, background: Background) -> None:
+    while await db.read(lambda tx: tx.one("SELECT 1 FROM research_jobs WHERE finished_at IS NULL LIMIT 1")):
+        await background.pause(0.02)
+
+
+async def main(engine: str, place: str, folder: str, mode: str, ahead: str) -> None:
+    jobs.SOON = 0.0
+    db: Database = Sqlite.open(Path(place)) if engine == "sqlite" else Postgres.open(place)
+    words: Words = SqliteWords() if engine == "sqlite" else PostgresWords()
+
+    def clock() -> int:
+        return system_clock() + int(ahead) * SECOND
+
+    await migrate(db, [OWN, ("research", MIGRATIONS)])
+    await db.write(lambda tx: store_collections.create(tx, "t", COLLECTION))
+    background, reader = Background(), Worker()
+    openings = Openings.of([folder], [], kho_home=Path("/nowhere"))
+    store = DocumentStore(Index(words, None, "", clock))
+    ingest = Ingest(db, store, reader, openings, background, clock, Limits())
+    background.add(ingest.resume)
+    say("begun")
+    if mode == "finish":
+        await all_over(db, background)
+    if mode != "resume":
+        asked = {"path": folder, "collection": "papers", "recursive": True, "force": mode == "force"}
+        call = Call(Principal("somebody", "t", frozenset({"*"})), "cli")
+        await ingest.ingest(model.IngestDocuments.model_validate(asked), call)
+    await all_over(db, background)
+
+    def last(tx: Tx) -> str:
+        return json.dumps(asdict(store_jobs.newest(tx, "t", 1)[0].counts))
+
+    say("over", await db.read(last))
+    await background.drain()
+    await reader.aclose()
+    await db.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

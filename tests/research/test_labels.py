@@ -1,0 +1,53 @@
+"""What scores are called: the contract's limits, a stretch that never changes an order, and labels that fit."""
+
+import pytest
+from tests.research.desk import Desk
+
+from kho.kernel.ports import Where
+from kho.research import labels
+from kho.research.filing import SPACE
+
+
+@pytest.mark.parametrize(
+    ("relevance", "name"),
+    [
+        (1.0, "Highly Relevant"),
+        (0.9, "Highly Relevant"),
+        (0.8999, "Very Relevant"),
+        (0.7, "Very Relevant"),
+        (0.6999, "Relevant"),
+        (0.5, "Relevant"),
+        (0.4999, "Somewhat Relevant"),
+        (0.3, "Somewhat Relevant"),
+        (0.2999, "Low Relevance"),
+        (0.0, "Low Relevance"),
+    ],
+)
+def test_labels_begin_where_the_contract_says(relevance: float, name: str) -> None:
+    assert labels.label(relevance) == name
+
+
+def test_the_stretch_rises_everywhere_and_stays_within_0_and_1() -> None:
+    stretched = [labels.relevance(score / 1000) for score in range(1001)]
+    assert stretched == sorted(stretched)
+    assert len(set(stretched)) == 1001
+    assert (stretched[0], stretched[-1]) == (0.0, 1.0)
+    assert labels.relevance(-1) == 0.0
+    assert labels.relevance(1.7) == 1.0
+
+
+async def test_better_answers_have_better_labels(desk: Desk) -> None:
+    await desk.collection("create", "notes")
+    for text in (
+        "The kettle switches itself off when its thermostat reaches one hundred degrees.",
+        "Descale the kettle with vinegar once a month.",
+        "The toaster has a thermostat too.",
+        "Bread keeps longest in a cloth bag.",
+    ):
+        await desk.add("notes", text)
+    where = Where(SPACE, desk.tenant)
+    found = await desk.searcher.search(where, "When does the kettle's thermostat switch it off?")
+    relevance = [labels.relevance(hit.score) for hit in found.hits]
+    assert next(hit.passage.text[:12] for hit in found.hits) == "The kettle s"
+    assert relevance == sorted(relevance, reverse=True)
+    assert relevance[0] >= labels.RELEVANT > relevance[-1]
