@@ -6,7 +6,9 @@ Each is a module with its own options: `python -m bench.doors --help`.
 import subprocess
 import sys
 
-BENCHES = ("doors", "storage", "search", "embedding", "experiences", "research", "sanitize", "crash")
+BENCHES = (
+    "doors", "storage", "search", "embedding", "memory", "experiences", "research", "ingest", "sanitize", "crash"
+)  # fmt: skip
 
 
 def main() -> int:

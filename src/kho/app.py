@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from kho import __version__, experiences, research
+from kho import __version__, experiences, memory, research, toolbox
 from kho.doors import logs
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
@@ -111,9 +111,37 @@ def reranker_config(chosen: Reranking) -> make.RerankerConfig:
 def capabilities(settings: Settings, core: Core) -> list[Capability]:
     limits = experiences.Limits(settings.experiences.query_timeout, settings.experiences.floor)
     return [
+        conversations(settings, core),
+        tools(settings),
         experiences.capability(core.db, core.index, core.searcher, core.background, system_clock, limits),
         research_collections(settings, core),
     ]
+
+
+def conversations(settings: Settings, core: Core) -> Capability:
+    chosen = settings.memory
+    limits = memory.Limits(**chosen.model_dump(exclude={"compress_after_summary"}))
+    llm = make.llm(
+        make.LlmConfig(**settings.llm.model_dump(exclude={"api_key"}), api_key=settings.llm.api_key.get_secret_value())
+    )
+    return memory.capability(core.db, core.index, core.searcher, core.background, system_clock, limits, llm)
+
+
+def tools(settings: Settings) -> Capability:
+    chosen = settings.toolbox
+    search = toolbox.SearchSettings(
+        chosen.search_timeout, chosen.search_region, chosen.search_safe, chosen.search_proxy
+    )
+    reader = research.Worker()
+
+    async def read(content: bytes, name: str) -> str:
+        try:
+            return (await reader.read(content, name)).text
+        except research.Unreadable as problem:
+            raise toolbox.ToolFailed(f"The page cannot be read: {problem.reason}") from None
+
+    web = toolbox.Web(chosen.fetch_timeout, chosen.fetch_max_bytes)
+    return toolbox.capability(search, web, read, stop=(reader.aclose,))
 
 
 def research_collections(settings: Settings, core: Core) -> Capability:

@@ -68,6 +68,39 @@ class Research(Section):
     """The likeness from which a text counts as one that is there already."""
 
 
+class Memory(Section):
+    keep_recent_messages: int = Field(default=6, ge=1, le=1_000)
+    """Messages that a context has when nobody says how many; what is older is summarised."""
+    summarize_threshold: int = Field(default=10, ge=1, le=10_000)
+    """More messages than this that no summary covers are summarised."""
+    summary_max_chars: int = Field(default=8_000, ge=200, le=1_000_000)
+    """A longer summary has its oldest paragraphs folded into a shorter one; what they said stays readable."""
+    compress_after_summary: bool = True
+    """Accepted, and without effect: summarising deletes no message."""
+    timeout: float = Field(default=10.0, gt=0)
+
+
+class Toolbox(Section):
+    search_timeout: float = Field(default=15.0, gt=0, le=120)
+    search_region: str = "wt-wt"
+    """e.g. 'vn-vi', 'cn-zh', 'us-en'; 'wt-wt' is everywhere."""
+    search_safe: Literal["on", "moderate", "off"] = "moderate"
+    search_proxy: str = ""
+    """e.g. 'http://proxy.example.org:3128'"""
+    fetch_timeout: float = Field(default=20.0, gt=0, le=120)
+    fetch_max_bytes: int = Field(default=5 * 1024 * 1024, ge=1024)
+
+
+class Llm(Section):
+    """A language model, if there is one: any server that speaks OpenAI's protocol. It writes summaries."""
+
+    url: str = ""
+    """What comes before /chat/completions, e.g. 'http://127.0.0.1:11434/v1' for Ollama. Empty: none."""
+    model: str = ""
+    api_key: SecretStr = SecretStr("")
+    timeout: float = Field(default=60.0, gt=0)
+
+
 class Embedding(Section):
     """Which model turns text into vectors."""
 
@@ -141,6 +174,9 @@ class Settings(BaseSettings):
     mcp: Mcp = Field(default_factory=Mcp)
     experiences: Experiences = Field(default_factory=Experiences)
     research: Research = Field(default_factory=Research)
+    memory: Memory = Field(default_factory=Memory)
+    toolbox: Toolbox = Field(default_factory=Toolbox)
+    llm: Llm = Field(default_factory=Llm)
     search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
 

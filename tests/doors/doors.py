@@ -43,6 +43,11 @@ ERAS = ("legacy", MODERN)
 PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients of plain HTTP: reading the machine's certificates takes longer than most tests."""
 
+MEMORY = [
+    "memory_get_or_create", "memory_add_message", "memory_clear", "memory_delete", "memory_get_context",
+    "memory_get_all_messages", "memory_search", "memory_list", "memory_get_summary", "memory_set_summary",
+]  # fmt: skip
+TOOLBOX = ["duckduckgo_search", "fetch_url"]
 EXPERIENCES = [
     "query_experiences", "submit_experience", "get_experience", "update_experience", "rate_experience",
     "delete_experience", "restore_experience",
@@ -52,7 +57,7 @@ RESEARCH = [
     "submit_feedback", "similar_documents", "ingest_status",
 ]  # fmt: skip
 """The tools of each capability, in the order in which they are listed."""
-SERVERS = ["experiences-server", "research-server"]
+SERVERS = ["memory-server", "tool-server", "experiences-server", "research-server"]
 
 KHO = str(Path(sys.executable).with_name("kho"))
 

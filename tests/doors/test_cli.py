@@ -58,9 +58,11 @@ def test_every_command_is_there(settings: Settings) -> None:
         "kb feedback", "kb import", "kb ingest-folder", "kb job-status", "kb jobs", "kb list-documents",
         "kb rebuild-index", "kb remove-document", "kb show-document", "kb status",
         "keys create", "keys list", "keys revoke",
+        "memory add", "memory clear", "memory context", "memory delete", "memory export", "memory import",
+        "memory list", "memory messages", "memory open", "memory search", "memory summary",
         "projects archive", "projects create", "projects detect", "projects info", "projects link", "projects list",
         "projects set-defaults", "projects unarchive", "projects unlink",
-        "query", "serve", "similar", "stdio", "watch",
+        "query", "serve", "similar", "stdio", "tools duckduckgo-search", "tools fetch-url", "watch",
     ]  # fmt: skip
 
 
@@ -70,6 +72,7 @@ def test_every_help_shows_an_example_that_parses(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "experiences.jsonl").touch()
     (tmp_path / "research.jsonl").touch()
+    (tmp_path / "memory.jsonl").touch()
     (tmp_path / "questions.json").touch()
     for path, command in commands(program(settings)):
         with click.Context(command, info_name=path[-1]) as context:

@@ -18,14 +18,28 @@ from mcp import Client, MCPError
 from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ToolsListChanged
 from tests.doors import doors
-from tests.doors.doors import ERAS, EXPERIENCES, HANDSHAKE, KHO, MODERN, RESEARCH, Boards, Json, Served, served, talking
+from tests.doors.doors import (
+    ERAS,
+    EXPERIENCES,
+    HANDSHAKE,
+    KHO,
+    MEMORY,
+    MODERN,
+    RESEARCH,
+    TOOLBOX,
+    Boards,
+    Json,
+    Served,
+    served,
+    talking,
+)
 
 from kho.app import open_hub
 from kho.doors.mcp import McpDoor
 from kho.kernel.background import Background
 from kho.settings import Mcp, Settings
 
-OURS = [*EXPERIENCES, *RESEARCH]
+OURS = [*MEMORY, *TOOLBOX, *EXPERIENCES, *RESEARCH]
 BOARDS = ["plug", "unplug", "count", "fail"]
 
 
@@ -77,6 +91,18 @@ async def test_annotations_say_what_a_tool_may_do(settings: Settings, era: str) 
         name: (a.read_only_hint, a.destructive_hint, a.open_world_hint) for name, a in tools.items() if a is not None
     }
     assert hints == {
+        "memory_get_or_create": (False, False, False),
+        "memory_add_message": (False, False, False),
+        "memory_clear": (False, True, False),
+        "memory_delete": (False, True, False),
+        "memory_get_context": (True, False, False),
+        "memory_get_all_messages": (True, False, False),
+        "memory_search": (True, False, False),
+        "memory_list": (True, False, False),
+        "memory_get_summary": (True, False, False),
+        "memory_set_summary": (False, False, False),
+        "duckduckgo_search": (True, False, True),
+        "fetch_url": (True, False, True),
         "query_experiences": (True, False, False),
         "get_experience": (True, False, False),
         "submit_experience": (False, False, False),

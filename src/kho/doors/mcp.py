@@ -156,7 +156,7 @@ def tool(operation: Operation) -> types.Tool:
         annotations=types.ToolAnnotations(
             read_only_hint=operation.effect == "read",
             destructive_hint=operation.effect == "destructive",
-            open_world_hint=False,
+            open_world_hint=operation.open_world,
         ),
     )
 

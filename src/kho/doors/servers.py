@@ -38,7 +38,7 @@ async def _capabilities(capability: Capability, principal: Principal) -> dict[st
     tools = [
         {"name": operation.tool, "description": operation.summary, "inputSchema": operation.input_schema}
         for operation in capability.operations
-        if operation.tool and principal.allows(operation.scope)
+        if operation.tool and capability.lists_tools and principal.allows(operation.scope)
     ]
     resources: list[dict[str, Any]] = []
     if capability.resources is not None:

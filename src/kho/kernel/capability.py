@@ -112,5 +112,7 @@ class Capability:
     """Background work that begins when the hub does."""
     stop: Sequence[Callable[[], Awaitable[None]]] = ()
     """What is let go when the hub stops, after all background work."""
+    lists_tools: bool = True
+    """Whether /servers names its tools: contract 002 shows a memory server that has none."""
     transfers: Sequence[Transfer] = ()
     upkeep: Upkeep | None = None

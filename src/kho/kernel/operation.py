@@ -105,6 +105,8 @@ class Operation:
     cli: Sequence[Command] = ()
     """Its commands."""
 
+    open_world: bool = False
+    """Whether it reaches out of this machine."""
     example: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Arguments that work; shown in help, in OpenAPI and run by the tests."""
     shape: Callable[[Any], Any] = plain

@@ -4,16 +4,15 @@ from functools import partial
 from pathlib import Path
 
 from kho.kernel.background import Background
-from kho.kernel.capability import Capability
+from kho.kernel.capability import Capability, Transfer
 from kho.kernel.clock import Clock
 from kho.kernel.ports import Database
-from kho.memory import filing
+from kho.memory import filing, transfer
 from kho.memory.operations import operations
 from kho.memory.resources import Shelf
 from kho.memory.service import Limits, Service
 from kho.memory.store import SPACE
 from kho.memory.summaries import Summaries
-from kho.memory.transfer import Transfer
 from kho.search.answer import Llm
 from kho.search.index import Index
 from kho.search.query import Searcher
@@ -40,9 +39,19 @@ def capability(
     return Capability(
         "memory",
         "memory-server",
-        operations(service, shelf, Transfer(db, index, clock, limits)),
+        operations(service, shelf, transfer.Transfer(db, index, clock, limits)),
         "Conversations: messages that stay, and a summary that grows with them.",
         resources=shelf,
+        lists_tools=False,
+        transfers=(
+            Transfer(
+                "memory",
+                "memory/export",
+                "memory/import",
+                "lines",
+                {"conversations": "conversations begun", "messages": "messages taken", "unchanged": "there already"},
+            ),
+        ),
         migrations=MIGRATIONS,
         start=(
             partial(refile, db, index, background, SPACE, filing.FORM, filing.pages),

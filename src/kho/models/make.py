@@ -1,4 +1,4 @@
-"""From settings to an embedder and a reranker."""
+"""From settings to an embedder, a reranker and a language model."""
 
 from dataclasses import dataclass, field
 from typing import get_args
@@ -7,6 +7,7 @@ from kho.kernel.errors import KhoError
 from kho.kernel.ports import Embedder, Reranker
 from kho.models.e5 import E5
 from kho.models.hashed import HashEmbedder
+from kho.models.llm import OpenAIChat
 from kho.models.local_hub import HubEmbedder, Package
 from kho.models.openai_http import OpenAIEmbedder, Wanted
 from kho.models.rerank_http import HttpReranker, Protocol
@@ -106,6 +107,23 @@ def reranker(config: RerankerConfig) -> Reranker | None:
             return CrossEncoder(package, _model(package, config.model), threads=config.threads)
         case unknown:
             raise KhoError(f"There is no reranker {unknown!r}: choose one of {', '.join(RERANKERS)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class LlmConfig:
+    url: str = ""
+    model: str = ""
+    api_key: str = field(default="", repr=False)
+    timeout: float = 60.0
+
+
+def llm(config: LlmConfig) -> OpenAIChat | None:
+    """None means: without one."""
+    if not config.url:
+        return None
+    if not config.model:
+        raise KhoError("llm.url is set, which needs the name of a model: set KHO_LLM__MODEL.")
+    return OpenAIChat(Service(config.url, config.api_key, Patience(config.timeout)), config.model)
 
 
 def _model(provider: str, model: str) -> str:

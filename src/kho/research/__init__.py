@@ -21,14 +21,14 @@ from kho.research.operations import operations
 from kho.research.projects import Projects
 from kho.research.queries import Queries
 from kho.research.reading import Limits as ReadingLimits
-from kho.research.reading import Worker
+from kho.research.reading import Unreadable, Worker
 from kho.research.roots import Openings
 from kho.research.store_documents import DocumentStore
 from kho.search.index import Index
 from kho.search.query import Searcher
 from kho.search.refile import refile
 
-__all__ = ["MIGRATIONS", "Limits", "Openings", "capability"]
+__all__ = ["MIGRATIONS", "Limits", "Openings", "Unreadable", "Worker", "capability"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

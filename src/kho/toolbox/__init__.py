@@ -1,6 +1,6 @@
 """Server-side tools: web search and web pages (contract 002). A tool is one file; this list names them."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kho.kernel.capability import Capability
 from kho.toolbox import duckduckgo, fetch
@@ -14,9 +14,16 @@ from kho.toolbox.web import Web
 __all__ = ["Read", "SearchSettings", "ToolFailed", "Web", "capability"]
 
 
-def capability(search: SearchSettings, web: Web, read: Read, more: Sequence[Tool] = ()) -> Capability:
-    """`read` turns a page's bytes into text; `more` tools are for programs that embed Kho."""
+def capability(
+    search: SearchSettings,
+    web: Web,
+    read: Read,
+    more: Sequence[Tool] = (),
+    stop: Sequence[Callable[[], Awaitable[None]]] = (),
+) -> Capability:
+    """`read` turns a page's bytes into text, and `stop` lets go of what it needs; `more` tools are for programs that
+    embed Kho."""
     box = Box([duckduckgo.tool(search), fetch.tool(web, read), *more])
     return Capability(
-        "toolbox", "tool-server", box.operations, "Tools that run on the server: web search and web pages."
+        "toolbox", "tool-server", box.operations, "Tools that run on the server: web search and web pages.", stop=stop
     )

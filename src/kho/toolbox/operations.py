@@ -101,6 +101,7 @@ def _operation(tool: Tool) -> Operation:
         run=run,
         scope=USE,
         tool=tool.name,
+        open_world=tool.open_world,
         action=tool.name,
         cli=(Command(f"tools {tool.name.replace('_', '-')}", positional=(_first(tool.input_schema),), sentence=True),),
         example=tool.example,

@@ -26,7 +26,10 @@ def register(group: click.Group, program: Program) -> None:
     @click.option("--port", default=http.port, show_default=True, type=click.IntRange(0, 65535))
     @click.option("--workers", default=http.workers, show_default=True, type=click.IntRange(1, 64))
     @click.option("--tools", default="", help="Offer only these capabilities' tools over MCP, e.g. 'experiences'.")
-    def serve(host: str, port: int, workers: int, tools: str) -> None:  # pyright: ignore[reportUnusedFunction]
+    @click.option("--reload", is_flag=True, help="Start again whenever the source changes, for developers.")
+    def serve(  # pyright: ignore[reportUnusedFunction]
+        host: str, port: int, workers: int, tools: str, reload: bool
+    ) -> None:
         # Opened once before the server does: what is wrong with the settings is a sentence here, a traceback there.
         if not program.run(partial(_has_keys, tools=_names(tools))) and not is_loopback(host):
             raise fail(
@@ -40,7 +43,7 @@ def register(group: click.Group, program: Program) -> None:
         if not is_loopback(host) and host not in EVERYWHERE:
             os.environ["KHO_HTTP__ALLOWED_HOSTS"] = json.dumps([*http.allowed_hosts, host])
         click.echo(f"Kho {program.version} answers at http://{host}:{port} (data in {program.home})", err=True)
-        _run(program, host, port, workers)
+        _run(program, host, port, workers, reload)
 
     @group.command(help=program.help("Serve one MCP client over stdin and stdout.", "stdio --tools experiences"))
     @click.option("--tools", default="", help="Offer only these capabilities' tools, e.g. 'experiences'.")
@@ -71,9 +74,9 @@ def _free_port(host: str, port: int) -> int:
         return probe.getsockname()[1]
 
 
-def _run(program: Program, host: str, port: int, workers: int) -> None:
+def _run(program: Program, host: str, port: int, workers: int, reload: bool) -> None:
     http = program.http
-    if workers == 1:
+    if workers == 1 and not reload:
         protocol = guarded_protocol(http.header_timeout, http.body_timeout)
     else:
         protocol = GuardedProtocol  # workers are spawned: what they are given must have a name
@@ -82,7 +85,8 @@ def _run(program: Program, host: str, port: int, workers: int) -> None:
         program.asgi,
         host=host,
         port=port,
-        workers=workers,
+        workers=None if reload else workers,
+        reload=reload,
         http=protocol,
         access_log=False,
         log_config=None,
