@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
+from kho.kernel.patterns import pattern
 from kho.search.fold import index_tokens, query_tokens
 from kho.search.languages import language
 from kho.search.sentences import sentences
@@ -21,40 +22,40 @@ LONGEST_SENTENCE = 300
 WORTH = 0.35
 """The least that a sentence without any fact must be worth, beside the best one."""
 
-_NUMBER = re.compile(r"\d")
-_AMOUNT = re.compile(
+_NUMBER = pattern(r"\d")
+_AMOUNT = pattern(
     r"\d[\d.,]*\s*(?:%|‰|đ\b|₫|vnđ|vnd|đồng|triệu|tỷ|nghìn|ngàn|usd|eur|cny|rmb|元|块|万|亿|美元|人民币|€|\$|£|¥"
     r"|kg|km|cm|mm|mg|ml|giờ|phút|ngày|tuần|tháng|năm|hours?|minutes?|days?|weeks?|months?|years?|年|月|日|号|点|小时|分钟|天|周)"
     r"|[$€£¥₫]\s*\d",
     re.IGNORECASE,
 )
-_DATE = re.compile(
+_DATE = pattern(
     r"\b\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{1,4})?\b|\b\d{1,2}[:h]\d{2}\b|\b(?:1[89]|20)\d\d\b|\d+\s*[年月日号]"
     r"|\b(?:january|february|march|april|may|june|july|august|september|october|november|december)\b"
     r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|thứ (?:hai|ba|tư|năm|sáu|bảy)|chủ nhật"
     r"|星期[一二三四五六日天]|周[一二三四五六日]",
     re.IGNORECASE,
 )
-_CONTACT = re.compile(r"\S+@\S+\.\S+|https?://\S+|\+?\d[\d .-]{7,}\d")
-_NAMED = re.compile(
+_CONTACT = pattern(r"\S+@\S+\.\S+|https?://\S+|\+?\d[\d .-]{7,}\d")
+_NAMED = pattern(
     r"\b(?:tên (?:tôi|mình|em|anh|chị|cháu|là)|tôi là|mình là|em là|my name|i am|i'm|call me|name is)\b"
     r"|我(?:叫|是|姓)|名叫|姓名|叫做",
     re.IGNORECASE,
 )
-_DECIDED = re.compile(
+_DECIDED = pattern(
     r"\b(?:decided?|decision|agreed?|confirm(?:ed)?|booked|scheduled|promised?|will|must|deadline|prefers?|allergic|"
     r"quyết định|đồng ý|xác nhận|chốt|thống nhất|hẹn|đặt lịch|phải|cần|hạn|thích|dị ứng)\b"
     r"|决定|同意|确认|预约|约定|必须|需要|截止|喜欢|过敏|答应",
     re.IGNORECASE,
 )
-_SMALL_TALK = re.compile(
+_SMALL_TALK = pattern(
     r"^\W*(?:hi|hello|hey|thanks?(?: you)?|thank you(?: very much)?|ok(?:ay)?|yes|no|sure|great|bye|"
     r"good (?:morning|evening)|"
     r"xin chào|chào(?: bạn| anh| chị| em)?|cảm ơn(?: bạn| anh| chị| em)?(?: nhiều)?|vâng|dạ|ừ|được|tạm biệt|"
     r"你好|您好|谢谢(?:你|您)?|好的?|嗯|是的?|再见|不客气)\W*$",
     re.IGNORECASE,
 )
-_POLITE = re.compile(
+_POLITE = pattern(
     r"^\W*(?:(?:dạ|vâng|ok|好的)\W*)*(?:(?:em|anh|chị|tôi|mình|xin) )*"
     r"(?:cảm ơn|cám ơn|không có gì|thank|you're welcome|no problem|谢谢|多谢|感谢|不客气)",
     re.IGNORECASE,

@@ -5,13 +5,13 @@ The factors are the averages of Vietnamese, Chinese and English prose, of Vietna
 code. A passage of a few sentences is rarely off by more than a fifth.
 """
 
-import re
+from kho.kernel.patterns import pattern
 
-_latin = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
-_digits = re.compile("[0-9]+")
-_han = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_marks = re.compile("[!-/:-@\\[-`{-~\u2010-\u2e7f\u3000-\u303f\uff00-\uff0f\U0001f000-\U0001faff]")
-_others = re.compile(
+_latin = pattern("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
+_digits = pattern("[0-9]+")
+_han = pattern("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_marks = pattern("[!-/:-@\\[-`{-~\u2010-\u2e7f\u3000-\u303f\uff00-\uff0f\U0001f000-\U0001faff]")
+_others = pattern(
     "[\u0250-\u1dff\u1f00-\u200f\u2e80-\u2fff\u3040-\u33ff\ua000-\uf8ff\uff10-\uffef\U00010000-\U0001efff]"
 )
 

@@ -1,9 +1,9 @@
 """What a query looks like: which words to look for, which phrases, and whether words or meaning should decide."""
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from kho.kernel.patterns import pattern
 from kho.search.fold import FUNCTION_WORD, fold, query_tokens
 from kho.search.languages import language
 from kho.search.unmarked import typed_without_marks
@@ -18,12 +18,12 @@ LITERALLY = 0.75
 UNMARKED = 0.8
 """… where it is Vietnamese without marks, of which the model understands little."""
 
-_QUOTED = re.compile(r'"([^"\n]{0,200})"|“([^”\n]{0,200})”|「([^」\n]{0,200})」|«([^»\n]{0,200})»|`([^`\n]{0,200})`')
+_QUOTED = pattern(r'"([^"\n]{0,200})"|“([^”\n]{0,200})”|「([^」\n]{0,200})」|«([^»\n]{0,200})»|`([^`\n]{0,200})`')
 # What a person would not write in a sentence: digits and letters in one word, inner capitals, underscores, ::, paths.
 # Each from the beginning of its word, or a long word would be read as often as it has letters. Chinese has no spaces,
 # so a name ends where it begins.
 _W = r"[^\W\u2e80-\U0010ffff]"
-_NAME = re.compile(
+_NAME = pattern(
     rf"(?<!{_W})(?:{_W}*[a-z][A-Z]{_W}*|{_W}+(?:_{_W}+)+|{_W}+(?:::|->|[./\\]){_W}(?:{_W}|[./\\:])*"
     rf"|{_W}*[A-Za-z]-?\d(?:{_W}|-)*|0x[0-9a-fA-F]+|-\d{{4,}})"
 )

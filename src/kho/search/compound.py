@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from kho.kernel.patterns import pattern
 from kho.search.scripts import WORD
 
 LONGEST = 128
@@ -42,27 +43,27 @@ class Part(NamedTuple):
 
 
 _W = f"[{WORD}]"
-_COMPOUND = re.compile(
+_COMPOUND = pattern(
     rf"(?:(?<![{WORD}.])[.#@$]|(?<![{WORD}\-])--?)?"
     rf"(?={_W}){_W}+"
     rf"(?:(?:::|->|:[\\/]|(?<=[0-9]),(?=[0-9]{{3}}(?![0-9]))|\+\+|[-./\\:@&'])(?={_W}){_W}+)*"
     rf"(?:\+\+|(?<=(?<!{_W})[A-Za-z])#(?!{_W}))?"
 )
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{1,15}://[^\s<>\"'`|{}()\[\]]+")
+_URL = pattern(r"[A-Za-z][A-Za-z0-9+.\-]{1,15}://[^\s<>\"'`|{}()\[\]]+")
 _URL_END = ".,;:!?"
 
-_STRONG = re.compile(r"[^\w\x80-\U0010ffff.\-']+")
-_DOT = re.compile(r"\.+")
-_HYPHEN = re.compile(r"[-']+")
+_STRONG = pattern(r"[^\w\x80-\U0010ffff.\-']+")
+_DOT = pattern(r"\.+")
+_HYPHEN = pattern(r"[-']+")
 _LEVELS = (_STRONG, _DOT, _HYPHEN, re.compile(r"_+"))
-_HUMP = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-rt-z]")
-_NUMBERED = re.compile(r"([A-Za-z]{3,})([0-9]+)")
-_GROUPED = re.compile(r"[0-9]{1,3}(?:[.,][0-9]{3})+")
-_POSSESSIVE = re.compile(r"'[sS]$")
-_CONTRACTION = re.compile(r"^([A-Za-z]+)'(t|re|ve|ll|d|m)$", re.IGNORECASE)
-_EMPHASIS = re.compile(r"_[^_]+_")
-_INITIALS = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
+_HUMP = pattern(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_CAMEL = pattern(r"[a-z][A-Z]|[A-Z]{2}[a-rt-z]")
+_NUMBERED = pattern(r"([A-Za-z]{3,})([0-9]+)")
+_GROUPED = pattern(r"[0-9]{1,3}(?:[.,][0-9]{3})+")
+_POSSESSIVE = pattern(r"'[sS]$")
+_CONTRACTION = pattern(r"^([A-Za-z]+)'(t|re|ve|ll|d|m)$", re.IGNORECASE)
+_EMPHASIS = pattern(r"_[^_]+_")
+_INITIALS = pattern(r"[A-Za-z](?:\.[A-Za-z])+")
 _EDGES = "/\\:.@#$&'-_+?=~%*,;!"
 
 

@@ -17,6 +17,7 @@ from itertools import pairwise
 from operator import add
 from typing import NamedTuple
 
+from kho.kernel.patterns import pattern
 from kho.search.compound import LONGEST, parts
 from kho.search.function_words import ENGLISH, HAN, HAN_PAIRS, KANA, UNMARKED, VIETNAMESE
 from kho.search.scripts import CJK, EMOJI, UNSPACED, plain, unaccented
@@ -37,12 +38,12 @@ HALF_FUNCTION_PAIR = 0.6
 _REMEMBERED = 48
 """Longer pieces hardly ever come again."""
 
-_SCRIPTS = re.compile(
+_SCRIPTS = pattern(
     f"(?P<cjk>[{CJK}]+)|(?P<unspaced>[{UNSPACED}]+)|(?P<flag>[\U0001f1e6-\U0001f1ff]{{2}})|(?P<emoji>[{EMOJI}])"
     f"|(?P<spaced>[^{CJK}{UNSPACED}{EMOJI}]+)"
 )
-_VIETNAMESE = re.compile("[ăâđêôơưĂÂĐÊÔƠƯạ-ỹẠ-Ỹ]")
-_TONE_ON_LAST = re.compile("(?<!q)(o[àáảãạ]|o[èéẻẽẹ]|u[ỳýỷỹỵ])$")
+_VIETNAMESE = pattern("[ăâđêôơưĂÂĐÊÔƠƯạ-ỹẠ-Ỹ]")
+_TONE_ON_LAST = pattern("(?<!q)(o[àáảãạ]|o[èéẻẽẹ]|u[ỳýỷỹỵ])$")
 
 
 class Piece(NamedTuple):

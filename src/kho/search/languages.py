@@ -1,17 +1,16 @@
 """Which of the languages that Kho is at home in a text is written in."""
 
-import re
-
+from kho.kernel.patterns import pattern
 from kho.search.unmarked import typed_without_marks
 
 LOOKED_AT = 400
 """Characters that are enough to tell."""
 
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
-_LATIN = re.compile(r"[^\W\d_\u0250-\U0010ffff]|[\u1e00-\u1eff]")
+_HAN = pattern(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_KANA_OR_HANGUL = pattern(r"[\u3040-\u30ff\uac00-\ud7af]")
+_LATIN = pattern(r"[^\W\d_\u0250-\U0010ffff]|[\u1e00-\u1eff]")
 # Letters that hardly any other language uses: đ, ă, ơ, ư with and without a tone, and letters with two marks.
-_VIETNAMESE = re.compile(r"[đĐăĂơƠưƯ\u1ea0-\u1ef9]")
+_VIETNAMESE = pattern(r"[đĐăĂơƠưƯ\u1ea0-\u1ef9]")
 
 
 def language(text: str) -> str:

@@ -3,8 +3,9 @@
 Python's `re` knows no Unicode properties, so the classes are made here, once, as text for use inside `[…]`.
 """
 
-import re
 import unicodedata
+
+from kho.kernel.patterns import pattern
 
 CJK = (
     "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"
@@ -46,19 +47,19 @@ WORD = rf"\w{MARKS}"
 
 # Zero-width joiners, soft hyphens, marks of direction, variation selectors and skin tones: seen by nobody, or by
 # nobody who searches. They vanish, so that a word with one inside is still one word.
-_UNSEEN = re.compile(
+_UNSEEN = pattern(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001f3fb-\U0001f3ff\U000e0000-\U000e0fff]+"
 )
 # A lone surrogate cannot be stored, NUL and the private areas mean nothing: they part words, as a space does.
-_NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ue000-\uf8ff\ufffd-\uffff]")
-_DASHES = re.compile("[\u2010-\u2013\u2212]")
-_APOSTROPHES = re.compile("[\u2018\u2019\u02bc\u2032]")
-_FOREIGN_DIGITS = re.compile(r"[^\W\D0-9]")
+_NO_TEXT = pattern("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ue000-\uf8ff\ufffd-\uffff]")
+_DASHES = pattern("[\u2010-\u2013\u2212]")
+_APOSTROPHES = pattern("[\u2018\u2019\u02bc\u2032]")
+_FOREIGN_DIGITS = pattern(r"[^\W\D0-9]")
 
 # Accents: of Latin, Greek and Cyrillic letters, Hebrew points, Arabic vowel signs and the tatweel. Marks of other
 # scripts, such as the Japanese voicing mark, make letters.
-ACCENTS = re.compile(
+ACCENTS = pattern(
     "[\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]+"
 )

@@ -40,12 +40,14 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
                 return await jobs.followed(hub, program, f"{server}/{command.follows}", outcome, progress)
 
         async def work(hub: Hub) -> int:
-            seen, first = "", True
+            seen, before, first = "", "", True
             while True:
                 began = time.monotonic()
                 now = await asyncio.to_thread(_look, folder)
                 took = time.monotonic() - began
-                if now != seen:
+                # Two looks in a row that agree: a file that is still being written is left to be finished.
+                quiet, before = first or now == before, now
+                if quiet and now != seen:
                     outcome = await once(hub)
                     if first or outcome.error is not None or any(map(jobs.job_of(outcome).get, CHANGES)):
                         status = show.outcome(outcome, json=json)

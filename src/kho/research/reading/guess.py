@@ -10,6 +10,8 @@ import re
 import unicodedata
 from collections import Counter
 
+from kho.kernel.patterns import pattern
+
 _SAMPLE = 2**18
 _EVERYDAY = frozenset(
     "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后作里用道行所然家种"
@@ -18,19 +20,19 @@ _EVERYDAY = frozenset(
 )
 _SINGLE = ["cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "koi8_r", "iso8859_2", "iso8859_11"]
 """What is left to charset-normalizer."""
-_TONES = re.compile("[\u0300\u0301\u0303\u0309\u0323]")
-_SYLLABLE = re.compile(
+_TONES = pattern("[\u0300\u0301\u0303\u0309\u0323]")
+_SYLLABLE = pattern(
     "(?:ngh|ng(?![ieêy])|nh|th|tr|ph|kh|ch|gh|gi|qu|[bdđghklmnprstvx]|c(?![ieêy]))?"
     "(?:uyê|uya|uyu|iêu|yêu|oai|oay|oao|oeo|uây|uôi|ươi|ươu|ia|iê|yê|ya|ua|uô|ưa|ươ|ai|ao|au|ay|âu|ây|eo|êu|iu|oi|ôi|"
     "ơi|ui|ưi|ưu|oa|oă|oe|oo|uê|uy|uâ|uơ|[aăâeêioôơuưy])"
     "(?:ch|ng|nh|[ckmnpt])?"
 )
-_WORD = re.compile("[^\\W\\d_]+(?:[\u0300-\u0323]+[^\\W\\d_]*)*")
+_WORD = pattern("[^\\W\\d_]+(?:[\u0300-\u0323]+[^\\W\\d_]*)*")
 _ASCII = bytes(range(9, 14)) + bytes(range(32, 127))
-_CHINESE = re.compile("[\u3000-\u30ff\u4e00-\u9fff\uff00-\uffef\u2010-\u2026\n\r -~]")
-_HANZI = re.compile("[\u4e00-\u9fff]")
+_CHINESE = pattern("[\u3000-\u30ff\u4e00-\u9fff\uff00-\uffef\u2010-\u2026\n\r -~]")
+_HANZI = pattern("[\u4e00-\u9fff]")
 _RUN = re.compile(rb"[\x80-\xff]+")
-_SIGN_IN_WORD = re.compile("[a-zA-Z][\xa1-\xbf\xd7\xf7\x80-\x9f\u2020-\u203a\u0192\u02c6][a-z]")
+_SIGN_IN_WORD = pattern("[a-zA-Z][\xa1-\xbf\xd7\xf7\x80-\x9f\u2020-\u203a\u0192\u02c6][a-z]")
 
 
 def guess(data: bytes) -> str:
