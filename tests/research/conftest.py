@@ -1,6 +1,7 @@
 """A desk on each database, by words alone or with vectors. The databases serve a whole module; tenants keep the tests
 apart."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -63,3 +64,16 @@ async def desk_with_vectors(db: Database) -> AsyncIterator[Desk]:
     desk = Desk(db, words_of(db), vectors, HashEmbedder())
     yield desk
     await desk.close()
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[None]:
+    """Nothing is closed to root, so these tests are not run as root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

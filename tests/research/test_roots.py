@@ -4,7 +4,6 @@ import os
 import socket
 import tempfile
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -282,19 +281,6 @@ def test_at_most_so_many_bytes_are_read(roots: Roots) -> None:
     with pytest.raises(Unreadable) as large:
         roots.read(located, 4)
     assert "larger than 4 bytes" in large.value.message
-
-
-@pytest.fixture
-def ordinary_user() -> Iterator[None]:
-    """Nothing is closed to root, so these tests are not run as root."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def test_what_the_system_closes_is_a_plain_sentence(ordinary_user: None) -> None:

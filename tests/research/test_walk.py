@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,19 +133,6 @@ def test_a_tree_may_be_deeper_than_a_path_may_be_long(tmp_path: Path) -> None:
     assert isinstance(file, File)
     assert len(str(file.path)) > 4096
     assert Roots((root,)).read(file.located, 10) == b""
-
-
-@pytest.fixture
-def ordinary_user() -> Iterator[None]:
-    """Nothing is closed to root, so these tests are not run as root."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def test_what_cannot_be_read_is_told_and_the_rest_is_read(ordinary_user: None) -> None:

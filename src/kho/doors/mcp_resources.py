@@ -77,7 +77,7 @@ def _position(cursor: str | None, shelves: int) -> tuple[int, str | None]:
             case [int(shelf), str() | None as inner] if 0 <= shelf < shelves:
                 return shelf, inner
             case _:
-                raise InvalidParams("The cursor does not belong to this list. Start again without it.")
+                raise paging.foreign()
     except InvalidParams as error:
         raise MCPError(types.INVALID_PARAMS, error.message) from None
 

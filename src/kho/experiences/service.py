@@ -192,7 +192,7 @@ class Service:
         except InvalidParams as problem:
             raise Invalid(problem.message) from None
         if not isinstance(after, str):
-            raise Invalid("The cursor does not belong to this list. Start again without it.")
+            raise Invalid(paging.OF_ANOTHER_LIST)
 
         def work(tx: Tx) -> list[Experience]:
             return self._store.page(tx, call.tenant, after, params.limit, params.include_deleted)

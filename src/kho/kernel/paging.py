@@ -11,6 +11,8 @@ from kho.kernel.errors import InvalidParams
 
 T = TypeVar("T")
 
+OF_ANOTHER_LIST = "The cursor does not belong to this list. Start again without it."
+
 
 def encode(position: Any) -> str:
     return base64.urlsafe_b64encode(orjson.dumps(position)).decode().rstrip("=")
@@ -25,10 +27,14 @@ def decode(cursor: str) -> Any:
         ) from None
 
 
+def foreign() -> InvalidParams:
+    return InvalidParams(OF_ANOTHER_LIST, field="cursor")
+
+
 def page(items: Sequence[T], cursor: str | None, size: int) -> tuple[Sequence[T], str | None]:
     """One page of a list that is at hand, and the cursor of the next."""
     start = decode(cursor) if cursor else 0
     if type(start) is not int or not 0 <= start <= len(items):
-        raise InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")
+        raise foreign()
     end = start + size
     return items[start:end], encode(end) if end < len(items) else None

@@ -8,7 +8,6 @@ from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.capability import Content, Resource
 from kho.kernel.clock import iso
-from kho.kernel.errors import InvalidParams
 from kho.kernel.ports import Database, Tx
 from kho.memory import model, store
 from kho.memory.errors import UnknownResource
@@ -92,4 +91,4 @@ def _after(cursor: str | None) -> str:
         case [str(id)]:
             return id
         case _:
-            raise InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")
+            raise paging.foreign()

@@ -8,7 +8,7 @@ from typing import TypeVar
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock, iso
-from kho.kernel.errors import InvalidParams, UniqueViolation
+from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, Tx, Where
 from kho.memory import filing, model, store
 from kho.memory.errors import OtherMessage, UnknownConversation
@@ -231,4 +231,4 @@ def _place(cursor: str | None) -> tuple[int, str] | None:
         case [int(at), str(id)]:
             return at, id
         case _:
-            raise InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")
+            raise paging.foreign()

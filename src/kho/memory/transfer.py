@@ -186,4 +186,4 @@ def _place(cursor: str | None) -> tuple[str, int]:
         case [str(id), int(place)]:
             return id, place
         case _:
-            raise InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")
+            raise paging.foreign()

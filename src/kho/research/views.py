@@ -23,7 +23,7 @@ def place(cursor: str | None, refuse: type[ResearchError], *shape: type) -> Any:
         raise refuse(problem.message, parameter="cursor") from None
     parts = cast(list[Any], found) if isinstance(found, list) else []
     if [type(one) for one in parts] != [*shape]:
-        raise refuse("The cursor does not belong to this list. Start again without it.", parameter="cursor")
+        raise refuse(paging.OF_ANOTHER_LIST, parameter="cursor")
     return tuple(parts)
 
 

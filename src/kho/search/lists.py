@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from kho.kernel import paging
-from kho.kernel.errors import InvalidParams
 from kho.kernel.ports import Where
 from kho.search.passages import Stored
 from kho.search.rank import Parts
@@ -85,4 +84,4 @@ def place_of(cursor: str | None, mark: str) -> tuple[int, int | None]:
         case [int(start), int(version), str(list_)] if 0 <= start <= 1_000_000 and list_ == mark:
             return start, version
         case _:
-            raise InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")
+            raise paging.foreign()
