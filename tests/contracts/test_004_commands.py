@@ -66,7 +66,7 @@ MAPPING: list[tuple[str, str, Json]] = [
     ("kb list-documents --collection papers", "list_documents", {"collection": "papers"}),
     ("kb show-document kettle.md --collection papers --text", "get_document",
      {"document": "kettle.md", "collection": "papers", "text": True}),
-    ("kb remove-document kettle.md --collection papers", "remove_document",
+    ("kb remove-document kettle.md --collection papers --yes", "remove_document",
      {"document": "kettle.md", "collection": "papers"}),
     ("kb rebuild-index --collection papers", "rebuild_index", {"collection": "papers"}),
     ("kb status", "knowledge_base_status", {}),

@@ -172,7 +172,10 @@ def test_a_toolset_that_there_is_not_is_refused_with_those_there_are(home: Path,
     )
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.strip() == "error: There is no capability called nonsense. There are: experiences, research."
+    assert (
+        done.stderr.strip()
+        == "error: There is no capability called nonsense. There are: memory, toolbox, experiences, research."
+    )
 
 
 async def test_the_settings_narrow_toolsets_over_http(home: Path) -> None:

@@ -64,8 +64,11 @@ def test_a_misspelt_word_is_recognised() -> None:
 
 def test_the_first_result_in_another_language_is_no_gap_if_it_stands_out() -> None:
     found = refine("Ấm nước nóng bao nhiêu?", [0.3, 0.2], [text("The kettle is hot.")], ALL, Shelf())
-    assert found.status == "optimal"
-    assert "another language" in found.message
+    assert found.status == "clarification_needed"
+    assert "stands out, but it is in another language" in found.message
+    sure = refine("Ấm nước nóng bao nhiêu?", [0.6, 0.2], [text("The kettle is hot.")], ALL, Shelf())
+    assert sure.status == "optimal"
+    assert "another language" in sure.message
     close = refine("Ấm nước nóng bao nhiêu?", [0.3, 0.29], [text("The kettle is hot.")], ALL, Shelf())
     assert close.status == "clarification_needed"
     assert "look at them all the same" in close.message

@@ -10,7 +10,7 @@ from mcp.server.context import ServerRequestContext
 
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.capability import Capability, Content
+from kho.kernel.capability import Capability, Content, Resource
 from kho.kernel.errors import InvalidParams
 
 Context = ServerRequestContext[Any, Any]
@@ -23,16 +23,20 @@ class ResourceList:
         self._page_size = page_size
 
     async def page(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-        """A page of one shelf at a time; the cursor says which shelf, and where on it."""
+        """From one shelf after the other; the cursor says which shelf, and where on it."""
         shelf, inner = _position(params.cursor if params else None, len(self._shelves))
         if not self._shelves:
             return types.ListResourcesResult(resources=[])
-        found, more = await self._shelves[shelf].page(self._call_for(ctx), inner)
+        found: list[Resource] = []
         following = None
-        if more is not None:
-            following = paging.encode([shelf, more])
-        elif shelf + 1 < len(self._shelves):
-            following = paging.encode([shelf + 1, None])
+        while len(found) < self._page_size:  # many clients never ask for a second page
+            some, more = await self._shelves[shelf].page(self._call_for(ctx), inner)
+            found += some
+            if more is None and shelf + 1 == len(self._shelves):
+                following = None
+                break
+            shelf, inner = (shelf, more) if more is not None else (shelf + 1, None)
+            following = paging.encode([shelf, inner])
         resources = [
             types.Resource(uri=r.uri, name=r.name, description=r.description, mime_type=r.mime_type) for r in found
         ]

@@ -74,6 +74,8 @@ class Command:
     """It changes nothing, though its operation may: there is nothing to wait for afterwards."""
     confirms: bool = False
     """`--yes` sets the parameter `confirm`. Without it, somebody at a terminal is asked when it is needed."""
+    final: bool = False
+    """What it does cannot be undone: it needs `--yes`, or somebody at a terminal who is asked first."""
     summary: str = ""
     """The operation's when empty."""
     example: Mapping[str, Any] | None = None

@@ -71,7 +71,7 @@ def _writing(service: Service) -> Sequence[Operation]:
             run=service.clear,
             scope=WRITE,
             effect="destructive",
-            cli=Command("memory clear", positional=("conversation_id",)),
+            cli=Command("memory clear", positional=("conversation_id",), final=True),
             example=_CHAT,
         ),
         _define(
@@ -82,7 +82,7 @@ def _writing(service: Service) -> Sequence[Operation]:
             run=service.delete,
             scope=WRITE,
             effect="destructive",
-            cli=Command("memory delete", positional=("conversation_id",)),
+            cli=Command("memory delete", positional=("conversation_id",), final=True),
             example=_CHAT,
         ),
     )

@@ -8,7 +8,7 @@ LONGEST = 160
 """Characters of a name or a title on its line."""
 
 _SPECIAL = re.compile(r"([\\`*\[\]<|~]|&(?=#?\w+;))")
-_LEADING = re.compile(r"^(\s*)([#+=>-]|\d+[.)])")
+_LEADING = re.compile(r"^(\s*)([#+=>-]|\d+[.)](?=\s|$))")
 _TICKS = re.compile("`+")
 
 

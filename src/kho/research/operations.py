@@ -209,6 +209,6 @@ def _results(services: Services) -> Sequence[Operation]:
             invalid=errors.invalid_query,
             text=markdown.cleared,
             wire="clear_history",
-            cli=(Command("kb clear-history"),),
+            cli=(Command("kb clear-history", final=True),),
         ),
     )

@@ -130,7 +130,7 @@ def _documents(services: Services) -> Sequence[Operation]:
             invalid=errors.invalid_documents,
             text=markdown.removed,
             wire="remove_document",
-            cli=(Command("kb remove-document", ("document",)),),
+            cli=(Command("kb remove-document", ("document",), final=True),),
             example={"document": "reading.md", "collection": "papers"},
         ),
     )

@@ -62,10 +62,17 @@ def refine(question: str, scores: Sequence[float], found: Sequence[Text], scope:
             f"{crowd} of {total} fit about equally well. Say more exactly what you mean, "
             "for example with one of the suggestions.",
         )
-    if best >= labels.RELEVANT or stands_out:
+    if best >= labels.RELEVANT or (stands_out and best >= labels.LOW):
         clear = " and stands out" if stands_out and len(scores) > 1 else ""
         abroad = " It is written in another language than the question." if foreign else ""
         return Refined("optimal", splitting(question, found, 3), f"Found {total}; the best is {called}{clear}.{abroad}")
+    if foreign and stands_out:
+        return Refined(
+            "clarification_needed",
+            splitting(question, found, SUGGESTIONS),
+            f"Found {total}. The first stands out, but it is in another language than the question and only {called}: "
+            "read it before you rely on it, or ask in its language.",
+        )
     missing = _missing(question, found)
     return Refined(
         "clarification_needed",

@@ -7,7 +7,7 @@ from typing import IO, Any, cast
 import click
 
 from kho.doors.cli import asked, jobs, parameters, show, waiting, watch
-from kho.doors.cli.program import Program
+from kho.doors.cli.program import Program, fail
 from kho.doors.cli.progress import following
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
@@ -69,14 +69,23 @@ def _writes(operation: Operation, command: Command) -> bool:
     return operation.effect != "read" and not command.reads
 
 
+def _ask_first(json: bool) -> None:
+    if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise fail("This cannot be undone, so nothing was done. Add --yes to do it.")
+    click.confirm("This cannot be undone. Go on?", abort=True, err=True)
+
+
 def _callback(server: str, operation: Operation, command: Command, program: Program) -> Callable[..., None]:
     def run(
         json: bool,
         params_file: IO[bytes] | None,
         from_file: IO[bytes] | None = None,
         no_wait: bool = False,
+        yes: bool = False,
         **given: Any,
     ) -> None:
+        if command.final and not yes:
+            _ask_first(json)
         arguments = asked.arguments(operation, command, given, params_file, from_file)
 
         async def work(hub: Hub) -> Outcome:

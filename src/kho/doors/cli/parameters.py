@@ -27,6 +27,8 @@ def parameters(operation: Operation, command: Command) -> Iterator[click.Paramet
         yield _option(field, _flag(command, field), found[field])
     if command.confirms:
         yield click.Option(["--yes", "-y", CONFIRM], is_flag=True, default=None, help="Do not ask: do it.")
+    if command.final:
+        yield click.Option(["--yes", "-y"], is_flag=True, help="Do not ask: do it.")
 
 
 def flagged(operation: Operation, command: Command) -> list[str]:
@@ -69,7 +71,7 @@ def example(operation: Operation, command: Command) -> str:
             words += [f"{flag} {shlex.quote(str(item))}" for item in cast(list[Any], value)]
         else:
             words.append(f"{flag} {shlex.quote(str(value))}")
-    if command.confirms and chosen.get(CONFIRM):
+    if command.final or (command.confirms and chosen.get(CONFIRM)):
         words.append("--yes")
     return " ".join(words)
 

@@ -22,6 +22,8 @@ BROKEN = (
 )  # fmt: skip
 """What a parser raises on bytes that it did not expect, next to errors of its own."""
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u00ad]\n(?=[a-zà-ỹ])")
+_LEADERS = re.compile(r"[ \t]*(?:\.[ \t]?){5,}")
+"""The dots between a title and its page, in a table of contents: no words, and many."""
 _DIGITS = re.compile(r"\d+")
 _DAMAGED = "Open it in a PDF viewer and save or print it to a new PDF."
 
@@ -47,7 +49,7 @@ def of_pdf(data: bytes, name: str, limits: Limits) -> Readable:
     length = 0
     for number in range(count):
         try:
-            text = clean(reader.pages[number].extract_text())
+            text = _LEADERS.sub(" … ", clean(reader.pages[number].extract_text()))
         except broken:
             failed.append(number + 1)
             text = ""
