@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from bench.research_processes import measure
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 @pytest.mark.requirement("004.test.concurrent")
