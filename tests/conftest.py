@@ -21,6 +21,8 @@ _schema_numbers = count(1)
 
 # Tests that are about the model ask for it; the others need not wait until it is loaded. Child processes inherit this.
 os.environ.setdefault("KHO_SEARCH__EMBEDDER__PROVIDER", "none")
+# Nobody listens there: no test searches the web.
+os.environ.setdefault("KHO_TOOLBOX__SEARCH_PROXY", "http://127.0.0.1:9")
 
 
 @pytest.fixture(scope="session")

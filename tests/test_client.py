@@ -31,7 +31,7 @@ async def test_a_conversation(hub: str) -> None:
         assert await kho.memory.get_summary(chat) == ""
         await kho.memory.set_summary(chat, "An chào.")
         assert await kho.memory.get_or_create_summary(chat, [first], "vi") == "An chào."
-        [found] = await kho.memory.search("xin chao", chat)
+        found, *_ = await kho.memory.search("xin chao", chat)
         assert (found.conversation_id, found.message_id) == (chat, "m1")
         assert chat in [one["conversation_id"] async for one in kho.memory.conversations()]
         await kho.memory.clear(chat)

@@ -37,6 +37,7 @@ class Place:
         """This one's, without what the developer may have set for a hub of their own."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(("KHO_", "PROMETHEUS_"))}
         own |= {"KHO_SEARCH__EMBEDDER__PROVIDER": "none"}  # what a process does with the model is tested elsewhere
+        own |= {"KHO_TOOLBOX__SEARCH_PROXY": "http://127.0.0.1:9"}  # nobody listens there: no test searches the web
         own |= {"KHO_HOME": str(self.home), "KHO_OBSERVE__LOG_LEVEL": "WARNING", **more}
         return own if self.database_url is None else own | {"KHO_DATABASE_URL": self.database_url}
 

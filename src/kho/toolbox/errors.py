@@ -8,7 +8,7 @@ class ToolFailed(KhoError):
 
     code = "TOOL_FAILED"
     rpc = -32002
-    status = 502
+    status = 424
 
 
 class UnknownTool(InvalidParams):

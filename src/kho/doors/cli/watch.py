@@ -41,7 +41,9 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
 
         async def work(hub: Hub) -> int:
             seen, before, first = "", "", True
-            while True:
+            task = asyncio.current_task()
+            # Asked for, too: a round that just ends when it is told to stop may not have noticed.
+            while task is not None and not task.cancelling():
                 began = time.monotonic()
                 now = await asyncio.to_thread(_look, folder)
                 took = time.monotonic() - began
@@ -56,6 +58,7 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
                         await waiting.for_vectors(hub, wait=True)
                     seen, first = now, False
                 await asyncio.sleep(max(interval, REST * took))
+            raise asyncio.CancelledError
 
         try:
             status = program.run(work)
