@@ -25,7 +25,7 @@ OPERATIONS: Sequence[Operation] = [
     for operation in REGISTRY.operations(Principal("fuzz", "fuzz", frozenset({"*"})))
     if not operation.open_world
 ]
-METHODS = {name: operation for name, operation in REGISTRY.methods.items() if name != "tool-server/tools/call"}
+METHODS = dict(REGISTRY.methods)
 ACTIONS = {name: operation for name, operation in REGISTRY.actions.items() if not operation.open_world}
 TOOLS = {operation.tool: operation for operation in OPERATIONS if operation.tool}
 
