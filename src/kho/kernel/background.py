@@ -31,6 +31,16 @@ class Background:
         except TimeoutError:
             return
 
+    async def pause_until(self, event: asyncio.Event, seconds: float) -> None:
+        """Pauses, but not past the event."""
+        happened = asyncio.ensure_future(event.wait())
+        pause = asyncio.ensure_future(self.pause(seconds))
+        try:
+            await asyncio.wait({happened, pause}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            happened.cancel()
+            pause.cancel()
+
     async def unless_stopping(self, work: Awaitable[T]) -> T | None:
         """Does `work`, or breaks it off when the hub begins to stop. For what can be begun again."""
         task = asyncio.ensure_future(work)

@@ -58,7 +58,7 @@ class Summaries:
                     pass
             except KhoError as problem:  # the database is away
                 log.warning("summaries wait: %s", problem.message)
-            await self._wait()
+            await self._background.pause_until(self._waiting, POLL)
 
     async def step(self) -> bool:
         """Summarises one conversation a piece further. Whether there was one."""
@@ -112,15 +112,6 @@ class Summaries:
             except KhoError as failure:
                 log.warning("summarised by quoting, for want of a model: %s", failure.message)
         return await asyncio.to_thread(extract.summary, said, most, speech)
-
-    async def _wait(self) -> None:
-        waiting = asyncio.ensure_future(self._waiting.wait())
-        pause = asyncio.ensure_future(self._background.pause(POLL))
-        try:
-            await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-            pause.cancel()
 
 
 def appended(summary: str, piece: str, most: int) -> tuple[str, str]:

@@ -149,7 +149,7 @@ class Jobs:
                 await self._take_over()
             except DatabaseError as problem:
                 log.warning("jobs wait: %s", problem.message)
-            await self._news_or(POLL)
+            await self._background.pause_until(self._news, POLL)
 
     async def _take_over(self) -> None:
         now = self._clock()
@@ -238,19 +238,8 @@ class Jobs:
     async def _moment(self, id: str, seconds: float) -> None:
         """Until the job is over, the hub stops, or so many seconds have passed."""
         running = self._running.get(id)
-        await self._either(running.over if running else asyncio.Event(), seconds)
-
-    async def _news_or(self, seconds: float) -> None:
-        await self._either(self._news, seconds)
-
-    async def _either(self, event: asyncio.Event, seconds: float) -> None:
-        happened = asyncio.ensure_future(event.wait())
-        pause = asyncio.ensure_future(self._background.pause(max(0.0, seconds)))
-        try:
-            await asyncio.wait({happened, pause}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            happened.cancel()
-            pause.cancel()
+        over = running.over if running else asyncio.Event()
+        await self._background.pause_until(over, max(0.0, seconds))
 
 
 def _so_far(job: Job) -> str:

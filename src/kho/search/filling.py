@@ -125,14 +125,8 @@ class Filling:
 
     async def _wait(self) -> bool:
         """Until there is news, which is True, or it is time to look without any."""
-        waiting = asyncio.ensure_future(self._written.wait())
-        pause = asyncio.ensure_future(self._background.pause(POLL))
-        try:
-            await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
-            return self._written.is_set()
-        finally:
-            waiting.cancel()
-            pause.cancel()
+        await self._background.pause_until(self._written, POLL)
+        return self._written.is_set()
 
     async def _step(self) -> int:
         """One batch: how many passages got a vector. 0 when there is nothing to do here."""
