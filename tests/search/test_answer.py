@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from kho.kernel.errors import Unavailable
-from kho.kernel.ports import Filed
+from kho.kernel.ports import Filed, Message, Written
 from kho.search import answer as module
-from kho.search.answer import Answer, Message, answer, check, extract, prompt
+from kho.search.answer import Answer, answer, check, extract, prompt
 from kho.search.passages import Stored
 from kho.search.query import Hit
 from kho.search.rank import Parts
@@ -59,7 +59,7 @@ def test_the_sentence_that_answers_is_quoted(question: str, texts: list[str], ex
     assert expected in found.text
     assert found.text.endswith("]")
     assert any(expected in one for one in shown(found, hits))
-    assert [citation.number for citation in found.citations] == list(range(1, len(found.citations) + 1))
+    assert all(hits[citation.number - 1].passage.key == citation.key for citation in found.citations)
     for citation in found.citations:
         assert f"[{citation.number}]" in found.text
 
@@ -208,11 +208,11 @@ class Model:
         self.asked: list[Sequence[Message]] = []
         self._says = says
 
-    async def complete(self, messages: Sequence[Message]) -> str:
+    async def complete(self, messages: Sequence[Message]) -> Written:
         self.asked.append(messages)
         if self._says is None:
             raise Unavailable("It sleeps.")
-        return self._says
+        return Written(self._says)
 
 
 async def test_a_model_is_asked_only_about_something() -> None:

@@ -16,7 +16,8 @@ async def test_a_measure_comes_back_as_it_was_kept() -> None:
     back = Calibration.load(kept)
     assert back is not None
     assert back.dump() == kept
-    assert (back.raw, back.centred) == (measured.raw, measured.centred)
+    assert (back.raw, back.centred, back.hollow) == (measured.raw, measured.centred, measured.hollow)
+    assert np.array_equal(back.nonsense, measured.nonsense)
     assert set(back.questions) == set(back.passages) == {"", *PROBES}
     for name in ("", *PROBES):
         assert np.array_equal(back.questions[name], measured.questions[name])
@@ -44,11 +45,21 @@ async def test_related_texts_are_placed_above_unrelated_ones() -> None:
     embedder = HashEmbedder()
     calibration = await measure(embedder)
     rows = await embedder.passages(["The router is reset with a button.", "Bees dance in the hive."])
-    raw, between = calibration.likeness(
+    found = calibration.likeness(
         await embedder.query("resetting the router with the button"), "en", rows, ["en", "a language unheard of"]
     )
-    assert raw[0] > max(raw[1], 1)
-    assert between[0] > max(between[1], 1)
+    assert found.raw[0] > max(found.raw[1], 1)
+    assert found.between[0] > max(found.between[1], 1)
+
+
+async def test_nonsense_stays_below_its_level() -> None:
+    embedder = HashEmbedder()
+    calibration = await measure(embedder)
+    rows = await embedder.passages(["ok", "The router is reset with a button.", "xin chào", "你好"])
+    nonsense = ["zxqv blorp", "qworp", "khụych ngoẵm", "甴曱嚿"]
+    for text in nonsense:
+        found = calibration.likeness(await embedder.query(text), "en", rows, ["", "en", "vi", "zh"])
+        assert (found.between < found.noise).all(), text
 
 
 def test_unit_survives_nothing() -> None:

@@ -294,7 +294,8 @@ async def test_stopping_breaks_off_a_batch_and_loses_nothing(core: Core) -> None
     assert await complete(core)
 
 
-async def test_a_measure_of_an_older_kind_is_taken_anew(core: Core) -> None:
+@pytest.mark.parametrize("how", ["run", "settle"])
+async def test_a_measure_of_an_older_kind_is_taken_anew(core: Core, how: str) -> None:
     await core.ready(doc("a", "The bridge is closed."))
     row = calibration_row(core.embedder.model)
     kept = await core.db.read(lambda tx: passages.state(tx, row))
@@ -303,9 +304,12 @@ async def test_a_measure_of_an_older_kind_is_taken_anew(core: Core) -> None:
     await core.db.write(lambda tx: passages.set_state(tx, row, old))
     new = core.beside()
     assert (await new.searcher.search(T, "bridge")).hits[0].parts.meaning is None
-    new.background.add(new.filling.run)
-    await asyncio.sleep(0)
-    new.filling.nudge()  # nothing waits for a vector
+    if how == "settle":
+        assert await new.settle() == Settled(0, 0)
+    else:
+        new.background.add(new.filling.run)
+        await asyncio.sleep(0)
+        new.filling.nudge()  # nothing waits for a vector
     await until(lambda: core.db.read(lambda tx: is_current(passages.state(tx, row))))
     await new.background.drain()
     assert "The bridge is closed." not in new.embedder.embedded

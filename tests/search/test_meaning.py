@@ -1,10 +1,10 @@
 """With the real model: across languages, without marks, and nothing for nonsense. A dozen texts, read once."""
 
-import random
 from collections.abc import AsyncIterator
 
 import pytest
 from tests.search.conftest import T, Ticking, Watched, doc
+from tests.search.gibberish import gibberish
 
 from kho.kernel.background import Background
 from kho.models.e5 import E5
@@ -69,29 +69,6 @@ async def test_found_by_what_is_meant(searcher: Searcher, asked: str, key: str) 
     assert found.hits[0].passage.key == key
     assert found.notes == ()
     assert found.hits[0].parts.meaning is not None
-
-
-def gibberish(seed: int) -> list[str]:
-    chance = random.Random(seed)
-    consonants, vowels = "bcdfghjklmnpqrstvwxz", "aeiou"
-
-    def latin() -> str:
-        return "".join(
-            chance.choice(consonants if chance.random() < 0.7 else vowels) for _ in range(chance.randint(4, 9))
-        )
-
-    def syllable() -> str:
-        marked = "ắằẵặấầẫậếềễệốồỗộớờỡợứừữự"
-        return (
-            chance.choice(["ngh", "kh", "x", "gi", "qu", "tr"])
-            + chance.choice(marked)
-            + chance.choice(["ch", "nh", "p", "t"])
-        )
-
-    def han() -> str:
-        return "".join(chr(chance.randint(0x4E00, 0x9FA5)) for _ in range(chance.randint(3, 6)))
-
-    return [" ".join(make() for _ in range(chance.randint(1, 4))) for make in (latin, syllable, han) for _ in range(12)]
 
 
 async def test_nonsense_finds_nothing(searcher: Searcher) -> None:

@@ -133,6 +133,9 @@ SPEECH, KEYWORDS = Asked("what is it about"), Asked("qzxv brrt")
         ([Parts(0.0, between=CLEAR_MEANING, meaning=1.0)], KEYWORDS, False),
         ([Parts(0.1), Parts(0.0, between=CLEAR_MEANING, meaning=1.0)], KEYWORDS, True),
         ([Parts(0.0, between=STRICTEST, meaning=1.0)], KEYWORDS, True),
+        ([Parts(0.0, between=STRICTEST, meaning=1.0, noise=STRICTEST + 0.1)], KEYWORDS, False),
+        ([Parts(0.0, between=0.9, noise=1.0), Parts(0.0, between=0.8, noise=0.4)], KEYWORDS, True),
+        ([Parts(0.0, between=CLEAR_MEANING, noise=1.0)], SPEECH, True),
     ],
 )
 def test_convincing(parts: list[Parts], asked: Asked, expected: bool) -> None:
@@ -144,6 +147,11 @@ def test_the_more_passages_the_more_is_asked_of_what_may_be_nonsense() -> None:
     near = [Parts(0.0, between=0.6, meaning=1.0)]
     found = [rank.convincing(near, KEYWORDS, {"qzxv": math.log(entries)}) for entries in (10, 50, 1_000, 10**6)]
     assert found == [True, True, False, False]
+
+
+def test_however_few_passages_nonsense_comes_no_nearer_than_it_does() -> None:
+    near = [Parts(0.0, between=0.8, meaning=1.0, noise=0.85)]
+    assert not any(rank.convincing(near, KEYWORDS, {"qzxv": math.log(entries)}) for entries in (2, 4, 8, 10**6))
 
 
 @pytest.mark.parametrize(

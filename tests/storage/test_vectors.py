@@ -103,6 +103,10 @@ NOTHING: set[int] = set()
         (Where("s", "t", tags=("a", "a")), {1, 2, 4}),
         (Where("s", "t", tags=("标签", "c")), {4}),
         (Where("s", "t", tags=("ab",)), NOTHING),
+        (Where("s", "t", any_tags=("b", "c")), {1, 3, 4}),
+        (Where("s", "t", tags=("a",), any_tags=("b", "标签", "no")), {1, 4}),
+        (Where("s", "t", any_tags=("no",)), NOTHING),
+        (Where("s", "t", collections=(*(f"c{n}" for n in range(50)), "blue")), {3}),
         (Where("s", "t", since=20), {2, 3, 4}),
         (Where("s", "t", until=20), {1, 5, 6}),
         (Where("s", "t", since=20, until=40), {2, 3}),
@@ -167,6 +171,32 @@ async def test_vectors_can_be_had_back(small: Store) -> None:
     assert await small.vectors.get("m", T, []) == {}
     assert await small.vectors.get("unknown", T, [1]) == {}
     assert await small.vectors.get("m", Where("s", "nobody"), [1]) == {}
+
+
+async def test_a_vector_is_filed_elsewhere(small: Store) -> None:
+    """Many, so that SQLite has packed them; of those that have no vector nothing comes to be."""
+    await put(small, *((filed(seq, collection="red", tags=("x",)), vector(seq, 1, 0)) for seq in range(1, 601)))
+    moved = [filed(seq, collection="blue", kind="note", tags=("y",), created_at=9) for seq in [*range(1, 601, 2), 999]]
+    await small.db.write(lambda tx: small.vectors.refile(tx, "m", moved))
+    await small.settle()
+    elsewhere = Where("s", "t", collections=("blue",), kinds=("note",), tags=("y",), since=9)
+    assert {*await near(small, vector(1, 0, 0), elsewhere, 1_000)} == {*range(1, 601, 2)}
+    assert {*await near(small, vector(1, 0, 0), Where("s", "t", ("red",)), 1_000)} == {*range(2, 601, 2)}
+    assert (await small.vectors.get("m", T, [3]))[3].tolist() == pytest.approx([0.949, 0.316, 0], abs=CLOSE)
+    await small.db.write(lambda tx: small.vectors.refile(tx, "unknown", moved))
+
+
+async def test_filed_and_filed_elsewhere_in_one_go(small: Store) -> None:
+    def work(tx: Tx) -> None:
+        small.vectors.put(tx, "m", [(filed(1, collection="red"), vector(1, 0, 0)), (filed(2), vector(1, 0, 0))])
+        small.vectors.refile(tx, "m", [filed(1, collection="green"), filed(2, collection="green")])
+        small.vectors.refile(tx, "m", [filed(1, collection="blue")])
+        small.vectors.drop(tx, [2])
+
+    await small.db.write(work)
+    await small.settle()
+    assert await near(small, vector(1, 0, 0), Where("s", "t", ("blue",))) == [1]
+    assert await near(small, vector(1, 0, 0)) == [1]
 
 
 async def test_drop(small: Store) -> None:

@@ -6,7 +6,7 @@ SQL is written once, for both databases: parameters are `$1, $2, …`, first use
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar
 
 if TYPE_CHECKING:  # a hub that answers by words alone never loads it
     import numpy as np
@@ -93,6 +93,8 @@ class Where:
     """Created at this time or later …"""
     until: int | None = None
     """… and before this one."""
+    any_tags: tuple[str, ...] = ()
+    """At least one of these; none is asked for when empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,10 @@ class Vectors(Protocol):
 
     def put(self, tx: Tx, model: str, rows: Sequence[tuple[Filed, "Vector"]]) -> None:
         """Files vectors, replacing those that are there. In the caller's transaction."""
+        ...
+
+    def refile(self, tx: Tx, model: str, rows: Sequence[Filed]) -> None:
+        """The same vectors, now of another collection, with other tags or another date; as far as there are any."""
         ...
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
@@ -204,3 +210,23 @@ class Reranker(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class Message(TypedDict):
+    role: Literal["system", "user"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a language model answered, and what its provider says that took."""
+
+    text: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Llm(Protocol):
+    async def complete(self, messages: Sequence[Message]) -> Written:
+        """Raises `errors.Unavailable` when there is no answer to be had."""
+        ...

@@ -1,9 +1,10 @@
 """A language model behind any server that speaks OpenAI's protocol: OpenAI, Ollama, vLLM, LM Studio and others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kho.kernel.errors import Unavailable
+from kho.kernel.ports import Message, Written
 from kho.models.service import Service
 
 ATTEMPTS = 2
@@ -15,22 +16,31 @@ class OpenAIChat:
         self._service = service
         self._model = model
 
-    async def complete(self, messages: Sequence[Mapping[str, object]]) -> str:
+    async def complete(self, messages: Sequence[Message]) -> Written:
         body: dict[str, Any] = {
             "model": self._model,
             "messages": [dict(message) for message in messages],
             "temperature": 0,
             "max_tokens": MOST_TOKENS,
         }
-        return await self._service.post("/chat/completions", body, _text, attempts=ATTEMPTS)
+        return await self._service.post("/chat/completions", body, _written, attempts=ATTEMPTS)
 
     async def aclose(self) -> None:
         await self._service.aclose()
 
 
-def _text(answer: Any) -> str:
+def _written(answer: Any) -> Written:
     match answer:
         case {"choices": [{"message": {"content": str(text)}}, *_]}:
-            return text
+            return Written(text, *_tokens(answer))
         case _:
             raise Unavailable("the language model sent no text")
+
+
+def _tokens(answer: Any) -> tuple[int, int]:
+    """Not every server counts."""
+    match answer:
+        case {"usage": {"prompt_tokens": int(prompt), "completion_tokens": int(completion)}}:
+            return prompt, completion
+        case _:
+            return 0, 0

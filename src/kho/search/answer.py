@@ -5,14 +5,15 @@ it is from, in the user's message and never in the system's; and of the model's 
 point to a passage it was shown.
 """
 
+import asyncio
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from secrets import token_hex
-from typing import Literal, Protocol, TypedDict
 
 from kho.kernel.errors import Timeout, Unavailable
+from kho.kernel.ports import Llm, Message
 from kho.search.graphemes import boundary
 from kho.search.index import storable
 from kho.search.languages import language
@@ -27,21 +28,23 @@ LONGEST_LABEL = 120
 LONGEST_QUESTION = 8_000
 
 
-class Message(TypedDict):
-    role: Literal["system", "user"]
-    content: str
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the answer is to be."""
+
+    language: str = ""
+    """"vi", "zh" or another; the question's when empty."""
+    markdown: bool | None = None
+    """None: either."""
 
 
-class Llm(Protocol):
-    async def complete(self, messages: Sequence[Message]) -> str:
-        """The model's answer. Raises `errors.Unavailable` when it cannot be had."""
-        ...
+ANY = Manner()
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
     number: int
-    """As in the text: [1]."""
+    """As in the text: [1] is the first of the hits."""
     key: str
     part: int
     heading: str
@@ -56,29 +59,43 @@ class Answer:
     citations: tuple[Citation, ...] = ()
     notes: tuple[str, ...] = ()
     """Why it is another answer than was asked for, in plain words."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    """What a model's provider says that it took."""
 
 
-async def answer(question: str, hits: Sequence[Hit], llm: Llm | None = None) -> Answer:
-    """Nothing found, nothing said. Without a model, or if it fails, the passages speak for themselves."""
+async def answer(
+    question: str,
+    hits: Sequence[Hit],
+    llm: Llm | None = None,
+    manner: Manner = ANY,
+    timeout: float | None = None,
+) -> Answer:
+    """Nothing found, nothing said. Without a model, or if it fails or takes too long, the passages speak for
+    themselves."""
     if llm is None or not hits:
-        return extract(question, hits)
+        return extract(question, hits, manner)
     try:
-        written = await llm.complete(prompt(question, hits))
-    except (Unavailable, Timeout) as failure:
-        quoted = extract(question, hits)
-        return Answer(quoted.text, quoted.citations, (f"Quoted, for want of a model. {failure.message}",))
-    return check(written, hits)
+        async with asyncio.timeout(timeout):
+            written = await llm.complete(prompt(question, hits, manner))
+    except (Unavailable, Timeout, TimeoutError) as failure:
+        reason = "It took too long." if isinstance(failure, TimeoutError) else failure.message
+        return replace(extract(question, hits, manner), notes=(f"Quoted, for want of a model. {reason}",))
+    checked = check(written.text, hits)
+    return replace(checked, prompt_tokens=written.prompt_tokens, completion_tokens=written.completion_tokens)
 
 
-def extract(question: str, hits: Sequence[Hit]) -> Answer:
+def extract(question: str, hits: Sequence[Hit], manner: Manner = ANY) -> Answer:
     """The sentences that cover most of the question, each with its citation."""
-    found = quotes(question, hits)
+    found = quotes(question, hits, manner.language or language(question))
     cited = [
-        Citation(number, passage.key, passage.part, passage.heading, quote.start, quote.end)
-        for number, quote in enumerate(found, 1)
+        Citation(quote.hit + 1, passage.key, passage.part, passage.heading, quote.start, quote.end)
+        for quote in found
         for passage in [hits[quote.hit].passage]
     ]
-    return Answer(" ".join(f"{quote.text} [{number}]" for number, quote in enumerate(found, 1)), tuple(cited))
+    said = [f"{quote.text} [{quote.hit + 1}]" for quote in found]
+    text = "\n".join(f"- {one}" for one in said) if manner.markdown and len(said) > 1 else " ".join(said)
+    return Answer(text, tuple(cited))
 
 
 RULES = """\
@@ -91,12 +108,17 @@ You answer a question from passages of a knowledge store.
 - Use only what the passages say. After each statement cite the passage it comes from by its number in brackets, as in
   [1] or [2][3].
 - If the passages do not answer the question, say so in one sentence, and cite nothing.
-- Answer in {language}, in a few sentences."""
+- Answer in {language}, in a few sentences{form}."""
 
+WANTED = {"vi": "Vietnamese", "zh": "Chinese", "en": "English"}
+# "en" is any language in Latin letters, so of a question only the other two are named.
 LANGUAGES = {"vi": "Vietnamese, the language of the question", "zh": "Chinese, the language of the question"}
 
 
-def prompt(question: str, hits: Sequence[Hit]) -> list[Message]:
+FORMS = {True: ", as Markdown", False: ", as plain text without any markup", None: ""}
+
+
+def prompt(question: str, hits: Sequence[Hit], manner: Manner = ANY) -> list[Message]:
     """What a model is asked. The passages are the user's message, before the question."""
     question = storable(question)[:LONGEST_QUESTION]
     texts = [part for hit in hits for part in (hit.passage.key, hit.passage.heading, hit.passage.text)]
@@ -106,11 +128,13 @@ def prompt(question: str, hits: Sequence[Hit]) -> list[Message]:
         f"{opening} [{number}] {_source(hit)}\n{text}\n{closing}"
         for number, (hit, text) in enumerate(zip(hits, _shown(hits), strict=False), 1)
     ]
-    # "en" is any language in Latin letters, so only the other two are named.
-    spoken = LANGUAGES.get(language(question), "the language of the question")
+    spoken = WANTED.get(manner.language) or LANGUAGES.get(language(question), "the language of the question")
     passages = "\n\n".join(fenced) or "There are no passages."
     return [
-        {"role": "system", "content": RULES.format(open=opening, close=closing, language=spoken)},
+        {
+            "role": "system",
+            "content": RULES.format(open=opening, close=closing, language=spoken, form=FORMS[manner.markdown]),
+        },
         {"role": "user", "content": f"{passages}\n\nQuestion: {_visible(question)}"},
     ]
 

@@ -102,6 +102,8 @@ class Filling:
 
     async def _settle(self, progress: Callable[[int, int], None]) -> Settled:
         done, left = 0, await self._db.read(self._left)
+        if not left:
+            await self._step()  # nothing waits, but what the cosines mean may have to be measured anew
         total = left
         while left:
             progress(done, total)

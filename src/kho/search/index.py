@@ -36,6 +36,9 @@ class Passage:
 
     fields: tuple[Field, ...]
     heading: str = ""
+    label: str = ""
+    """Words by which it is found, too, though it does not say them, such as its document's title. They are no part of
+    what it means: another label costs no new vector (`Index.put` with `anew` files it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +84,28 @@ def prepare(document: Document) -> Prepared:
         weights = () if plain else tuple((len(field.text) + 1, field.weight) for field in fields)
         heading = storable(passage.heading)
         digest = _digest(heading, text, repr(weights))
-        head, body, length = _counted(heading, fields)
+        head, body, length = _counted(heading, fields, passage.label)
         spoken = language(f"{heading}\n{text}")
         stored = Stored(filed, document.key, number, digest, heading, text, weights, spoken)
         parts.append(Part(stored, head, body, length))
     return Prepared(document, parts)
 
 
-def _counted(heading: str, fields: Sequence[Field]) -> tuple[dict[str, float], dict[str, float], int]:
+def prepared_again(stored: Stored) -> Part:
+    """A passage that is filed, ready to be filed elsewhere."""
+    fields: list[Field] = []
+    start = 0
+    for length, weight in stored.weights or ((len(stored.text), 1.0),):
+        fields.append(Field(stored.text[start : start + length], weight))
+        start += length
+    return Part(stored, *_counted(stored.heading, fields))
+
+
+def _counted(heading: str, fields: Sequence[Field], label: str = "") -> tuple[dict[str, float], dict[str, float], int]:
     """The tokens of the head, those of the body, and how many all the fields have."""
     head: dict[str, float] = {}
     _count(index_tokens(heading), HEADING, head)
+    _count(index_tokens(storable(label)), HEADING, head)
     body: dict[str, float] = {}
     length = 0
     for field in fields:
@@ -128,10 +142,11 @@ class Index:
         vectors: "Mapping[str, Vector] | None" = None,
         *,
         anew: bool = False,
+        moved_from: str | None = None,
     ) -> None:
         """Files documents in place of what was filed under their keys. Passages that are the same stay as they are,
         with their vectors; `anew` files their words again all the same. Vectors that are at hand already come along,
-        by the passage's digest."""
+        by the passage's digest. `moved_from` is the collection that they were in, if that was another one."""
         groups: dict[tuple[str, str, str], dict[str, Prepared]] = {}
         for prepared in documents:
             document = prepared.document
@@ -139,7 +154,8 @@ class Index:
         change = _Change([], [], [], [])
         touched: set[tuple[str, str]] = set()
         for (space, tenant, collection), group in groups.items():
-            old = passages.of_keys(tx, space, tenant, collection, list(group))
+            before = collection if moved_from is None else moved_from
+            old = passages.of_keys(tx, space, tenant, before, list(group))
             if change.add(group.values(), old, anew):
                 touched.add((space, tenant))
         if touched:
@@ -154,6 +170,27 @@ class Index:
             self._drop(tx, seqs)
             passages.changed(tx, space, tenant)
 
+    def move(self, tx: Tx, parts: Sequence[Part], collection: str) -> None:
+        """Files passages (see `prepared_again`) under another collection. They keep their numbers and their vectors;
+        those that wait for one go on waiting."""
+        if not parts:
+            return
+        passages.move(tx, [part.stored.filed.seq for part in parts], collection)
+        filed = [replace(part.stored.filed, collection=collection) for part in parts]
+        self._words.drop(tx, [file.seq for file in filed])
+        self._words.put(
+            tx, [Entry(file, part.head, part.body, part.length) for file, part in zip(filed, parts, strict=True)]
+        )
+        self._refile(tx, filed)
+        for space, tenant in sorted({(file.space, file.tenant) for file in filed}):
+            passages.changed(tx, space, tenant)
+
+    def _refile(self, tx: Tx, filed: Sequence[Filed]) -> None:
+        if self._vectors is None:
+            passages.unmodel(tx)
+        else:
+            self._vectors.refile(tx, self._model, filed)
+
     def _apply(self, tx: Tx, change: "_Change", vectors: "Mapping[str, Vector]") -> None:
         for filed, stored in change.shifted:
             passages.refile(tx, filed.seq, stored.filed, stored.part)
@@ -165,8 +202,9 @@ class Index:
         self._words.put(
             tx, [Entry(file, part.head, part.body, part.length) for file, part in zip(filed, parts, strict=True)]
         )
+        # Vectors are filed under tags and dates too.
+        self._refile(tx, [file for file, (before, _) in zip(filed, change.moved, strict=False) if file != before])
         if self._vectors is None:
-            passages.unmodel(tx)
             return
         at_hand = [
             (file, vectors[part.stored.digest])
@@ -175,13 +213,8 @@ class Index:
         ]
         if at_hand:
             self._vectors.put(tx, self._model, at_hand)
-        # Vectors are filed under tags and dates too. One that only has its words filed anew keeps its vector.
-        kept = {before.seq for before, part in change.moved if replace(before, seq=0) == part.stored.filed}
-        waiting = [
-            file.seq
-            for file, part in zip(filed, parts, strict=True)
-            if part.stored.digest not in vectors and file.seq not in kept
-        ]
+        new = zip(filed[len(change.moved) :], change.new, strict=True)
+        waiting = [file.seq for file, part in new if part.stored.digest not in vectors]
         if waiting:
             passages.enqueue(tx, waiting, self._clock())
             self.on_waiting()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kho.kernel.errors import KhoError
@@ -104,12 +104,16 @@ def added(
         return list(parts)
     rows = np.stack([vectors[looked[n].filed.seq] for n in have])
     written = [looked[n].language for n in have]
-    raw, between = meant.calibration.likeness(meant.question, asked.language, rows, written)
-    meaning = rank.meaning(raw, between)
+    likeness = meant.calibration.likeness(meant.question, asked.language, rows, written)
+    meaning = rank.meaning(likeness.raw, likeness.between)
     result = list(parts)
     for place, n in enumerate(have):
-        part = parts[n]
-        result[n] = Parts(part.words, part.closeness, part.literal, float(meaning[place]), float(between[place]))
+        result[n] = replace(
+            parts[n],
+            meaning=float(meaning[place]),
+            between=float(likeness.between[place]),
+            noise=float(likeness.noise[place]),
+        )
     return result
 
 

@@ -58,7 +58,8 @@ def insert(tx: Tx, stored: Sequence[Stored]) -> list[int]:
 def refile(tx: Tx, seq: int, filed: Filed, part: int) -> None:
     """The same text, filed elsewhere."""
     tx.run(
-        "UPDATE passages SET kind = $1, tags = $2, created_at = $3, part = $4 WHERE seq = $5",
+        "UPDATE passages SET collection = $1, kind = $2, tags = $3, created_at = $4, part = $5 WHERE seq = $6",
+        filed.collection,
         filed.kind,
         _json(filed.tags),
         filed.created_at,
@@ -83,6 +84,23 @@ def of_keys(
         filed = Filed(seq, space, tenant, collection, kind, tuple(orjson.loads(tags)), created_at)
         found[key].append((filed, part, digest))
     return found
+
+
+def of_document(tx: Tx, space: str, tenant: str, collection: str, key: str) -> list[Stored]:
+    """All that is filed of a document, in its order."""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM passages WHERE space = $1 AND tenant = $2 AND collection = $3 AND key = $4 "
+        "ORDER BY part",
+        space,
+        tenant,
+        collection,
+        key,
+    )
+    return [_stored(row) for row in rows]
+
+
+def move(tx: Tx, seqs: Sequence[int], collection: str) -> None:
+    tx.many("UPDATE passages SET collection = $1 WHERE seq = $2", [(collection, seq) for seq in sorted(seqs)])
 
 
 def get(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, Stored]:
@@ -258,6 +276,7 @@ def _is_meant(filed: Filed, where: Where) -> bool:
         (not where.collections or filed.collection in where.collections)
         and (not where.kinds or filed.kind in where.kinds)
         and set(where.tags) <= set(filed.tags)
+        and (not where.any_tags or not set(where.any_tags).isdisjoint(filed.tags))
         and (where.since is None or filed.created_at >= where.since)
         and (where.until is None or filed.created_at < where.until)
     )

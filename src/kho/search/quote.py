@@ -48,9 +48,10 @@ class _Sentence:
     tokens: frozenset[str]
 
 
-def quotes(question: str, hits: Sequence[Hit]) -> list[Quote]:
-    """In the order of the hits, then of the text."""
+def quotes(question: str, hits: Sequence[Hit], language: str = "") -> list[Quote]:
+    """In the order of the hits, then of the text. Where passages in the language are among them, only from those."""
     found: list[_Sentence] = list(_sentences(hits))
+    found = [one for one in found if hits[one.hit].passage.language == language] or found
     weights = _weights(question, found)
     chosen: list[_Sentence] = []
     covered: set[str] = set()

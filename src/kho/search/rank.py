@@ -49,7 +49,8 @@ CLEAR_MEANING = 0.47
 """Where related texts have 1 and unrelated ones 0: what the best passage needs if words do not speak for it."""
 STRICT_MEANING, MORE_STRICT, STRICTEST = 0.42, 0.1, 0.75
 """More is asked where the query has neither a known word nor the small words of a sentence: it may be no language at
-all. The more passages there are, the nearer the nearest is to nonsense, so it is more with every power of ten."""
+all. The more passages there are, the nearer the nearest is to nonsense, so it is more with every power of ten. And it
+must be nearer than nonsense comes to that very passage, however few there are."""
 SOME_MEANING = 0.3
 
 
@@ -67,6 +68,8 @@ class Parts:
     """None while the passage waits for its vector."""
     between: float | None = None
     """The likeness between languages, by which nonsense is told."""
+    noise: float = 0.0
+    """Up to where nonsense comes with this passage, on the same scale."""
 
 
 def lexical(
@@ -113,12 +116,13 @@ def convincing(parts: Sequence[Parts], asked: Asked, rarity: dict[str, float]) -
     best_words = max((part.words for part in parts), default=0.0)
     if best_words >= CLEAR_WORDS or any(part.literal for part in parts):
         return True
-    needed = CLEAR_MEANING
-    if not asked.is_speech and not best_words:
-        # No word is known, so each is as rare as can be, and tells how many passages there are.
-        entries = exp(max(rarity.values(), default=0.0))
-        needed = min(STRICTEST, STRICT_MEANING + MORE_STRICT * log10(max(entries, 1.0)))
-    return any(part.between is not None and part.between >= needed for part in parts)
+    near = [(part.between, part.noise) for part in parts if part.between is not None]
+    if asked.is_speech or best_words:
+        return any(between >= CLEAR_MEANING for between, _ in near)
+    # No word is known, so each is as rare as can be, and tells how many passages there are.
+    entries = exp(max(rarity.values(), default=0.0))
+    needed = min(STRICTEST, STRICT_MEANING + MORE_STRICT * log10(max(entries, 1.0)))
+    return any(between >= max(needed, noise) for between, noise in near)
 
 
 def counts(parts: Parts) -> bool:

@@ -23,9 +23,10 @@ class Told:
     payload: str | None
     """None: forget the passage."""
     vector: bytes | None
+    """None: only the payload changes."""
 
 
-def add(tx: Tx, model: int, rows: Iterable[tuple[int, str, bytes]]) -> None:
+def add(tx: Tx, model: int, rows: Iterable[tuple[int, str, bytes | None]]) -> None:
     """Passages to be filed: number, payload, vector."""
     tx.many(
         "INSERT INTO vector_outbox (model, seq, payload, vector) VALUES ($1, $2, $3, $4)",

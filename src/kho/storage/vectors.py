@@ -104,13 +104,14 @@ class Narrowing:
         self.collections = [number_of(name) for name in where.collections]
         self.kinds = [number_of(name) for name in where.kinds]
         self.tags = [number_of(tag) for tag in dict.fromkeys(where.tags)]
+        self.any_tags = [number_of(tag) for tag in dict.fromkeys(where.any_tags)]
         self.since = where.since
         self.until = where.until
 
     @property
     def any(self) -> bool:
         times = self.since is not None or self.until is not None
-        return bool(times or self.collections or self.kinds or self.tags)
+        return bool(times or self.collections or self.kinds or self.tags or self.any_tags)
 
     def sql(self) -> str:
         """All but the tags, as conditions on a row. Numbers of our own making, so they stand in the text."""

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 CLEARLY = 0.67
 """Of a standard deviation: then a quarter of the numbers is clearly below, a quarter clearly above."""
 
+MANY = 32
+"""Values from which numpy's own search for any of them pays."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -92,15 +95,28 @@ def meant_by(narrowing: Narrowing, block: Block) -> "Mask | None":
         meant &= block.times >= narrowing.since
     if narrowing.until is not None:
         meant &= block.times < narrowing.until
-    for tag in narrowing.tags:
-        tagged = np.zeros(len(block.seqs), np.bool_)
-        tagged[block.tag_places[block.tags == tag]] = True
-        meant &= tagged
+    for tags in ([tag] for tag in narrowing.tags):
+        meant &= _tagged(block, tags)
+    if narrowing.any_tags:
+        meant &= _tagged(block, narrowing.any_tags)
     return meant
 
 
+def _tagged(block: Block, tags: Sequence[int]) -> "Mask":
+    """Which vectors have at least one of the tags."""
+    import numpy as np
+
+    found = np.zeros(len(block.seqs), np.bool_)
+    found[block.tag_places[_any_of(block.tags, tags)]] = True
+    return found
+
+
 def _any_of(column: "Integers", values: Sequence[int]) -> "Mask":
-    """Like numpy's isin, which is slow to start."""
+    """Like numpy's isin, which is slow to start and worth it for many."""
+    import numpy as np
+
+    if len(values) > MANY:
+        return np.isin(column, values)
     found = column == values[0]
     for value in values[1:]:
         found |= column == value

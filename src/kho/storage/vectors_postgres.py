@@ -71,6 +71,10 @@ VALUES ($1, $2, $3, $4, $5, $6, $7::bigint[], $8::halfvec)
 ON CONFLICT (seq) DO UPDATE SET space = excluded.space, tenant = excluded.tenant, collection = excluded.collection,
     kind = excluded.kind, created_at = excluded.created_at, tags = excluded.tags, vector = excluded.vector
 """
+_REFILE = """
+UPDATE vectors_{n} SET space = $1, tenant = $2, collection = $3, kind = $4, created_at = $5, tags = $6::bigint[]
+WHERE seq = $7
+"""
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM vectors_{n} WHERE space = $1 AND tenant = $2{more} LIMIT {most}) AS meant"
 _EXACT = """
 WITH meant AS MATERIALIZED (SELECT seq, vector FROM vectors_{n} WHERE space = $1 AND tenant = $2{more})
@@ -108,20 +112,13 @@ class PostgresVectors:
         vectors = matrix(model, known.dimension, [vector for _, vector in rows])
         tx.many(
             _PUT.format(n=known.number),
-            (
-                (
-                    filed.seq,
-                    filed.space,
-                    filed.tenant,
-                    number_of(filed.collection),
-                    number_of(filed.kind),
-                    filed.created_at,
-                    _array(map(number_of, dict.fromkeys(filed.tags))),
-                    _literal(vector),
-                )
-                for (filed, _), vector in zip(rows, vectors, strict=True)
-            ),
+            ((filed.seq, *_columns(filed), _literal(vector)) for (filed, _), vector in zip(rows, vectors, strict=True)),
         )
+
+    def refile(self, tx: Tx, model: str, rows: Sequence[Filed]) -> None:
+        known = look_up(tx, ENGINE, model)
+        if known is not None:
+            tx.many(_REFILE.format(n=known.number), ((*_columns(filed), filed.seq) for filed in rows))
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
         for known in registered(tx, ENGINE):
@@ -196,6 +193,8 @@ def _near(tx: Tx, model: str, where: Where, vector: "Vector", limit: int, exact:
     more = narrowing.sql()
     if narrowing.tags:
         more += f" AND tags @> '{_array(narrowing.tags)}'::bigint[]"
+    if narrowing.any_tags:
+        more += f" AND tags && '{_array(narrowing.any_tags)}'::bigint[]"
     count = tx.one(_COUNT.format(n=known.number, more=more, most=exact + 1), where.space, where.tenant)
     if count is None or count[0] == 0:
         return []
@@ -232,6 +231,12 @@ def _get(tx: Tx, model: str, where: Where, seqs: Sequence[int]) -> "dict[int, Ve
         model, known.dimension, [np.frombuffer(row[1], ">f2", offset=4).astype(np.float32) for row in rows]
     )
     return {row[0]: vector for row, vector in zip(rows, vectors, strict=True)}
+
+
+def _columns(filed: Filed) -> tuple[str, str, int, int, int, str]:
+    """What a search is narrowed by."""
+    tags = _array(map(number_of, dict.fromkeys(filed.tags)))
+    return filed.space, filed.tenant, number_of(filed.collection), number_of(filed.kind), filed.created_at, tags
 
 
 def _literal(vector: "Vector | Any") -> str:

@@ -9,8 +9,9 @@ once. A passage that was dropped may still be named until the next delivery; its
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -82,6 +83,11 @@ class QdrantVectors:
                 for (filed, _), vector in zip(rows, vectors, strict=True)
             ),
         )
+
+    def refile(self, tx: Tx, model: str, rows: Sequence[Filed]) -> None:
+        known = look_up(tx, ENGINE, model)
+        if known is not None:
+            outbox.add(tx, known.number, ((filed.seq, _payload(filed), None) for filed in rows))
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
         for known in registered(tx, ENGINE):
@@ -254,7 +260,11 @@ def _tell(client: "QdrantClient", name: str, told: Sequence[outbox.Told]) -> Non
     import numpy as np
     from qdrant_client import models
 
-    last = {one.seq: one for one in told}
+    last: dict[int, outbox.Told] = {}
+    for one in told:
+        before = last.get(one.seq)
+        # Filed, and then filed elsewhere: the vector came with the first.
+        last[one.seq] = replace(one, vector=before.vector) if before and one.payload and not one.vector else one
     points = [
         models.PointStruct(
             id=one.seq, payload=json.loads(one.payload), vector=np.frombuffer(one.vector, "<f4").tolist()
@@ -262,11 +272,29 @@ def _tell(client: "QdrantClient", name: str, told: Sequence[outbox.Told]) -> Non
         for one in last.values()
         if one.payload is not None and one.vector is not None
     ]
+    elsewhere = {one.seq: one.payload for one in last.values() if one.payload is not None and one.vector is None}
     gone = [one.seq for one in last.values() if one.payload is None]
     if points:
         client.upsert(name, points, wait=True)
+    if elsewhere:
+        _refile(client, name, elsewhere)
     if gone:
         client.delete(name, models.PointIdsList(points=list(gone)), wait=True)
+
+
+def _refile(client: "QdrantClient", name: str, payloads: Mapping[int, str]) -> None:
+    """Only of points that are there: others may still wait for their vectors, and Qdrant refuses the whole request."""
+    from qdrant_client import models
+
+    there = client.retrieve(name, list(payloads), with_payload=False)
+    changes = [
+        models.OverwritePayloadOperation(
+            overwrite_payload=models.SetPayload(payload=json.loads(payloads[int(point.id)]), points=[point.id])
+        )
+        for point in there
+    ]
+    if changes:
+        client.batch_update_points(name, changes, wait=True)
 
 
 def _retrieve(client: "QdrantClient", name: str, where: Where, seqs: Sequence[int]) -> "dict[int, Vector]":
@@ -315,7 +343,7 @@ def _filter(where: Where) -> Any:
     must: list[Any] = [
         models.FieldCondition(key="owner", match=models.MatchValue(value=_owner(where.space, where.tenant)))
     ]
-    for key, values in (("collection", where.collections), ("kind", where.kinds)):
+    for key, values in (("collection", where.collections), ("kind", where.kinds), ("tags", where.any_tags)):
         if values:
             must.append(models.FieldCondition(key=key, match=models.MatchAny(any=list(values))))
     must += [models.FieldCondition(key="tags", match=models.MatchValue(value=tag)) for tag in where.tags]

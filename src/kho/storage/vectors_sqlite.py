@@ -112,26 +112,15 @@ class SqliteVectors:
         known = find(tx, ENGINE, model)
         rows = latest(rows)
         halves = matrix(model, known.dimension, [vector for _, vector in rows]).astype("<f2")
-        _forget(tx, known, [filed.seq for filed, _ in rows])
-        owners = {key: _owner(tx, *key) for key in {(filed.space, filed.tenant) for filed, _ in rows}}
-        tx.many(
-            f"INSERT INTO vectors_{known.number} (seq, owner, block, place, collection, kind, created_at, tags, "
-            "vector) VALUES ($1, $2, 0, 0, $3, $4, $5, $6, $7)",
-            (
-                (
-                    filed.seq,
-                    owners[filed.space, filed.tenant],
-                    number_of(filed.collection),
-                    number_of(filed.kind),
-                    filed.created_at,
-                    _tags(filed.tags),
-                    half.tobytes(),
-                )
-                for (filed, _), half in zip(rows, halves, strict=True)
-            ),
-        )
-        for owner in owners.values():
-            _pack(tx, known, owner)
+        _put(tx, known, [(filed, half.tobytes()) for (filed, _), half in zip(rows, halves, strict=True)])
+
+    def refile(self, tx: Tx, model: str, rows: Sequence[Filed]) -> None:
+        known = look_up(tx, ENGINE, model)
+        for start in range(0, len(rows) if known else 0, AT_ONCE):
+            assert known is not None
+            some = {filed.seq: filed for filed in rows[start : start + AT_ONCE]}
+            # A block holds what its rows are filed under, so they leave it.
+            _put(tx, known, [(some[seq], vector) for seq, vector in _rows(tx, known, list(some))])
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
         for known in registered(tx, ENGINE):
@@ -190,6 +179,29 @@ class SqliteVectors:
             yield block, np.unpackbits(array(dead, "u1")) == 0 if any(dead) else None
 
 
+def _put(tx: Tx, known: Model, rows: Sequence[tuple[Filed, bytes]]) -> None:
+    _forget(tx, known, [filed.seq for filed, _ in rows])
+    owners = {key: _owner(tx, *key) for key in {(filed.space, filed.tenant) for filed, _ in rows}}
+    tx.many(
+        f"INSERT INTO vectors_{known.number} (seq, owner, block, place, collection, kind, created_at, tags, "
+        "vector) VALUES ($1, $2, 0, 0, $3, $4, $5, $6, $7)",
+        (
+            (
+                filed.seq,
+                owners[filed.space, filed.tenant],
+                number_of(filed.collection),
+                number_of(filed.kind),
+                filed.created_at,
+                _tags(filed.tags),
+                half,
+            )
+            for filed, half in rows
+        ),
+    )
+    for owner in owners.values():
+        _pack(tx, known, owner)
+
+
 def _owner(tx: Tx, space: str, tenant: str) -> int:
     tx.run("INSERT INTO vector_owners (space, tenant) VALUES ($1, $2) ON CONFLICT DO NOTHING", space, tenant)
     row = tx.one("SELECT number FROM vector_owners WHERE space = $1 AND tenant = $2", space, tenant)
@@ -203,13 +215,18 @@ def _tags(tags: Iterable[str]) -> bytes:
 
 def _tail(tx: Tx, known: Model, owner: int, narrowing: Narrowing) -> list[Row]:
     """The rows of the tail that are meant: number and vector."""
-    wanted = [tag.to_bytes(8, "little", signed=True) for tag in narrowing.tags]
+    wanted, some = (_set(tags) for tags in (narrowing.tags, narrowing.any_tags))
     rows = tx.all(
         f"SELECT seq, vector, tags FROM vectors_{known.number} WHERE owner = $1 AND block = 0{narrowing.sql()}", owner
     )
-    if not wanted:
+    if not wanted and not some:
         return [row[:2] for row in rows]
-    return [row[:2] for row in rows if all(tag in _eights(row[2]) for tag in wanted)]
+    tagged = ((row[:2], _eights(row[2])) for row in rows)
+    return [row for row, tags in tagged if wanted <= tags and (not some or not some.isdisjoint(tags))]
+
+
+def _set(tags: Sequence[int]) -> set[bytes]:
+    return {tag.to_bytes(8, "little", signed=True) for tag in tags}
 
 
 def _eights(data: bytes) -> set[bytes]:

@@ -125,6 +125,8 @@ def filters(where: Where) -> list[list[Term]]:
     if where.kinds:
         groups.append([("k", name) for name in dict.fromkeys(where.kinds)])
     groups += ([("t", name)] for name in dict.fromkeys(where.tags))
+    if where.any_tags:
+        groups.append([("t", name) for name in dict.fromkeys(where.any_tags)])
     return groups
 
 

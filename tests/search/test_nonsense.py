@@ -1,0 +1,87 @@
+"""A store of a few short messages: nonsense finds none of them, and what is meant finds its own."""
+
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+from tests.search.conftest import Core, Ticking, Watched, doc
+from tests.search.gibberish import gibberish
+
+from kho.kernel.background import Background
+from kho.kernel.ports import Where
+from kho.models.e5 import E5
+from kho.models.hashed import HashEmbedder
+from kho.search.filling import Filling
+from kho.search.index import Index, prepare
+from kho.search.query import Searcher
+from kho.storage.migrate import OWN, migrate
+from kho.storage.sqlite import Sqlite
+from kho.storage.vectors_sqlite import SqliteVectors
+from kho.storage.words_sqlite import SqliteWords
+
+STORES: Mapping[str, tuple[str, ...]] = {
+    "one": ("The invoice number is INV-2041.",),
+    "greetings": ("ok", "Hello.", "xin chào", "你好"),
+    "vi": ("Tôi bị đau răng hàm bên trái.", "Anh nên đi chụp phim.", "mua sữa"),
+    "zh": ("我的牙齿很敏感。", "买牛奶"),
+    "en": ("My name is An, and I have an appointment on 12/05.", "Meeting at noon.", "buy milk"),
+    "mixed": (
+        "Remind me of the invoice INV-2041.",
+        "Chào anh An, răng nào bị đau ạ?",
+        "我从小对青霉素过敏。",
+        "Thanks, that helps.",
+        "Let me think about it and get back to you.",
+    ),
+}
+ASKED = (*gibberish(31), *gibberish(32), "zxqv blorp", "blorp", "asdf qwer", "zzqx vwk")
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_nonsense_finds_nothing_in_a_tiny_store(core: Core, store: str) -> None:
+    core = core.beside(Watched(HashEmbedder(1024)))  # with fewer numbers, words share some by chance
+    await core.ready(*(doc(text, text) for text in STORES[store]))
+    answered = {text: await core.keys(text) for text in ASKED}
+    assert {text: keys for text, keys in answered.items() if keys} == {}
+
+
+@pytest.fixture(scope="module")
+async def searcher() -> AsyncIterator[Searcher]:
+    """All stores with the real model, a tenant each."""
+    db = Sqlite.open(None)
+    await migrate(db, [OWN])
+    words, vectors, model, clock = SqliteWords(), SqliteVectors(db), Watched(E5()), Ticking()
+    index = Index(words, vectors, model.model, clock)
+    filling = Filling(db, vectors, model, Background(), clock)
+    prepared = [prepare(doc(text, text, tenant=name)) for name, texts in STORES.items() for text in texts]
+    await db.write(lambda tx: index.put(tx, prepared))
+    assert (await filling.settle(lambda done, total: None)).left == 0
+    yield Searcher(db, words, vectors, model)
+    await filling.aclose()
+    await db.aclose()
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_nonsense_finds_nothing_by_meaning(searcher: Searcher, store: str) -> None:
+    found = {text: (await searcher.search(Where("s", store), text)).hits for text in ASKED}
+    assert {text: [hit.passage.text for hit in hits] for text, hits in found.items() if hits} == {}
+
+
+@pytest.mark.parametrize(
+    ("store", "asked", "text"),
+    [
+        ("vi", "toothache", "Tôi bị đau răng hàm bên trái."),
+        ("vi", "牙痛", "Tôi bị đau răng hàm bên trái."),
+        ("vi", "dau rang", "Tôi bị đau răng hàm bên trái."),
+        ("zh", "tooth sensitivity", "我的牙齿很敏感。"),
+        ("zh", "răng ê buốt", "我的牙齿很敏感。"),
+        ("zh", "mua sữa", "买牛奶"),
+        ("en", "mua sữa ở đâu", "buy milk"),
+        ("greetings", "greeting", "Hello."),
+        ("mixed", "drug allergy", "我从小对青霉素过敏。"),
+        ("mixed", "dị ứng thuốc", "我从小对青霉素过敏。"),
+        ("mixed", "inv-2041", "Remind me of the invoice INV-2041."),
+        ("one", "the number of the bill", "The invoice number is INV-2041."),
+    ],
+)
+async def test_what_is_meant_is_found_in_a_tiny_store(searcher: Searcher, store: str, asked: str, text: str) -> None:
+    hits = (await searcher.search(Where("s", store), asked)).hits
+    assert [hit.passage.text for hit in hits][:1] == [text]
