@@ -42,6 +42,23 @@ async def test_a_conversation(hub: str) -> None:
         assert unknown.value.code == -32001
 
 
+async def test_resources_and_a_round_trip(hub: str) -> None:
+    async with Kho(hub) as kho:
+        chat = await kho.memory.get_or_create("there_and_back")
+        await kho.memory.add_message(chat, "user", "Xin chào!")
+        uri = f"memory://conversation/{chat}"
+        assert uri in [one["uri"] async for one in kho.memory.resources()]
+        held = await kho.memory.read_resource(uri)
+        assert [message["content"] for message in held["messages"]] == ["Xin chào!"]
+        assert held["summary"]["folded"] == []
+        lines = [line async for line in kho.memory.export(chat)]
+        assert [line["type"] for line in lines] == ["conversation", "message"]
+        assert await kho.memory.import_lines(lines) == 0
+        await kho.memory.delete(chat)
+        assert await kho.memory.import_lines(lines) == 1
+        assert await kho.memory.read_resource(uri) == held
+
+
 async def test_servers_and_tools(hub: str) -> None:
     async with Kho(hub) as kho:
         assert (await kho.health())["status"] == "healthy"

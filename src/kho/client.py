@@ -8,6 +8,7 @@ async with Kho() as kho:                      # $MCP_SERVER_URL, or http://local
     print(await kho.memory.get_context(chat))
 """
 
+import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -216,6 +217,37 @@ class Memory:
             cursor = page.get("next_cursor")
             if cursor is None:
                 return
+
+    async def export(self, conversation_id: str | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Line by line, of one conversation or of all: what `import_lines` takes."""
+        cursor: str | None = None
+        while True:
+            page = await self._call("export", conversation_id=conversation_id, cursor=cursor)
+            for line in page["lines"]:
+                yield line
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    async def import_lines(self, lines: Sequence[Mapping[str, Any]]) -> int:
+        """At most 1,000 at a time. How many messages were new: those that are there already stay as they are."""
+        return (await self._call("import", lines=list(lines)))["messages"]
+
+    async def resources(self) -> AsyncIterator[dict[str, Any]]:
+        """Every conversation, as `{uri, name, description, mimeType}`."""
+        cursor: str | None = None
+        while True:
+            page = await self._hub.call("memory-server/resources/list", cursor=cursor)
+            for one in page["resources"]:
+                yield one
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return
+
+    async def read_resource(self, uri: str) -> dict[str, Any]:
+        """`{messages, summary: {text, by, updated_at, folded}}`: `folded` is what the summary let go of."""
+        [content] = (await self._hub.call("memory-server/resources/read", uri=uri))["contents"]
+        return json.loads(content["text"])
 
     async def _call(self, method: str, **params: Any) -> Any:
         return await self._hub.call(f"memory-server/memory/{method}", **params)

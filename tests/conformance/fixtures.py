@@ -424,4 +424,6 @@ def capability(prompts_changed: Callable[[], Awaitable[None]]) -> Capability:
         tool("test_trigger_tool_change", changes.change_tools),
         tool("test_trigger_prompt_change", changes.change_prompts),
     )
-    return Capability("conformance", "conformance", (*TOOLS, *triggers), "", PROMPTS, Shelf(), (changes,))
+    return Capability(
+        "conformance", "conformance", (*TOOLS, *triggers), prompts=PROMPTS, resources=Shelf(), sources=(changes,)
+    )

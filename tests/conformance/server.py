@@ -40,7 +40,7 @@ class Extras:
 
     async def prompts_changed(self) -> None:
         for door in self._doors:
-            await door.bus.publish(PromptsListChanged())
+            await door.notices.publish(PromptsListChanged())
 
     async def _accept(self, ctx: Context, params: types.RequestParams) -> types.EmptyResult:
         return types.EmptyResult()

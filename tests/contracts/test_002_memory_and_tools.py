@@ -101,6 +101,7 @@ def test_servers(rpc: Rpc, chat: str) -> None:
     memory, tools = listed["memory-server"]["capabilities"], listed["tool-server"]["capabilities"]
     assert memory["tools"] == memory["prompts"] == []
     assert 1 <= len(memory["resources"]) <= 100
+    assert all(one.keys() == {"uri", "name", "description", "mimeType"} for one in memory["resources"])
     assert SEARCH in tools["tools"]
     assert tools["resources"] == tools["prompts"] == []
 
@@ -121,6 +122,7 @@ def test_get_or_create(rpc: Rpc) -> None:
     assert set(minted) == {"conversation_id"}
     assert rpc("memory-server/memory/get_or_create", conversation_id="chat_xxx") == {"conversation_id": "chat_xxx"}
     assert rpc("memory-server/memory/get_or_create", conversation_id="chat_xxx") == {"conversation_id": "chat_xxx"}
+    assert rpc("memory-server/memory/get_or_create", conversation_id=None) != minted
 
 
 @pytest.mark.requirement("002.memory.add-message")
@@ -194,6 +196,7 @@ def test_resources(rpc: Rpc) -> None:
     rpc("memory-server/memory/get_or_create", conversation_id="a_chat")
     rpc.said("a_chat", "xin chào")
     listed = rpc("memory-server/resources/list")
+    assert set(listed) <= {"resources", "nextCursor"}
     assert {
         "uri": "memory://conversation/a_chat",
         "name": "Conversation a_chat",
@@ -221,6 +224,7 @@ def test_a_tool_that_fails_says_so(rpc: Rpc) -> None:
     error = rpc.error("tool-server/tools/call", name="duckduckgo_search", arguments={"query": "sâu răng nguyên nhân"})
     assert error["code"] == -32002
     assert error["message"]
+    assert error["data"]["guidance"]
     refused = rpc.error("tool-server/tools/call", name="fetch_url", arguments={"url": "http://127.0.0.1:8001/"})
     assert refused["code"] == -32002
     assert "open internet" in refused["message"] or "Port" in refused["message"]
@@ -247,6 +251,7 @@ def test_protocol_errors(rpc: Rpc, body: bytes, code: int) -> None:
     _, answer = rpc.raw(body)
     assert answer["error"]["code"] == code
     assert answer["error"]["message"]
+    assert answer["error"]["data"]  # what to do about it
 
 
 @pytest.mark.requirement("002.jsonrpc.params")
@@ -277,6 +282,8 @@ def test_an_unknown_conversation(rpc: Rpc, method: str) -> None:
     error = rpc.error(f"memory-server/memory/{method}", conversation_id="chat_nobody")
     assert error["code"] == -32001
     assert "get_or_create" in error["message"]
+    assert (error["data"]["code"], error["data"]["conversation_id"]) == ("CONVERSATION_NOT_FOUND", "chat_nobody")
+    assert "memory/list" in error["data"]["guidance"]
 
 
 @pytest.mark.requirement("002.jsonrpc.full")

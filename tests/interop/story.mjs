@@ -6,8 +6,13 @@ const story = JSON.parse(await readFile(new URL("story.json", import.meta.url), 
 
 /** `call` gives a tool's result as it came over the wire. */
 export async function tell(names, call) {
-  assert(names.includes("submit_experience") && names.includes("query_experiences"), `the tools are ${names}`);
+  for (const name of ["submit_experience", "query_experiences", "memory_add_message"])
+    assert(names.includes(name), `the tools are ${names}`);
+  await experiences(call);
+  await memory(call);
+}
 
+async function experiences(call) {
   const submitted = await call("submit_experience", story.record);
   assert(!submitted.isError, JSON.stringify(submitted));
   const { id } = submitted.structuredContent.data;
@@ -23,6 +28,22 @@ export async function tell(names, call) {
   const refused = await call("query_experiences", { keywords: "" });
   assert.equal(refused.isError, true);
   assert.equal(refused.structuredContent.error.code, "INVALID_KEYWORDS");
+}
+
+async function memory(call) {
+  const conversation = (await call("memory_get_or_create", {})).structuredContent;
+  for (const message of story.said) {
+    const done = await call("memory_add_message", { ...conversation, ...message });
+    assert.deepEqual(done.structuredContent, { status: "success", ...conversation });
+  }
+  const context = await call("memory_get_context", { ...conversation, max_messages: 20 });
+  const messages = context.structuredContent.messages;
+  assert.deepEqual(messages.map(({ role, content }) => ({ role, content })), story.said);
+
+  await call("memory_delete", conversation);
+  const gone = await call("memory_get_context", conversation);
+  assert.equal(gone.isError, true);
+  assert.equal(gone.structuredContent.error.code, "CONVERSATION_NOT_FOUND");
 }
 
 /** The address or the command to start, from the command line: `http URL` or `stdio COMMAND ARGUMENT...` */

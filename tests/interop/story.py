@@ -12,8 +12,12 @@ Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 async def tell(names: list[str], call: Call) -> None:
-    assert {"submit_experience", "query_experiences"} <= set(names), names
+    assert {"submit_experience", "query_experiences", "memory_add_message"} <= set(names), names
+    await _experiences(call)
+    await _memory(call)
 
+
+async def _experiences(call: Call) -> None:
     submitted = await call("submit_experience", STORY["record"])
     assert not submitted["isError"], submitted
     id = submitted["structuredContent"]["data"]["id"]
@@ -28,3 +32,18 @@ async def tell(names: list[str], call: Call) -> None:
     refused = await call("query_experiences", {"keywords": ""})
     assert refused["isError"] is True
     assert refused["structuredContent"]["error"]["code"] == "INVALID_KEYWORDS", refused
+
+
+async def _memory(call: Call) -> None:
+    conversation = (await call("memory_get_or_create", {}))["structuredContent"]
+    for message in STORY["said"]:
+        done = await call("memory_add_message", {**conversation, **message})
+        assert done["structuredContent"] == {"status": "success", **conversation}, done
+    context = await call("memory_get_context", {**conversation, "max_messages": 20})
+    messages = context["structuredContent"]["messages"]
+    assert [{"role": one["role"], "content": one["content"]} for one in messages] == STORY["said"]
+
+    await call("memory_delete", conversation)
+    gone = await call("memory_get_context", conversation)
+    assert gone["isError"] is True
+    assert gone["structuredContent"]["error"]["code"] == "CONVERSATION_NOT_FOUND", gone

@@ -8,14 +8,14 @@ import pytest
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
+from kho.kernel.capability import Changes
 from kho.kernel.clock import SECOND, from_iso
-from kho.kernel.ports import Database, Words
+from kho.kernel.ports import Database, Llm, Words
 from kho.memory import MIGRATIONS, Limits, model
 from kho.memory.resources import Shelf
 from kho.memory.service import Service
 from kho.memory.summaries import Summaries
 from kho.memory.transfer import Transfer
-from kho.search.answer import Llm
 from kho.search.index import Index
 from kho.search.query import Searcher
 from kho.storage.migrate import OWN, migrate
@@ -40,13 +40,17 @@ class Desk:
     tenant: str = field(default_factory=lambda: str(uuid.uuid4()))
     clock: Clock = field(default_factory=Clock)
     llm: Llm | None = None
+    told: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
+    """Whose resources changed, and which; None where it was the list."""
 
     def __post_init__(self) -> None:
         index = Index(self.words, None, "", self.clock)
-        self.summaries = Summaries(self.db, Background(), self.clock, self.limits, self.llm)
-        self.service = Service(self.db, index, Searcher(self.db, self.words), self.clock, self.limits)
+        changes = Changes()
+        changes.subscribe(lambda tenant, uri: self.told.append((tenant, uri)))
+        self.summaries = Summaries(self.db, Background(), self.clock, self.limits, changes, self.llm)
+        self.service = Service(self.db, index, Searcher(self.db, self.words), self.clock, self.limits, changes)
         self.shelf = Shelf(self.db, 10.0)
-        self.transfer = Transfer(self.db, index, self.clock, self.limits)
+        self.transfer = Transfer(self.db, index, self.clock, self.limits, changes)
 
     @property
     def call(self) -> Call:

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 from tests.memory.conftest import Desk
 
+from kho.kernel.call import Call, Principal
 from kho.kernel.errors import InvalidParams
 from kho.memory import model, store
 from kho.memory.errors import OtherMessage, UnknownConversation
@@ -236,3 +237,39 @@ async def test_resources_are_paged(desk: Desk) -> None:
         if cursor is None:
             break
     assert seen == [f"Conversation c{n:03}" for n in range(250)]
+
+
+async def test_resources_are_for_those_who_may_read(desk: Desk) -> None:
+    await desk.open("chat_1")
+    writer = Call(Principal("bot", desk.tenant, frozenset({"memory:write"})))
+    assert await desk.shelf.page(writer, None) == ((), None)
+    assert await desk.shelf.read(writer, "memory://conversation/chat_1") is None
+    assert await desk.shelf.complete(writer, "memory://conversation/{id}", "id", "chat") == []
+
+
+async def test_whoever_listens_is_told_what_changed(desk: Desk) -> None:
+    of = model.OfConversation(conversation_id="c")
+    uri = "memory://conversation/c"
+
+    def news() -> list[str | None]:
+        assert all(tenant == desk.tenant for tenant, _ in desk.told)
+        told = [uri for _, uri in desk.told]
+        desk.told.clear()
+        return told
+
+    await desk.open("c")
+    assert news() == [None]
+    await desk.open("c")
+    assert news() == []
+    await desk.say("c", *TALK, ("user", "one more"))
+    assert news() == [uri] * 11
+    await desk.summary("c")
+    assert news() == [uri]
+    await desk.service.set_summary(model.SetSummary(conversation_id="c", summary="x"), desk.call)
+    await desk.service.clear(of, desk.call)
+    assert news() == [uri, uri]
+    await desk.service.delete(of, desk.call)
+    assert news() == [uri, None]
+    with pytest.raises(UnknownConversation):
+        await desk.say("c", ("user", "too late"))
+    assert news() == []

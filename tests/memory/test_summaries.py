@@ -7,9 +7,9 @@ from tests.memory.chats import PLANTED, chat
 from tests.memory.conftest import Desk
 
 from kho.kernel.errors import Unavailable
+from kho.kernel.ports import Message, Written
 from kho.memory import Limits, model
 from kho.memory.summaries import appended
-from kho.search.answer import Message
 from kho.search.languages import language as language_of
 
 
@@ -69,9 +69,9 @@ async def test_a_clients_summary_is_left_alone(desk: Desk) -> None:
 
 async def test_a_summary_set_while_ours_is_made_wins(desk: Desk) -> None:
     class Slow:
-        async def complete(self, messages: Sequence[Message]) -> str:
+        async def complete(self, messages: Sequence[Message]) -> Written:
             await desk.service.set_summary(model.SetSummary(conversation_id="c", summary="theirs"), desk.call)
-            return "ours"
+            return Written("ours")
 
     slow = Desk(desk.db, desk.words, tenant=desk.tenant, llm=Slow())
     await desk.open("c")
@@ -83,9 +83,9 @@ async def test_with_a_model_it_writes_in_the_language_and_sees_the_text_as_data(
     shown: list[Sequence[Message]] = []
 
     class Model:
-        async def complete(self, messages: Sequence[Message]) -> str:
+        async def complete(self, messages: Sequence[Message]) -> Written:
             shown.append(messages)
-            return "Chị Châu hẹn ngày 12/05."
+            return Written("Chị Châu hẹn ngày 12/05.")
 
     writing = Desk(desk.db, desk.words, tenant=desk.tenant, llm=Model())
     await desk.open("c")
@@ -99,7 +99,7 @@ async def test_with_a_model_it_writes_in_the_language_and_sees_the_text_as_data(
 
 async def test_without_its_model_it_quotes(desk: Desk) -> None:
     class Away:
-        async def complete(self, messages: Sequence[Message]) -> str:
+        async def complete(self, messages: Sequence[Message]) -> Written:
             raise Unavailable("the server is away")
 
     quoting = Desk(desk.db, desk.words, tenant=desk.tenant, llm=Away())

@@ -7,7 +7,7 @@ from tests.memory.chats import chat
 from tests.memory.conftest import Desk
 
 from kho.kernel.errors import InvalidParams
-from kho.memory import model
+from kho.memory import Limits, model
 from kho.memory.errors import UnknownConversation
 
 
@@ -50,6 +50,24 @@ async def test_a_round_trip(desk: Desk, limit: int) -> None:
     assert await there.found("penicillin") == await desk.found("penicillin") != []
 
 
+async def test_a_summary_comes_along_with_its_time_and_what_it_let_go_of(desk: Desk) -> None:
+    small = Desk(desk.db, desk.words, Limits(summary_max_chars=500), desk.tenant)
+    await small.open("c")
+    for one in chat("en"):
+        await small.say("c", one)
+        await small.summary("c")
+    lines = await exported(small)
+    assert len(lines[0]["folded"]) > 1
+    there = Desk(desk.db, desk.words)
+    await there.transfer.import_(model.ImportMemory(lines=lines), there.call)
+    asked = model.ReadResource(uri="memory://conversation/c")
+    [here], [copied] = [(await one.shelf.get(asked, one.call)).contents for one in (small, there)]
+    assert copied == here
+    assert await exported(there) == lines
+    await there.say("c", *chat("en", 12))
+    assert (await there.summary("c")).startswith(lines[0]["summary"][:40])  # it goes on where it was
+
+
 async def test_one_conversation(desk: Desk) -> None:
     await filled(desk)
     lines = await exported(desk, 9, "vi")
@@ -75,6 +93,15 @@ async def test_one_conversation(desk: Desk) -> None:
             "created_at": "2026-07-28",
         },
         {"type": "conversation", "conversation_id": "a b", "created_at": "2026-07-28", "updated_at": "2026-07-28"},
+        {"type": "conversation", "conversation_id": "c", "created_at": "2026-07-28", "updated_at": "soon"},
+        {
+            "type": "message",
+            "conversation_id": "c",
+            "id": "m",
+            "role": "user",
+            "content": " ",
+            "created_at": "2026-07-28",
+        },
     ],
 )
 async def test_a_wrong_line_is_named_and_nothing_is_taken(desk: Desk, line: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from kho.kernel.capability import Capability
 from kho.kernel.registry import Registry
 from kho.toolbox import duckduckgo, fetch
 from kho.toolbox.answers import Answers
-from kho.toolbox.duckduckgo import SearchProblem, Settings, laid_out
+from kho.toolbox.duckduckgo import DuckDuckGo, SearchProblem, Settings, laid_out
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.operations import Box
 from kho.toolbox.tool import Tool
@@ -42,7 +42,7 @@ async def read(content: bytes, name: str) -> str:
 
 
 async def test_the_list_is_the_contracts() -> None:
-    found = await ask(registry(duckduckgo.tool(Settings(), hits)), "tools/list", {})
+    found = await ask(registry(duckduckgo.tool(DuckDuckGo(Settings(), hits))), "tools/list", {})
     assert found == {
         "tools": [
             {
@@ -65,7 +65,7 @@ async def test_the_list_is_the_contracts() -> None:
 
 
 async def test_a_search_is_laid_out_as_the_contract_shows() -> None:
-    tools = registry(duckduckgo.tool(Settings(), hits))
+    tools = registry(duckduckgo.tool(DuckDuckGo(Settings(), hits)))
     found = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "sâu răng"}})
     [content] = found["content"]
     assert content["type"] == "text"
@@ -90,7 +90,7 @@ async def test_a_search_is_laid_out_as_the_contract_shows() -> None:
     ],
 )
 async def test_wrong_calls(params: dict[str, Any], code: int) -> None:
-    assert (await ask(registry(duckduckgo.tool(Settings(), hits)), "tools/call", params)).rpc == code
+    assert (await ask(registry(duckduckgo.tool(DuckDuckGo(Settings(), hits))), "tools/call", params)).rpc == code
 
 
 async def test_one_retry_then_the_contracts_error() -> None:
@@ -102,7 +102,7 @@ async def test_one_retry_then_the_contracts_error() -> None:
             return hits(query, settings)
         raise SearchProblem("no network")
 
-    tools = registry(duckduckgo.tool(Settings(), failing))
+    tools = registry(duckduckgo.tool(DuckDuckGo(Settings(), failing)))
     error = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "x"}})
     assert (error.rpc, error.code) == (-32002, "TOOL_FAILED")
     assert "no network" in error.message
@@ -119,7 +119,7 @@ async def test_the_same_question_is_not_asked_twice() -> None:
         tries.append(query)
         return hits(query, settings)
 
-    tools = registry(duckduckgo.tool(Settings(), counting))
+    tools = registry(duckduckgo.tool(DuckDuckGo(Settings(), counting)))
     for query in ("a", "a", "b", "a"):
         await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": query}})
     assert tries == ["a", "b"]
@@ -149,15 +149,29 @@ async def test_the_real_search_behind_a_wall() -> None:
 
     async with listening(refuse) as port:
         began = time.monotonic()
-        tools = registry(duckduckgo.tool(Settings(timeout=20.0, proxy=f"http://127.0.0.1:{port}")))
+        tools = registry(duckduckgo.tool(DuckDuckGo(Settings(timeout=20.0, proxy=f"http://127.0.0.1:{port}"))))
         error = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "x"}})
         assert isinstance(error, ToolFailed)
         assert time.monotonic() - began < 30
 
 
+def test_region_and_safe_search_reach_the_kept_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def text(self: object, query: str, **options: Any) -> list[dict[str, Any]]:
+        asked.append({"query": query, **options})
+        return []
+
+    monkeypatch.setattr("ddgs.DDGS.text", text)  # it would leave this machine
+    assert duckduckgo.ask("sâu răng", Settings(region="vn-vi", safe_search="off")) == []
+    [options] = asked
+    assert (options["query"], options["region"], options["safesearch"]) == ("sâu răng", "vn-vi", "off")
+    assert options["max_results"] == 5
+
+
 async def test_a_search_that_hangs_ends_in_time() -> None:
     async with listening(silent) as port:
-        tools = registry(duckduckgo.tool(Settings(timeout=2.0, proxy=f"http://127.0.0.1:{port}")))
+        tools = registry(duckduckgo.tool(DuckDuckGo(Settings(timeout=2.0, proxy=f"http://127.0.0.1:{port}"))))
         error = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "x"}})
         assert isinstance(error, ToolFailed)
 

@@ -4,16 +4,15 @@ from functools import partial
 from pathlib import Path
 
 from kho.kernel.background import Background
-from kho.kernel.capability import Capability, Transfer
+from kho.kernel.capability import Capability, Changes, Transfer
 from kho.kernel.clock import Clock
-from kho.kernel.ports import Database
+from kho.kernel.ports import Database, Llm
 from kho.memory import filing, transfer
 from kho.memory.operations import operations
 from kho.memory.resources import Shelf
 from kho.memory.service import Limits, Service
 from kho.memory.store import SPACE
 from kho.memory.summaries import Summaries
-from kho.search.answer import Llm
 from kho.search.index import Index
 from kho.search.query import Searcher
 from kho.search.refile import refile
@@ -33,15 +32,17 @@ def capability(
     llm: Llm | None = None,
 ) -> Capability:
     """`llm` writes the summaries; without one they are made of the conversation's own sentences."""
-    summaries = Summaries(db, background, clock, limits, llm)
-    service = Service(db, index, searcher, clock, limits, summaries.nudge)
+    changes = Changes()
+    summaries = Summaries(db, background, clock, limits, changes, llm)
+    service = Service(db, index, searcher, clock, limits, changes, summaries.nudge)
     shelf = Shelf(db, limits.timeout)
     return Capability(
         "memory",
         "memory-server",
-        operations(service, shelf, transfer.Transfer(db, index, clock, limits)),
+        operations(service, shelf, transfer.Transfer(db, index, clock, limits, changes)),
         "Conversations: messages that stay, and a summary that grows with them.",
         resources=shelf,
+        resource_changes=changes,
         lists_tools=False,
         transfers=(
             Transfer(

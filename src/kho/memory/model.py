@@ -14,6 +14,9 @@ MAX_CONTENT = 256 * 1024
 MAX_METADATA = 16 * 1024
 MAX_SUMMARY = 1_000_000
 
+CONVERSATIONS = "memory://conversation/"
+"""What the URIs of conversations begin with."""
+
 Role = Literal["user", "assistant", "system"]
 
 

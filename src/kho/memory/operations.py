@@ -6,12 +6,13 @@ from typing import Any
 from pydantic import BaseModel
 
 from kho.kernel.operation import Command, Operation
-from kho.memory import model
+from kho.memory import markdown, model
+from kho.memory.resources import SCOPE as READ
 from kho.memory.resources import Shelf
 from kho.memory.service import Service
 from kho.memory.transfer import Transfer
 
-READ, WRITE = "memory:read", "memory:write"
+WRITE = "memory:write"
 _CHAT = {"conversation_id": "chat_1"}
 _GROUP = "Conversations: messages that stay, and a summary that grows with them."
 
@@ -101,6 +102,7 @@ def _reading(service: Service) -> Sequence[Operation]:
             result=model.Messages,
             run=service.get_context,
             scope=READ,
+            text=markdown.messages,
             cli=Command("memory context", positional=("conversation_id",)),
             example={**_CHAT, "max_messages": 20},
         ),
@@ -111,6 +113,7 @@ def _reading(service: Service) -> Sequence[Operation]:
             result=model.Messages,
             run=service.get_all_messages,
             scope=READ,
+            text=markdown.messages,
             cli=Command("memory messages", positional=("conversation_id",)),
             example=_CHAT,
         ),
@@ -121,6 +124,7 @@ def _reading(service: Service) -> Sequence[Operation]:
             result=model.OldMessages,
             run=service.get_old_messages,
             scope=READ,
+            text=markdown.messages,
             tool=False,
             example=_CHAT,
         ),
@@ -135,6 +139,7 @@ def _reading(service: Service) -> Sequence[Operation]:
             result=model.Hits,
             run=service.search,
             scope=READ,
+            text=markdown.hits,
             cli=Command("memory search", positional=("query",), sentence=True),
             example={"query": "appointment in May"},
         ),
@@ -145,6 +150,7 @@ def _reading(service: Service) -> Sequence[Operation]:
             result=model.Conversations,
             run=service.conversations,
             scope=READ,
+            text=markdown.conversations,
             cli=Command("memory list"),
             example={"limit": 20},
         ),
@@ -160,6 +166,7 @@ def _summaries(service: Service) -> Sequence[Operation]:
             result=model.Summary,
             run=service.get_summary,
             scope=READ,
+            text=markdown.summary,
             cli=Command("memory summary", positional=("conversation_id",)),
             example=_CHAT,
         ),
@@ -170,6 +177,7 @@ def _summaries(service: Service) -> Sequence[Operation]:
             result=model.Summary,
             run=service.get_or_create_summary,
             scope=READ,
+            text=markdown.summary,
             tool=False,
             example={**_CHAT, "language": "vi"},
         ),

@@ -14,7 +14,7 @@ from kho.memory.errors import UnknownResource
 from kho.memory.service import ALL, shown
 from kho.memory.store import Conversation, Message
 
-PREFIX = "memory://conversation/"
+SCOPE = "memory:read"
 PAGE = 100
 MIME = "application/json"
 
@@ -22,13 +22,17 @@ MIME = "application/json"
 class Shelf:
     """The `Resources` of the kernel, and the contract's two methods on them."""
 
-    templates = (Resource(PREFIX + "{id}", "Conversation", "The messages and the summary of a conversation.", MIME),)
+    templates = (
+        Resource(model.CONVERSATIONS + "{id}", "Conversation", "The messages and the summary of a conversation.", MIME),
+    )
 
     def __init__(self, db: Database, timeout: float) -> None:
         self._db = db
         self._timeout = timeout
 
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
+        if not call.principal.allows(SCOPE):
+            return (), None
         after = _after(cursor)
         rows = await self._db.read(
             lambda tx: store.by_name(tx, call.tenant, after, PAGE + 1), timeout=call.remaining(self._timeout)
@@ -38,9 +42,9 @@ class Shelf:
         return [_resource(one.id) for one in page], more
 
     async def read(self, call: Call, uri: str) -> Content | None:
-        if not uri.startswith(PREFIX):
+        if not uri.startswith(model.CONVERSATIONS) or not call.principal.allows(SCOPE):
             return None
-        id = uri.removeprefix(PREFIX)
+        id = uri.removeprefix(model.CONVERSATIONS)
 
         def work(tx: Tx) -> tuple[Conversation, list[Message], list[str]] | None:
             conversation = store.get(tx, call.tenant, id)
@@ -53,7 +57,7 @@ class Shelf:
         return None if found is None else Content(uri, MIME, _text(*found))
 
     async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:
-        if uri != PREFIX + "{id}" or argument != "id":
+        if uri != model.CONVERSATIONS + "{id}" or argument != "id" or not call.principal.allows(SCOPE):
             return []
         return await self._db.read(lambda tx: store.beginning_with(tx, call.tenant, value, 100))
 
@@ -70,7 +74,7 @@ class Shelf:
 
 
 def _resource(id: str) -> Resource:
-    return Resource(PREFIX + id, f"Conversation {id}", f"Conversation history for {id}", MIME)
+    return Resource(model.CONVERSATIONS + id, f"Conversation {id}", f"Conversation history for {id}", MIME)
 
 
 def _text(conversation: Conversation, messages: Sequence[Message], folded: Sequence[str]) -> str:

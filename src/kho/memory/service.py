@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from kho.kernel import paging
 from kho.kernel.call import Call
+from kho.kernel.capability import Changes
 from kho.kernel.clock import Clock, iso
 from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, Tx, Where
@@ -41,6 +42,7 @@ class Service:
         searcher: Searcher,
         clock: Clock,
         limits: Limits,
+        changes: Changes,
         on_waiting: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_waiting` is called when a conversation waits for its summary."""
@@ -49,6 +51,7 @@ class Service:
         self._searcher = searcher
         self._clock = clock
         self._limits = limits
+        self._changes = changes
         self._on_waiting = on_waiting
 
     async def get_or_create(self, params: model.GetOrCreate, call: Call) -> model.Conversation:
@@ -59,7 +62,11 @@ class Service:
             return model.Conversation(conversation_id=id)
 
         known = params.conversation_id and await self._read(call, lambda tx: store.get(tx, call.tenant, id))
-        return model.Conversation(conversation_id=id) if known else await call.commit(self._db, work)
+        if known:
+            return model.Conversation(conversation_id=id)
+        opened = await call.commit(self._db, work)
+        self._changes.tell(call.tenant)
+        return opened
 
     async def add_message(self, params: model.AddMessage, call: Call) -> model.Done:
         tenant, conversation, now = call.tenant, params.conversation_id, self._clock()
@@ -89,6 +96,7 @@ class Service:
             return _again(known, message, conversation)
         if any(waits):
             self._on_waiting()
+        self._changes.tell(tenant, model.CONVERSATIONS + conversation)
         return done
 
     async def get_context(self, params: model.GetContext, call: Call) -> model.Messages:
@@ -126,9 +134,11 @@ class Service:
 
     async def delete(self, params: model.OfConversation, call: Call) -> model.Done:
         id = params.conversation_id
-        return await self._change(
+        done = await self._change(
             id, call, lambda tx: store.delete(tx, self._index, call.tenant, id, self._clock()), "deleted"
         )
+        self._changes.tell(call.tenant)
+        return done
 
     async def conversations(self, params: model.ListConversations, call: Call) -> model.Conversations:
         after = _place(params.cursor)
@@ -179,7 +189,9 @@ class Service:
                 raise UnknownConversation(conversation_id=id)
             return model.Done(status=status, conversation_id=id)
 
-        return await call.commit(self._db, change)
+        done = await call.commit(self._db, change)
+        self._changes.tell(call.tenant, model.CONVERSATIONS + id)
+        return done
 
     async def _read(self, call: Call, work: Callable[[Tx], T]) -> T:
         return await self._db.read(work, timeout=call.remaining(self._limits.timeout))

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from secrets import token_hex
 
 from kho.kernel.background import Background
+from kho.kernel.capability import Changes
 from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Tx
-from kho.memory import extract, store
+from kho.kernel.ports import Database, Llm, Tx
+from kho.kernel.ports import Message as Prompt
+from kho.memory import extract, model, store
 from kho.memory.extract import Said
 from kho.memory.service import Limits
 from kho.memory.store import Conversation, Message
-from kho.search.answer import Llm
-from kho.search.answer import Message as Prompt
 
 log = logging.getLogger("kho.memory")
 
@@ -38,11 +38,20 @@ JOINT = "\n\n"
 
 
 class Summaries:
-    def __init__(self, db: Database, background: Background, clock: Clock, limits: Limits, llm: Llm | None) -> None:
+    def __init__(
+        self,
+        db: Database,
+        background: Background,
+        clock: Clock,
+        limits: Limits,
+        changes: Changes,
+        llm: Llm | None = None,
+    ) -> None:
         self._db = db
         self._background = background
         self._clock = clock
         self._limits = limits
+        self._changes = changes
         self._llm = llm
         self._waiting = asyncio.Event()
 
@@ -99,6 +108,7 @@ class Summaries:
             store.wait_for_summary(tx, tenant, conversation.id, self._limits.summarize_threshold, now)
 
         await self._db.write(keep)
+        self._changes.tell(tenant, model.CONVERSATIONS + conversation.id)
 
     async def _piece(self, conversation: Conversation, old: Sequence[Message]) -> str:
         said = [Said(message.role, message.content) for message in old]
@@ -107,8 +117,8 @@ class Summaries:
         if self._llm is not None:
             try:
                 written = await self._llm.complete(prompt(said, conversation.summary, speech, most))
-                if written.strip():
-                    return " ".join(written.split("\n\n"))[: 2 * most].strip()
+                if written.text.strip():
+                    return " ".join(written.text.split("\n\n"))[: 2 * most].strip()
             except KhoError as failure:
                 log.warning("summarised by quoting, for want of a model: %s", failure.message)
         return await asyncio.to_thread(extract.summary, said, most, speech)

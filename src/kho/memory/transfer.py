@@ -1,11 +1,13 @@
 """Conversations out and in again, line by line: nothing is lost, and a second import changes nothing."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from kho.kernel import paging
 from kho.kernel.call import Call
+from kho.kernel.capability import Changes
 from kho.kernel.clock import Clock, from_iso, iso
 from kho.kernel.errors import InvalidParams
 from kho.kernel.model import Params
@@ -19,17 +21,30 @@ BEGINNING = -1
 """The place before a conversation's first message, where its own line stands."""
 
 
+def _time(value: str) -> str:
+    try:
+        from_iso(value)
+    except ValueError:
+        raise PydanticCustomError("time", "must be a time such as 2026-07-28T09:00:00Z") from None
+    return value
+
+
+Time = Annotated[str, AfterValidator(_time)]
+
+
 class Head(Params):
     """The line of a conversation; those of its messages follow."""
 
     conversation_id: model.ConversationId
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
     summary: str = ""
-    summary_by: str = "kho"
-    summary_covers: int = 0
+    summary_by: Literal["kho", "client"] = "kho"
+    summary_covers: int = Field(default=0, ge=0)
     """How many of its messages, from the first on."""
+    summary_at: Time | None = None
     folded: list[str] = Field(default_factory=list[str])
+    """What the summary had to let go of to stay short, the oldest first."""
 
 
 class Line(Params):
@@ -38,17 +53,18 @@ class Line(Params):
     conversation_id: model.ConversationId
     id: model.Id
     role: model.Role
-    content: str
-    created_at: str
+    content: model.Content
+    created_at: Time
     metadata: model.Metadata | None = None
 
 
 class Transfer:
-    def __init__(self, db: Database, index: Index, clock: Clock, limits: Limits) -> None:
+    def __init__(self, db: Database, index: Index, clock: Clock, limits: Limits, changes: Changes) -> None:
         self._db = db
         self._index = index
         self._clock = clock
         self._limits = limits
+        self._changes = changes
 
     async def export(self, params: model.ExportMemory, call: Call) -> model.Exported:
         id, place = _place(params.cursor)
@@ -82,6 +98,7 @@ class Transfer:
 
     async def import_(self, params: model.ImportMemory, call: Call) -> model.Imported:
         parsed = [_parsed(number, line) for number, line in enumerate(params.lines, 1)]
+        ids = {line.conversation_id for line in parsed}
         entries: dict[int, Prepared] = {}
         for number, line in enumerate(parsed):
             if isinstance(line, Line):
@@ -96,19 +113,23 @@ class Transfer:
                     taken += 1
                 else:
                     known += 1
-            for id in {line.conversation_id for line in parsed}:
+            for id in ids:
                 store.settle(tx, call.tenant, id)
             return model.Imported(conversations=made, messages=taken, unchanged=known)
 
-        return await call.commit(self._db, work)
+        imported = await call.commit(self._db, work)
+        self._changes.tell(call.tenant)
+        for id in ids:
+            self._changes.tell(call.tenant, model.CONVERSATIONS + id)
+        return imported
 
     def _begin(self, tx: Tx, tenant: str, head: Head) -> bool:
         if not store.create(tx, tenant, head.conversation_id, from_iso(head.created_at)):
             return False
-        covered = head.summary_covers
-        store.set_summary(
-            tx, tenant, head.conversation_id, head.summary, head.summary_by, covered, from_iso(head.updated_at)
-        )
+        covered, at = head.summary_covers, head.summary_at
+        if head.summary or at or head.summary_by == "client":
+            written = from_iso(at or head.updated_at)
+            store.set_summary(tx, tenant, head.conversation_id, head.summary, head.summary_by, covered, written)
         for text in head.folded:
             store.fold(tx, tenant, head.conversation_id, text, from_iso(head.updated_at))
         return True
@@ -138,8 +159,9 @@ def _head(tx: Tx, tenant: str, conversation: Conversation) -> dict[str, Any]:
         created_at=iso(conversation.created_at),
         updated_at=iso(conversation.updated_at),
         summary=conversation.summary,
-        summary_by=conversation.summary_by,
+        summary_by="client" if conversation.summary_by == "client" else "kho",
         summary_covers=store.count_up_to(tx, tenant, conversation.id, conversation.summarised),
+        summary_at=None if conversation.summary_at is None else iso(conversation.summary_at),
         folded=store.folded(tx, tenant, conversation.id),
     )
     return {"type": "conversation", **head.model_dump(mode="json")}
@@ -168,15 +190,11 @@ def _parsed(number: int, line: dict[str, Any]) -> Head | Line:
     if kind is None:
         raise InvalidParams(f"Line {number}: 'type' must be conversation or message.", field=f"lines.{number - 1}.type")
     try:
-        parsed = kind.model_validate(rest)
-        from_iso(parsed.created_at)
-        return parsed
+        return kind.model_validate(rest)
     except ValidationError as failure:
         first = failure.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise InvalidParams(f"Line {number}: '{place}': {first['msg']}", field=f"lines.{number - 1}.{place}") from None
-    except ValueError:
-        raise InvalidParams(f"Line {number}: 'created_at' must be a time such as 2026-07-28T09:00:00Z.") from None
 
 
 def _place(cursor: str | None) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kho.kernel.capability import Capability
 from kho.toolbox import duckduckgo, fetch
+from kho.toolbox.duckduckgo import DuckDuckGo
 from kho.toolbox.duckduckgo import Settings as SearchSettings
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.fetch import Read
@@ -11,11 +12,11 @@ from kho.toolbox.operations import Box
 from kho.toolbox.tool import Tool
 from kho.toolbox.web import Web
 
-__all__ = ["Read", "SearchSettings", "ToolFailed", "Web", "capability"]
+__all__ = ["DuckDuckGo", "Read", "SearchSettings", "ToolFailed", "Web", "capability"]
 
 
 def capability(
-    search: SearchSettings,
+    search: DuckDuckGo,
     web: Web,
     read: Read,
     more: Sequence[Tool] = (),

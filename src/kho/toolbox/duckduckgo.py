@@ -53,23 +53,28 @@ class DuckDuckGo:
     def __init__(self, settings: Settings, search: Search | None = None) -> None:
         self._settings = settings
         self._search = search or ask
-        self._answers: Answers[str] = Answers(settings.keep)
+        self._answers: Answers[Sequence[dict[str, Any]]] = Answers(settings.keep)
 
     async def run(self, params: SearchWeb, call: Call) -> str:
-        known = self._answers.get(params.query)
+        """As the contract shows it."""
+        return laid_out(await self.results(params.query, call))
+
+    async def results(self, query: str, call: Call) -> Sequence[dict[str, Any]]:
+        """Each with title, href and body. Raises ToolFailed."""
+        known = self._answers.get(query)
         if known is not None:
             return known
         try:
             async with asyncio.timeout(call.remaining(self._settings.timeout)):
-                answer = laid_out(await self._results(params.query))
+                answer = await self._ask(query)
         except TimeoutError:
             raise ToolFailed(
                 f"The web search did not answer within {self._settings.timeout:g} s. Is this machine online?"
             ) from None
-        self._answers.keep(params.query, answer)
+        self._answers.keep(query, answer)
         return answer
 
-    async def _results(self, query: str) -> Sequence[dict[str, Any]]:
+    async def _ask(self, query: str) -> Sequence[dict[str, Any]]:
         settings = self._settings
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -110,7 +115,6 @@ def ask(query: str, settings: Settings) -> Sequence[dict[str, Any]]:
 
 
 def laid_out(results: Sequence[dict[str, Any]]) -> str:
-    """As the contract shows it."""
     if not results:
         return "No results found."
     return "".join(
@@ -123,7 +127,7 @@ def _line(value: Any) -> str:
     return " ".join(str(value or "").split())
 
 
-def tool(settings: Settings, search: Search | None = None) -> Tool:
+def tool(engine: DuckDuckGo) -> Tool:
     return Tool(
         name="duckduckgo_search",
         description=(
@@ -141,6 +145,6 @@ def tool(settings: Settings, search: Search | None = None) -> Tool:
             },
             "required": ["query"],
         },
-        run=DuckDuckGo(settings, search).run,
+        run=engine.run,
         example={"query": "sâu răng nguyên nhân"},
     )

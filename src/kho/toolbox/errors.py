@@ -9,9 +9,11 @@ class ToolFailed(KhoError):
     code = "TOOL_FAILED"
     rpc = -32002
     status = 424
+    guidance = "Try again later, or go on without this tool."
 
 
 class UnknownTool(InvalidParams):
     """There is no tool of that name. tools/list names those there are."""
 
     code = "UNKNOWN_TOOL"
+    guidance = "Take a name from tools/list."

@@ -1,0 +1,75 @@
+"""What people at the command line read."""
+
+from pathlib import Path
+
+import orjson
+from tests.doors.doors import kho
+
+from kho.memory import markdown, model
+
+AT = "2026-07-28T09:00:05.000001Z"
+
+
+def test_messages() -> None:
+    said = [
+        model.Message(role="user", content="Xin chào.\n\n# Tôi là An", id="m1", created_at=AT),
+        model.Message(role="assistant", content="Chào anh!", id="m2", created_at=AT),
+    ]
+    assert markdown.messages(model.Messages(messages=said)) == (
+        "**user**, 2026-07-28 09:00\n\n> Xin chào.\n>\n> # Tôi là An\n\n**assistant**, 2026-07-28 09:00\n\n> Chào anh!"
+    )
+    assert markdown.messages(model.Messages(messages=[])) == "There are no messages."
+
+
+def test_hits() -> None:
+    hit = model.Hit(
+        conversation_id="c",
+        message_id="m",
+        role="user",
+        content="long",
+        created_at=AT,
+        score=0.816,
+        highlights=["**lo**ng"],
+    )
+    found = model.Hits(results=[hit], total=7, next_cursor="abc", notes=["Answered by words alone."])
+    assert markdown.hits(found) == (
+        "1. **user** in `c`, 2026-07-28 09:00, score 0.82\n\n   > **lo**ng\n\n1 of 7 messages.\n\n"
+        "There are more: `--cursor abc`\n\nAnswered by words alone."
+    )
+    assert markdown.hits(model.Hits(results=[], total=0)) == "Nothing was found."
+
+
+def test_conversations() -> None:
+    def listed(id: str, title: str, count: int, has_summary: bool) -> model.Listed:
+        return model.Listed(
+            conversation_id=id,
+            title=title,
+            message_count=count,
+            has_summary=has_summary,
+            created_at=AT,
+            last_activity=AT,
+        )
+
+    found = model.Conversations(conversations=[listed("a", "Hello", 12, True), listed("b", "", 1, False)])
+    assert markdown.conversations(found) == (
+        "- `a`: Hello (12 messages, with a summary, 2026-07-28 09:00)\n"
+        "- `b`: (nothing said yet) (1 message, 2026-07-28 09:00)"
+    )
+    assert markdown.conversations(model.Conversations(conversations=[])) == "There are no conversations."
+
+
+def test_summary() -> None:
+    assert markdown.summary(model.Summary(summary="- An: 12/05")) == "- An: 12/05"
+    assert markdown.summary(model.Summary(summary="")) == "There is no summary yet."
+
+
+async def test_the_command_line_shows_it_and_json_for_programs(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    await kho(home, "memory", "open", "chat_1")
+    await kho(home, "memory", "add", "chat_1", "--role", "user", "--content", "Xin chào.")
+    for words in (("context", "chat_1"), ("messages", "chat_1"), ("search", "xin", "chào"), ("list",)):
+        people, programs = await kho(home, "memory", *words), await kho(home, "memory", *words, "--json")
+        assert "Xin chào." in people.out
+        assert "{" not in people.out
+        assert "Xin chào." in orjson.dumps(orjson.loads(programs.out)).decode()
+    assert (await kho(home, "memory", "summary", "chat_1")).out == "There is no summary yet.\n"
