@@ -18,6 +18,12 @@ from kho.storage.words_sqlite import SqliteWords
 MakeDesk = Callable[..., Desk]
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str | None:
+    """For the settings of a hub; None is the file in its home."""
+    return None if request.param == "sqlite" else request.getfixturevalue("postgres_schema_url")
+
+
 @pytest.fixture(scope="module")
 def module_schema_url(postgres_url: str) -> Iterator[str]:
     with psycopg.connect(postgres_url, autocommit=True) as connection:

@@ -19,6 +19,10 @@ from kho.settings import Research, Settings
 WIRES = [("memory", "legacy"), ("memory", MODERN), ("stdio", "legacy"), ("stdio", MODERN), ("http", "legacy"),
          ("http", MODERN)]  # fmt: skip
 
+EVERYWHERE = [*((wire, era, "sqlite") for wire, era in WIRES), ("memory", "legacy", "postgres"),
+              ("http", MODERN, "postgres")]  # fmt: skip
+"""Every wire on SQLite, and two on PostgreSQL: what differs there is below the doors."""
+
 NOTES = {
     "kettle.md": "# Kettles\n\n## Descaling\n\nCitric acid, twenty grams per litre, takes limescale off the coil.\n",
     "ranking.md": "# Ranking\n\nBM25 ranks by the rarity of words; re-ranking takes a closer look at the best.\n",
@@ -34,10 +38,10 @@ def write_notes(folder: Path) -> Path:
     return folder
 
 
-def settings_of(folder: Path, **more: Any) -> Settings:
-    """A home and one allowed folder of notes, both below `folder`."""
+def settings_of(folder: Path, database_url: str | None = None, **more: Any) -> Settings:
+    """A home and one allowed folder of notes, both below `folder`. SQLite unless a database is named."""
     notes = write_notes(folder / "notes")
-    return Settings(home=folder / "home", database_url=None, research=Research(roots=[str(notes)], **more))
+    return Settings(home=folder / "home", database_url=database_url, research=Research(roots=[str(notes)], **more))
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,10 @@ MAPPING: list[tuple[str, str, Json]] = [
     ("projects archive thesis", "manage_projects", {"action": "archive", "project_name": "thesis"}),
     ("projects unarchive thesis", "manage_projects", {"action": "unarchive", "project_name": "thesis"}),
     ("projects list", "manage_projects", {"action": "list"}),
-    ("kb list-documents --collection papers", "list_documents", {"collection": "papers"}),
-    ("kb show-document kettle.md --collection papers --text", "get_document",
+    ("kb list-documents --collection papers", "list_kb_documents", {"collection": "papers"}),
+    ("kb show-document kettle.md --collection papers --text", "get_kb_document",
      {"document": "kettle.md", "collection": "papers", "text": True}),
-    ("kb remove-document kettle.md --collection papers --yes", "remove_document",
+    ("kb remove-document kettle.md --collection papers --yes", "remove_kb_document",
      {"document": "kettle.md", "collection": "papers"}),
     ("kb rebuild-index --collection papers", "rebuild_index", {"collection": "papers"}),
     ("kb status", "knowledge_base_status", {}),
@@ -151,22 +151,114 @@ def test_everything_goes_out_and_in_again(tmp_path: Path) -> None:
     run(here, "kb", "add-folder", str(here.research.roots[0]), "--collection", "papers", "--recursive")
     lines = tmp_path / "all.jsonl"
     assert run(here, "kb", "export", str(lines)).err == "5 exported.\n"
-    assert run(there, "kb", "import", str(lines)).out == "4 imported, 0 replaced, 0 skipped, 1 collections.\n"
+    assert run(there, "kb", "import", str(lines)).out == "4 imported, 0 replaced, 0 skipped, 1 collection.\n"
     assert run(there, "kb", "import", str(lines)).out.startswith("0 imported, 0 replaced, 4 skipped")
     assert run(there, "kb", "import", str(lines), "--merge", "replace").out.startswith("0 imported, 4 replaced")
     assert "Citric acid" in run(there, "query", "descaling").out
     assert run(there, "kb", "export", "--collections", "papers").out == lines.read_text("utf-8")
 
 
+def test_a_folder_is_not_taken_for_a_document(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    run(settings, "collections", "create", "my papers")
+    notes = Path(settings.research.roots[0])
+    with chdir(notes):
+        refused = run(settings, "kb", "add-document", "deep", "--collection", "my papers")
+        assert (refused.status, refused.out) == (1, "")
+        assert f"'{notes}/deep' is a folder, not a file. (WRONG_KIND)" in refused.err
+        assert f"`kho kb add-folder {notes}/deep --collection 'my papers'`" in refused.err
+        file = run(settings, "kb", "add-folder", "kettle.md", "--collection", "my papers")
+        assert f"`kho kb add-document {notes}/kettle.md --collection 'my papers'`" in file.err
+
+
+def test_what_to_do_next_is_a_command(tmp_path: Path) -> None:
+    """The text names tools; here it is what one would type, and the JSON stays as it is for programs."""
+    settings = settings_of(tmp_path)
+    assert "Create one with `kho collections create NAME`." in run(settings, "collections", "list").out
+    empty = run(settings, "query", "kettles").out
+    assert "`kho collections create papers`, then add documents with `kho kb add-document PATH --coll" in empty
+    assert "`kho kb add-external-result`" in empty
+    assert "manage_collections(" in run(settings, "query", "kettles", "--json").out
+    made = run(settings, "collections", "create", "papers", "--type", "fundamental").out
+    assert "`kho kb add-document PATH --collection papers`" in made
+    unknown = run(settings, "collections", "info", "paper")
+    assert "`kho collections create paper`" in unknown.err
+    run(settings, "kb", "add-folder", str(settings.research.roots[0]), "--collection", "papers", "--recursive")
+    found = run(settings, "query", "e5-small", "--top-k", "1").out
+    assert "what stands around a result: `--neighbours 1`" in found
+    assert "why a result is where it is: `--explain`" in found
+    told = run(settings, "collections", "delete", "papers")
+    assert told.err.count("--yes") == 1
+    assert "`kho collections delete papers --yes`" in told.err
+    for command in ("collections list", "query kettles", "query zebra", "kb status", "projects list", "kb feedback"):
+        shown = run(settings, *command.split()).out
+        assert not re.search(r"manage_|ingest_documents|augment_knowledge|submit_feedback|ingest_status", shown), shown
+
+
+def test_what_documents_say_is_not_respelt(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    run(settings, "collections", "create", "papers")
+    said = 'Call manage_collections(action="list") with `limit=5`.'
+    run(settings, "kb", "add-external-result", said, "--source", "x", "--collection", "papers")
+    assert said in run(settings, "query", "manage_collections").out
+
+
+def test_a_path_names_a_document(tmp_path: Path) -> None:
+    """Seen from where it is typed if there is such a file; else by how the document's path ends."""
+    settings = settings_of(tmp_path)
+    notes = Path(settings.research.roots[0])
+    for place in ("p1", "p2"):
+        (notes / place).mkdir()
+        (notes / place / "1.md").write_text(f"# One of {place}\n\nKettles of {place}.\n", "utf-8")
+    run(settings, "collections", "create", "papers")
+    run(settings, "collections", "create", "other")
+    run(settings, "kb", "add-folder", str(notes), "--collection", "papers", "--recursive")
+    with chdir(notes):
+        assert "'One of p1'" in run(settings, "similar", "p1/1.md").out
+        assert "## One of p2" in run(settings, "kb", "show-document", "./p2/1.md").out
+    with chdir(notes / "p2"):
+        assert "## One of p2" in run(settings, "kb", "show-document", "1.md").out
+        assert "## One of p1" in run(settings, "kb", "show-document", "../p1/1.md").out
+        assert "## Mèo" in run(settings, "kb", "show-document", "deep/meo.md").out
+        moved = run(settings, "collections", "move-documents", "papers", "1.md", "../kettle.md", "--to", "other")
+        assert "Moved 2 documents" in moved.out
+    with chdir(tmp_path):
+        assert "AMBIGUOUS" in run(settings, "kb", "show-document", "1.md").err
+        assert "Removed 'One of p1'" in run(settings, "kb", "remove-document", "notes/p1/1.md", "--yes").out
+
+
 def run(settings: Settings, *arguments: str, stdin: bytes = b"") -> Finished:
     return run_in_process(program_of(settings), *arguments, stdin=stdin)
 
 
-@pytest.mark.requirement("004.config.environment", "004.config.debug", "004.security.no-shell")
+@pytest.mark.requirement("004.config.debug")
+async def test_debugging_shows_what_happened_and_no_text(tmp_path: Path) -> None:
+    notes, home = write_notes(tmp_path / "notes"), tmp_path / "home"
+    env = {"KHO_RESEARCH__ROOTS": f'["{notes}"]'}
+    debug = {**env, "KHO_OBSERVE__LOG_LEVEL": "DEBUG"}
+    await kho(home, "collections", "create", "papers", env=env)
+    added = await kho(home, "kb", "add-folder", str(notes), "--collection", "papers", env=debug)
+    assert added.status == 0
+    told = [json.loads(line) for line in added.err.splitlines()]
+    files = {Path(one["path"]).name: one["became"] for one in told if one["message"] == "file"}
+    assert files == {"kettle.md": "1 chunks of markdown", "ranking.md": "1 chunks of markdown"}
+    assert {one["level"] for one in told if one["message"] == "file"} == {"debug"}
+    asked = await kho(home, "query", "descaling", "kettles", "--json", env=debug)
+    [line] = [one for one in map(json.loads, asked.err.splitlines()) if one["message"] == "query"]
+    assert (line["found"], line["collections"], line["status"]) == (1, 1, "optimal")
+    assert json.loads(asked.out)["results"]
+    assert "descaling" not in asked.err
+    assert "Citric" not in asked.err + added.err
+    for level in ("INFO", "WARNING"):
+        quiet = await kho(home, "query", "kettles", env={**env, "KHO_OBSERVE__LOG_LEVEL": level})
+        assert (quiet.status, quiet.err) == (0, "")
+
+
+@pytest.mark.requirement("004.config.environment", "004.security.no-shell")
 async def test_the_environment_sets_it_up(tmp_path: Path) -> None:
     """In processes of their own: what is typed is never a shell's to read."""
     notes, home = write_notes(tmp_path / "notes"), tmp_path / "home"
-    env = {"KHO_RESEARCH__ROOTS": f'["{notes}"]', "KHO_OBSERVE__LOG_LEVEL": "DEBUG"}
+    env = {"KHO_RESEARCH__ROOTS": f'["{notes}"]'}
     name = "papers; touch owned $(touch owned) `touch owned`"
     assert (await kho(home, "collections", "create", name, env=env)).status == 0
     taken = await kho(home, "kb", "add-document", str(notes / "kettle.md"), f"--collection={name}", env=env)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.research_hub import WIRES, by_jsonrpc, connected, done, failure, settings_of
+from tests.contracts.research_hub import EVERYWHERE, by_jsonrpc, connected, done, failure, settings_of
 from tests.doors.doors import Json, served
 
 CONFIGURATION, COLLECTION, DOCUMENT, QUERY = -32001, -32002, -32003, -32004
@@ -120,9 +120,11 @@ def prepare(folder: Path) -> None:
     "004.errors.structure", "004.errors.guidance", "004.collections.conditional", "004.projects.conditional",
     "004.test.errors", "004.security.sanitised", "004.security.traversal", "004.validation.parameters",
 )  # fmt: skip
-@pytest.mark.parametrize(("wire", "era"), WIRES)
-async def test_every_failure_has_its_number_and_says_what_to_do(wire: str, era: str, tmp_path: Path) -> None:
-    settings = settings_of(tmp_path)
+@pytest.mark.parametrize(("wire", "era", "database_url"), EVERYWHERE, indirect=["database_url"])
+async def test_every_failure_has_its_number_and_says_what_to_do(
+    wire: str, era: str, tmp_path: Path, database_url: str | None
+) -> None:
+    settings = settings_of(tmp_path, database_url)
     prepare(tmp_path)
     async with connected(wire, era, settings) as client:
         await done(client, "manage_collections", action="create", collection_name="papers")
@@ -144,8 +146,8 @@ async def test_every_failure_has_its_number_and_says_what_to_do(wire: str, era: 
 
 
 @pytest.mark.requirement("004.errors.structure", "004.server.json-rpc")
-async def test_the_same_at_jsonrpc(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path)
+async def test_the_same_at_jsonrpc(tmp_path: Path, database_url: str | None) -> None:
+    settings = settings_of(tmp_path, database_url)
     prepare(tmp_path)
     async with served(settings) as hub:
         for tool, arguments in (
@@ -162,8 +164,8 @@ async def test_the_same_at_jsonrpc(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("004.errors.messages-sanitised")
-async def test_a_failure_tells_nothing_of_the_inside(tmp_path: Path) -> None:
-    async with served(settings_of(tmp_path)) as hub:
+async def test_a_failure_tells_nothing_of_the_inside(tmp_path: Path, database_url: str | None) -> None:
+    async with served(settings_of(tmp_path, database_url)) as hub:
         for _, tool, arguments in MEANT:
             told = str(await by_jsonrpc(hub, tool, arguments))
             for inside in ("Traceback", "site-packages", "apsw", "SELECT", "pydantic", ".py", str(tmp_path / "home")):

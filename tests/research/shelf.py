@@ -32,7 +32,7 @@ class Still(Clock):
 class Plain:
     """Reads here and now: no file of these tests needs a process of its own."""
 
-    async def read(self, data: bytes, name: str) -> reading.Readable:
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable:
         return reading.read(data, name)
 
 
@@ -44,12 +44,12 @@ class Gated(Plain):
         self.reached = asyncio.Event()
         self.gate = asyncio.Event()
 
-    async def read(self, data: bytes, name: str) -> reading.Readable:
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable:
         self.free -= 1
         if self.free < 0:
             self.reached.set()
             await self.gate.wait()
-        return await super().read(data, name)
+        return await super().read(data, name, suspect=suspect)
 
 
 @dataclass

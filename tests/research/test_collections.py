@@ -300,14 +300,15 @@ async def test_documents_move_by_id_path_or_title(desk: Desk) -> None:
     assert await desk.text(by_path.id) == "quantum two"
 
 
-async def test_a_moved_document_gets_its_vectors_again(desk_with_vectors: Desk) -> None:
+async def test_a_moved_document_keeps_its_vectors(desk_with_vectors: Desk) -> None:
     desk = desk_with_vectors
     await desk.collection("create", "from")
     await desk.collection("create", "to")
     doc = await desk.add("from", "quantum entanglement")
     await desk.settle()
-    await desk.collection("move-documents", "from", documents=doc.id, target_collection="to")
-    await desk.settle()
+    moved = await desk.collection("move-documents", "from", documents=doc.id, target_collection="to")
+    assert moved.collection is not None
+    assert moved.collection.vectors_pending == 0
     assert await desk.found("quantum entanglement", "to") == [doc.id]
     assert await desk.found("quantum entanglement", "from") == []
 

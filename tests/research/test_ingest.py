@@ -154,7 +154,7 @@ async def test_who_names_one_bad_file_gets_its_error(shelf: Shelf) -> None:
 
 async def test_a_stumble_over_one_file_is_that_files_failure(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
     class Stumbling(Plain):
-        async def read(self, data: bytes, name: str) -> reading.Readable:
+        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable:
             if name == "note001.md":
                 raise RecursionError("too deep")
             return await super().read(data, name)

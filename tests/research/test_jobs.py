@@ -163,6 +163,29 @@ async def test_a_silent_process_loses_its_job_and_notices(shelf: Shelf, monkeypa
     await other.background.drain()
 
 
+async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain files are read in the hub. One that it died of would be its end again and again."""
+    monkeypatch.setattr(jobs, "SOON", 0.0)
+    monkeypatch.setattr(jobs, "POLL", 0.01)
+    shelf.write("part2/zz-deadly.txt", "a word or two, " * 1_500_000)
+    id = (await shelf.answer(wait=0)).job.job_id
+    await gated(shelf).reached.wait()
+    async with reading.Worker(reading.Limits(memory=64 * 2**20)) as worker:
+        other = Shelf(shelf.desk, shelf.folder, shelf.clock, worker)
+        other.background.add(other.service.resume)
+        shelf.clock.now += jobs.HELD + SECOND
+        row = await shelf.until(id, lambda row: row.finished_at is not None)
+        await other.background.drain()
+    assert (row.state, row.counts.added, row.counts.failed) == ("done", FILES, 1)
+    [bad] = row.report
+    assert bad["path"].endswith("zz-deadly.txt")
+    assert "more than 64 MB of memory" in bad["reason"]
+    gated(shelf).gate.set()
+    await shelf.background.drain()
+
+
 async def test_a_process_does_not_take_over_from_itself(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -192,8 +215,9 @@ async def test_an_interrupted_force_reads_nothing_twice(shelf: Shelf, monkeypatc
     class Counting(Plain):
         count = 0
 
-        async def read(self, data: bytes, name: str) -> reading.Readable:
+        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable:
             self.count += 1
+            assert not suspect  # the hub before stopped in good order
             return await super().read(data, name)
 
     other = Shelf(shelf.desk, shelf.folder, shelf.clock, Counting())

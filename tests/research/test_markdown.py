@@ -193,7 +193,7 @@ EVERY: list[tuple[Callable[[Any], str], Result, str]] = [
     (
         markdown.ingest,
         results.IngestAnswer(status="running", message="Reading.", job=JOB, chunks=4, vectors_pending=1),
-        "ask for the status of job `j-1`",
+        "It goes on as job `j-1`",
     ),
     (markdown.job, results.JobAnswer(message="Still reading.", job=JOB), "- `/docs/a.pdf`: It is broken \\<b>"),
     (markdown.job, results.JobAnswer(message="Still reading.", job=JOB), "- … and 6 more"),

@@ -163,6 +163,30 @@ async def test_nothing_there_yet_spells_the_next_call(asking: Asking) -> None:
     assert answer.query_refinement.status == "clarification_needed"
 
 
+async def test_a_phrase_that_no_passage_has_is_said(asking: Asking) -> None:
+    await asking.desk.add("kitchen", "Giấm trắng tẩy cặn. The acid is citric.", title="Acids")
+    there = (await asking('"Giấm trắng" and "acid is citric"', collections="kitchen")).query_refinement
+    assert "nowhere" not in there.message
+    gone = (await asking('"citric acid"', collections="kitchen")).query_refinement
+    assert (gone.status, gone.total) == ("clarification_needed", 1)
+    assert gone.message.startswith("The phrase \"citric acid\" is nowhere in 'kitchen'.")
+
+
+async def test_a_project_whose_collections_are_gone_is_said(asking: Asking) -> None:
+    await asking.desk.collection("create", "gone")
+    await asking.desk.project("create", "thesis", collections="gone")
+    await asking.desk.collection("delete", "gone")
+    named = await asking("kettle", project="thesis")
+    assert named.results == []
+    assert "'thesis' has no collections" in named.query_refinement.message
+    assert "kitchen" in named.query_refinement.suggestions
+    await asking.desk.project("create", "old", collections="kitchen")
+    await asking.desk.project("archive", "old")
+    aside = await asking("kettle")
+    assert "only archived projects have them: 'kitchen'" in aside.query_refinement.message
+    assert "kitchen" not in (aside.query_refinement.searched or [])
+
+
 async def test_a_gap_is_said_and_a_misspelling_recognised(asking: Asking) -> None:
     await asking.desk.collection("create", "garden")
     await asking.desk.add("kitchen", "The thermostat is broken.", title="Thermostats")
@@ -170,7 +194,8 @@ async def test_a_gap_is_said_and_a_misspelling_recognised(asking: Asking) -> Non
     assert gap.total == 0
     assert "gap" in gap.message
     assert "augment_knowledge" in gap.message
-    assert gap.suggestions == ["Thermostats"]
+    assert gap.suggestions == []
+    assert "What there is: 'Thermostats'" in gap.message
     assert "Not searched: 'garden'" in gap.message
     assert (await asking("termostat")).query_refinement.suggestions[0].lower() in ("thermostat", "thermostats")
 

@@ -1,8 +1,10 @@
 """How a question went is told from how the scores lie, and the suggestions are what was found."""
 
+import pytest
+
 from kho.research.projects import Scope
 from kho.research.refinement import Shelf, empty, refine
-from kho.research.terms import Text, clean, near_spellings, splitting, unknown
+from kho.research.terms import Text, clean, near_spellings, quoted, splitting, unknown
 
 ALL = Scope(["1", "2"], ["papers", "notes"], "all")
 PAPERS = Scope(["1"], ["papers"], "named")
@@ -42,16 +44,53 @@ def test_a_gap_is_said_plainly_with_what_to_do() -> None:
     shelf = Shelf(["Kettles"], [], ["notes"])
     found = refine("violin strings", [0.2, 0.19], [text("A kettle.")], PAPERS, shelf)
     assert found.status == "clarification_needed"
+    assert found.suggestions == []
     for said in ("Low Relevance", "gap", "ingest_documents", "augment_knowledge", "'papers'", "Not searched: 'notes'"):
         assert said in found.message
 
 
-def test_nothing_found_names_what_there_is() -> None:
+def test_nothing_found_names_what_there_is_but_does_not_suggest_it() -> None:
     found = refine("violin", [], [], PAPERS, Shelf(["Kettles", "Toasters"], ["Bread."], ["notes"], ("kitchen",)))
     assert found.status == "clarification_needed"
-    assert found.suggestions == ["Kettles", "Toasters"]
-    for said in ("gap", "augment_knowledge", "tagged 'kitchen'", "Not searched: 'notes'"):
+    assert found.suggestions == []
+    said_too = ("gap", "augment_knowledge", "tagged 'kitchen'", "Not searched: 'notes'", "'Kettles', 'Toasters'")
+    for said in said_too:
         assert said in found.message
+
+
+@pytest.mark.parametrize("question", ["x", "K?", " a ", "the", "what is it", "là gì", "của"])
+def test_what_says_nothing_is_not_optimal(question: str) -> None:
+    found = refine(question, [1.0, 0.2], [text("An x and a K: the kettle.")], ALL, Shelf())
+    assert (found.status, found.suggestions) == ("clarification_needed", [])
+    assert "does not say what it is about" in found.message
+
+
+@pytest.mark.parametrize("question", ["猫", "kettle", "mèo", "C++ x"])
+def test_a_word_says_something(question: str) -> None:
+    assert refine(question, [1.0, 0.2], [text(question, language="")], ALL, Shelf()).status == "optimal"
+
+
+def test_a_phrase_that_is_nowhere_is_said() -> None:
+    found = refine('"group commit"', [0.9, 0.2], [text("A group. A commit.")], PAPERS, Shelf(), ["group commit"])
+    assert found.status == "clarification_needed"
+    assert found.message.startswith("The phrase \"group commit\" is nowhere in 'papers'. Found 2 passages")
+    two = refine('"a b" “c d”', [], [], PAPERS, Shelf(["Kettles"]), ["a b", "c d"])
+    assert two.message.startswith('The phrases "a b", "c d" are nowhere')
+    assert quoted('say "group  commit" or “ghi  nhóm”, not ""') == ["group commit", "ghi nhóm"]
+
+
+def test_suggestions_come_from_what_fits_and_from_near_the_words() -> None:
+    passages = [
+        text("Descale the kettle with citric acid. Citric acid is cheap. The garden gnome fell. The garden gnome."),
+        text("The kettle hums. A kettle with citric acid hums.", title="Humming"),
+        text("Stamps of Peru.", "Peru"),
+    ]
+    found = refine("descale kettle", [0.5, 0.45, 0.2], passages, ALL, Shelf())
+    assert found.status == "clarification_needed"
+    assert "Humming" in found.suggestions
+    assert not {"Peru", "garden gnome"} & {*found.suggestions}
+    code = [text("The kettle. `kettle_on` and\n```\nkettle.boil(now, now)\n```\n", "Why does it hum?"), text("x")]
+    assert splitting("kettle", code, 6) == []
 
 
 def test_a_misspelt_word_is_recognised() -> None:
@@ -60,6 +99,9 @@ def test_a_misspelt_word_is_recognised() -> None:
     assert near_spellings("kien thuc", ["Kiến trúc", "Kiến thức nền"]) == []
     assert near_spellings("nguyen", ["Nguyễn Du", "nguyện"]) == []  # no mark is no misspelling
     assert near_spellings("truongg", ["Nhà trường mở cửa"]) == ["trường"]
+    assert near_spellings("seach", ["Each search is in reach of a beach"]) == ["search"]
+    assert near_spellings("serach", ["A search"]) == ["search"]
+    assert near_spellings("khởi", ["Kho kho_ khơi"]) == near_spellings("liệu", ["like line live"]) == []
 
 
 def test_the_first_result_in_another_language_is_no_gap_if_it_stands_out() -> None:
@@ -72,6 +114,7 @@ def test_the_first_result_in_another_language_is_no_gap_if_it_stands_out() -> No
     close = refine("Ấm nước nóng bao nhiêu?", [0.3, 0.29], [text("The kettle is hot.")], ALL, Shelf())
     assert close.status == "clarification_needed"
     assert "look at them all the same" in close.message
+    assert "None of the best has" not in close.message
 
 
 def test_an_empty_store_and_an_empty_collection_spell_the_next_call() -> None:

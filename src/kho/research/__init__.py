@@ -77,7 +77,7 @@ def capability(
                     "imported": "imported",
                     "replaced": "replaced",
                     "skipped": "skipped",
-                    "collections": "collections",
+                    "collections": "collection|collections",
                 },
             ),
         ),

@@ -17,6 +17,7 @@ from kho.research.filing import Doc, Filing
 from kho.research.limits import Limits
 from kho.research.model import AugmentKnowledge, UploadDocument
 from kho.research.preparing import Reader, hash_of, sentence
+from kho.research.reading import front
 from kho.research.reading.clean import clean, one_line
 from kho.research.reading.plain import title_of
 from kho.research.results import AugmentAnswer, Duplicate
@@ -56,13 +57,13 @@ class Augment:
         text = await asyncio.to_thread(clean, params.content)
         if not text.strip():
             raise InvalidDocumentRequest("'content' holds no text.", parameter="content")
-        title = one_line(params.title or "") or await asyncio.to_thread(_title, text)
+        said, text = await asyncio.to_thread(front.split, text)
+        title = one_line(params.title or "") or said.title or await asyncio.to_thread(_title, text)
+        tags = said.tags if params.tags is None else params.tags
         doc = replace(
-            self._draft(
-                collection, "external", params.content.encode(), params.source.strip(), title, params.tags or []
-            ),
-            author=params.author and one_line(params.author),
-            published=_published(params.date),
+            self._draft(collection, "external", params.content.encode(), params.source.strip(), title, tags),
+            author=one_line(params.author) if params.author else said.author,
+            published=_published(params.date) or said.published,
         )
         return await self._add(doc, text, call, force=params.force)
 
@@ -79,8 +80,14 @@ class Augment:
             advice = problem.advice or None
             raise Unreadable(sentence(problem.reason), guidance=advice, path=name) from None
         title = one_line(params.title or "") or found.title
-        doc = self._draft(collection, "upload", raw, name, title, params.tags or [])
-        return await self._add(replace(doc, format=found.format, cut=found.kind), found.text, call, force=params.force)
+        doc = replace(
+            self._draft(collection, "upload", raw, name, title, found.tags if params.tags is None else params.tags),
+            format=found.format,
+            cut=found.kind,
+            author=found.author,
+            published=found.published,
+        )
+        return await self._add(doc, found.text, call, force=params.force)
 
     async def _collection(self, call: Call, name: str) -> Collection:
         patience = call.remaining(self._limits.simple_timeout)

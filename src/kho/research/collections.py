@@ -1,13 +1,14 @@
 """The rules of collections."""
 
 import asyncio
+from dataclasses import replace
 
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock
 from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, Tx, Where
-from kho.research import filing, names, store_collections, store_listing, store_projects, views
+from kho.research import names, store_collections, store_listing, store_projects, views
 from kho.research.errors import (
     CollectionExists,
     CollectionNotEmpty,
@@ -16,12 +17,14 @@ from kho.research.errors import (
     InvalidCollectionRequest,
     missing,
 )
-from kho.research.filing import SPACE, Doc, Filing
+from kho.research.filing import SPACE, Doc
 from kho.research.model import ManageCollections
 from kho.research.results import CollectionInfo, CollectionsAnswer
 from kho.research.store_collections import Collection, Size
 from kho.research.store_documents import DocumentStore, at_places, get_many
 from kho.search import passages
+from kho.search.index import prepared_again
+from kho.search.passages import Stored
 
 PATIENCE = 60.0
 """Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
@@ -158,32 +161,32 @@ class Collections:
             raise missing(InvalidCollectionRequest, "documents", params.action)
         wanted, now = params.documents, self._clock()
 
-        def look(tx: Tx) -> tuple[list[Doc], dict[str, str]]:
+        def look(tx: Tx) -> tuple[list[Doc], list[Stored]]:
             source = store_collections.need(tx, call.tenant, name)
             if store_collections.need(tx, call.tenant, target).id == source.id:
                 raise InvalidCollectionRequest(
                     "'target_collection' is the collection that the documents are in.", parameter="target_collection"
                 )
             docs = {doc.id: doc for doc in (store_listing.need(tx, call.tenant, one, source) for one in wanted)}
-            return [*docs.values()], store_listing.texts(tx, call.tenant, [*docs])
+            return [*docs.values()], _filed(tx, call.tenant, [*docs.values()])
 
-        docs, texts = await self._db.read(look, timeout=call.remaining(PATIENCE))
-        filings = await asyncio.to_thread(lambda: [filing.make(call.tenant, doc, texts[doc.id]) for doc in docs])
+        docs, filed = await self._db.read(look, timeout=call.remaining(PATIENCE))
+        parts = await asyncio.to_thread(lambda: [prepared_again(stored) for stored in filed])
 
         def work(tx: Tx) -> CollectionsAnswer:
             source = store_collections.need(tx, call.tenant, name)
             to = store_collections.need(tx, call.tenant, target)
             store_collections.lock(tx, call.tenant, [source.id, to.id])
             known = get_many(tx, call.tenant, [doc.id for doc in docs], lock=True)
-            if any(known.get(doc.id) != doc for doc in docs):
+            if any(known.get(doc.id) != doc for doc in docs) or _filed(tx, call.tenant, docs) != filed:
                 raise DocumentChanged
-            _need_room(tx, call.tenant, filings, to)
-            moved = self._documents.move_documents(tx, call.tenant, filings, to.id, now)
+            _need_room(tx, call.tenant, docs, to)
+            self._documents.move_documents(tx, call.tenant, docs, parts, to.id, now)
             return CollectionsAnswer(
                 action="move-documents",
-                message=f"Moved {views.counted(len(moved), 'document')} from '{source.name}' to '{to.name}'.",
+                message=f"Moved {views.counted(len(docs), 'document')} from '{source.name}' to '{to.name}'.",
                 collection=self._described(tx, call.tenant, store_collections.need(tx, call.tenant, target)),
-                moved=len(moved),
+                moved=len(docs),
             )
 
         return await call.commit(self._db, work)
@@ -239,9 +242,13 @@ def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
     )
 
 
-def _need_room(tx: Tx, tenant: str, filings: list[Filing], to: Collection) -> None:
+def _filed(tx: Tx, tenant: str, docs: list[Doc]) -> list[Stored]:
+    return [stored for doc in docs for stored in passages.of_document(tx, SPACE, tenant, doc.collection_id, doc.id)]
+
+
+def _need_room(tx: Tx, tenant: str, docs: list[Doc], to: Collection) -> None:
     """Refuses to move a document onto one that is the same."""
-    there = [one.under(one.doc.id, to.id, one.doc.created_at).doc for one in filings]
+    there = [replace(doc, collection_id=to.id) for doc in docs]
     taken = at_places(tx, tenant, there)
     if taken:
         shown = ", ".join(f"'{doc.name}'" for doc in [*taken.values()][:3])

@@ -70,6 +70,7 @@ COLLECTIONS = (
         ("collection_name", "documents"),
         fixed={"action": "move-documents"},
         names={**_COLLECTION, "target_collection": "to"},
+        documents=("documents",),
         shows=("target_collection",),
         summary="Move documents (ids, paths or titles) to another collection.",
         example={"collection_name": "inbox", "documents": ["attention.pdf", "bert.pdf"], "target_collection": "papers"},
@@ -91,6 +92,7 @@ INGEST = (
     Command(
         "kb add-document",
         ("path",),
+        fixed={"kind": "file"},
         paths=("path",),
         follows="job_status",
         shows=("collection", "force", "wait"),
@@ -102,6 +104,7 @@ INGEST = (
         Command(
             f"kb {name}",
             ("path",),
+            fixed={"kind": "folder"},
             names={"patterns": "pattern"},
             paths=("path",),
             follows="job_status",
@@ -121,7 +124,7 @@ INGEST = (
         paths=("path",),
         follows="job_status",
         watches=True,
-        fixed={"recursive": True, "prune": True},
+        fixed={"kind": "folder", "recursive": True, "prune": True},
         shows=("collection", "patterns", "exclude"),
         summary="Keep a collection in step with a folder, until it is stopped.",
         example={"path": "notes", "collection": "papers"},

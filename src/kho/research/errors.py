@@ -122,6 +122,12 @@ class FileNotFound(DocumentError):
     guidance = "Check the path; a relative one begins at the working directory."
 
 
+class WrongKind(DocumentError):
+    """The path is a folder where a file is meant, or a file where a folder is."""
+
+    code = "WRONG_KIND"
+
+
 class Unreadable(DocumentError):
     """The file cannot be read as text."""
 

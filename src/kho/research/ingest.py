@@ -2,11 +2,12 @@
 progress. So a crash leaves whole documents only, and a job that is begun again finds what it stored."""
 
 import asyncio
+import logging
 import math
 import socket
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +17,7 @@ from kho.kernel.clock import Clock
 from kho.kernel.ports import Database, Tx
 from kho.research import plan, store_collections, store_ingest, telling
 from kho.research.ahead import ahead
-from kho.research.errors import FileNotFound, PathRefused
+from kho.research.errors import FileNotFound, PathRefused, WrongKind
 from kho.research.filing import Filing
 from kho.research.jobs import Jobs, Running
 from kho.research.limits import Limits
@@ -27,6 +28,8 @@ from kho.research.results import IngestAnswer, JobAnswer, JobsAnswer
 from kho.research.roots import Located, Openings, Roots
 from kho.research.store_documents import DocumentStore, at_places
 from kho.research.store_jobs import MOST_FAILURES, Counts, Job
+
+log = logging.getLogger("kho.research")
 
 KIND = "ingest"
 BATCH = 32
@@ -50,6 +53,12 @@ class _Batch:
         else:
             self.filings.append(one)
             self.chunks += one.doc.chunks
+
+    def told(self) -> Iterator[tuple[str, str]]:
+        """What became of each file, for whoever looks for a mistake."""
+        yield from ((one.doc.name, f"{one.doc.chunks} chunks of {one.doc.format}") for one in self.filings)
+        yield from ((one.known.path, "the same as before") for one in self.same)
+        yield from ((one.path, one.reason) for one in self.failures)
 
     @property
     def full(self) -> bool:
@@ -84,6 +93,7 @@ class Ingest:
         stated = await call.roots()
         roots = self._openings.for_caller(shared=call.shared, stated=stated)
         located = await asyncio.to_thread(_located, roots, params.path)
+        _need_kind(located, params)
         request = Request(
             path=str(located.path),
             folder=located.folder,
@@ -168,7 +178,9 @@ class Ingest:
         report = [one.as_dict() for one in found.failures[:MOST_FAILURES]]
         await self._db.write(lambda tx: running.advance(tx, start, report))
         running.counts = start
-        preparing = Preparing(job, roots, self._reader, self._clock, self._limits.max_file, force=request.force)
+        preparing = Preparing(
+            job, roots, self._reader, self._clock, self._limits.max_file, force=request.force, suspect=running.suspect
+        )
         batch = _Batch()
         async with aclosing(ahead(found.wanted, preparing.prepare)) as prepared:
             async for one in prepared:
@@ -220,6 +232,8 @@ class Ingest:
 
         running.counts = await self._db.write(work)
         report[:] = failures
+        for path, became in batch.told():
+            log.debug("file", extra={"fields": {"job": job.id, "path": path, "became": became}})
 
     async def _prune(self, running: Running, gone: Sequence[store_ingest.Known], report: list[dict[str, str]]) -> None:
         ids = await asyncio.to_thread(lambda: [one.id for one in gone if plan.has_vanished(one.path)])
@@ -232,6 +246,17 @@ class Ingest:
             return counts
 
         running.counts = await self._db.write(work)
+
+
+def _need_kind(located: Located, params: IngestDocuments) -> None:
+    found = "folder" if located.folder else "file"
+    if params.kind not in (None, found):
+        named = f'path="{params.path}", collection="{params.collection}", kind="{found}"'
+        raise WrongKind(
+            f"'{params.path}' is a {found}, not a {params.kind}.",
+            guidance=f"To add it, call ingest_documents({named}).",
+            path=params.path,
+        )
 
 
 def _located(roots: Roots, path: str) -> Located:

@@ -18,7 +18,7 @@ from kho.kernel.call import Call
 from kho.kernel.clock import SECOND, Clock
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.ports import Database, Tx
-from kho.research import store_jobs
+from kho.research import store_jobs, views
 from kho.research.store_jobs import Counts, Job
 
 log = logging.getLogger("kho.research")
@@ -54,6 +54,8 @@ class Running:
     job: Job
     owner: str
     clock: Clock
+    suspect: bool = False
+    """Whoever was at it before fell silent: something in it may have been the reason."""
     counts: Counts = field(default_factory=Counts)
     """As they are stored."""
     told: asyncio.Event = field(default_factory=asyncio.Event)
@@ -160,7 +162,7 @@ class Jobs:
                 continue
             if await asyncio.to_thread(self._may_take, job):
                 if claimed := await self._claim(job):
-                    self._start(claimed)
+                    self._start(claimed, suspect=job.owner is not None)
             elif job.updated_at < now - FORLORN and (claimed := await self._claim(job)):
                 await self._finish(claimed, GIVEN_UP)
 
@@ -168,8 +170,8 @@ class Jobs:
         now = self._clock()
         return await self._db.write(lambda tx: store_jobs.claim(tx, job.tenant, job.id, self._owner, now, now + HELD))
 
-    def _start(self, job: Job) -> None:
-        running = Running(job, self._owner, self._clock)
+    def _start(self, job: Job, *, suspect: bool = False) -> None:
+        running = Running(job, self._owner, self._clock, suspect)
         self._running[job.id] = running
         self._background.add(partial(self._run, running))
 
@@ -244,4 +246,4 @@ class Jobs:
 
 def _so_far(job: Job) -> str:
     counts = job.counts
-    return "Looking for files" if counts.total is None else f"{counts.done:,} of {counts.total:,} files"
+    return "Looking for files" if counts.total is None else f"{counts.done:,} of {views.counted(counts.total, 'file')}"

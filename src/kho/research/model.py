@@ -161,6 +161,7 @@ class ManageProjects(Asked):
 class IngestDocuments(Asked):
     path: Path = Field(description="A file or a folder that Kho may read.")
     collection: CollectionName = Field(description="The collection that takes them in.")
+    kind: Literal["file", "folder"] | None = Field(None, description="What the path must be; left out, either.")
     recursive: bool = Field(False, description="Folders below the folder, too.")
     patterns: Texts | None = Field(None, description="Only files whose names match, e.g. *.md,*.pdf.")
     exclude: Texts | None = Field(None, description="Not files and folders whose names match, e.g. drafts,*.log.")

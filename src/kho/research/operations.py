@@ -169,7 +169,7 @@ def _results(services: Services) -> Sequence[Operation]:
             text=markdown.similar,
             wire="similar_documents",
             tool=True,
-            cli=(Command("similar", ("document",)),),
+            cli=(Command("similar", ("document",), documents=("document",)),),
             example={"document": "attention.pdf", "top_k": 5},
         ),
         define(

@@ -20,7 +20,7 @@ UNSETTLED = 2 * SECOND
 
 
 class Reader(Protocol):
-    async def read(self, data: bytes, name: str) -> reading.Readable: ...
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,18 @@ Prepared = Filing | Same | Failure
 class Preparing:
     """The files of one job."""
 
-    def __init__(self, job: Job, roots: Roots, reader: Reader, clock: Clock, limit: int, *, force: bool) -> None:
-        """`limit` is the size of the largest file that is read."""
+    def __init__(
+        self, job: Job, roots: Roots, reader: Reader, clock: Clock, limit: int, *, force: bool, suspect: bool = False
+    ) -> None:
+        """`limit` is the size of the largest file that is read. `suspect`: one of the files may have ended whoever was
+        at the job before."""
         self._job = job
         self._roots = roots
         self._reader = reader
         self._clock = clock
         self._limit = limit
         self._force = force
+        self._suspect = suspect
 
     async def prepare(self, wanted: Wanted) -> Prepared:
         try:
@@ -64,7 +68,7 @@ class Preparing:
         mtime = None if abs(now - file.modified) < UNSETTLED else file.modified
         if known is not None and known.hash == digest and (not self._force or known.job_id == self._job.id):
             return Same(known, mtime)
-        found = await self._reader.read(data, file.path.name)
+        found = await self._reader.read(data, file.path.name, suspect=self._suspect)
         doc = Doc(
             id=known.id if known else str(uuid.uuid4()),
             collection_id=self._job.collection_id or "",
@@ -77,9 +81,9 @@ class Preparing:
             hash=digest,
             size=len(data),
             mtime=mtime,
-            tags=(),
-            author=None,
-            published=None,
+            tags=found.tags,
+            author=found.author,
+            published=found.published,
             job_id=self._job.id,
             created_at=known.created_at if known else now,
             updated_at=now,

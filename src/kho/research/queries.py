@@ -1,9 +1,11 @@
 """Questions: where to look, the order of what is found, and an answer that says how well it went."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock
@@ -31,10 +33,13 @@ from kho.research.projects import Scope
 from kho.research.refinement import Refined, Shelf
 from kho.research.results import Brief, Item, QueryAnswer, Refinement, Similar, SimilarAnswer
 from kho.research.store_documents import get_many
-from kho.research.terms import Text
+from kho.research.terms import Text, quoted
 from kho.search import passages
+from kho.search.asked import flat
 from kho.search.index import storable
 from kho.search.query import Searcher
+
+log = logging.getLogger("kho.research")
 
 DEPTH = 100
 """Passages that a list has at most."""
@@ -89,6 +94,7 @@ class Queries:
             answer = await self._answer(asked, params, left)
         except Timeout:
             raise _too_late(self._clock() - started) from None
+        log.debug("query", extra={"fields": _told(asked, answer, call, self._clock() - started)})
         if params.cursor is None:
             self._note(asked, answer, call, self._clock() - started)
         return answer
@@ -147,7 +153,7 @@ class Queries:
             query_refinement=Refinement(
                 status=page.refined.status,
                 suggestions=page.refined.suggestions,
-                message=page.refined.message,
+                message=" ".join([page.refined.message, *scope.notes]),
                 searched=scope.names[:NAMED],
                 total=len(listed.places),
                 next_cursor=order.cursor_for(end, listed, mark),
@@ -213,6 +219,21 @@ def _gist(doc: Doc, text: str) -> tuple[str, str]:
     return f"{doc.title}\n{context.telling(text, doc.title)}", f"{doc.title} {context.keywords(text)}"
 
 
+def _told(asked: _Asked, answer: QueryAnswer, call: Call, took_us: int) -> dict[str, Any]:
+    """For whoever looks for a mistake: how a question went, without its text."""
+    refinement = answer.query_refinement
+    return {
+        "request_id": call.request_id,
+        "characters": len(asked.text),
+        "scope": str(asked.scope),
+        "collections": len(asked.scope.ids),
+        "found": refinement.total,
+        "best": answer.results[0].relevance_score if answer.results else None,
+        "status": refinement.status,
+        "ms": round(took_us / 1000, 2),
+    }
+
+
 def _until(call: Call, most: float) -> Left:
     deadline = monotonic() + call.remaining(most)
 
@@ -260,22 +281,32 @@ def _page(tx: Tx, asked: _Asked, params: QueryKnowledgeBase, listed: Listed, sta
         if one.key in docs
     ]
     shown_items = items.items(tx, asked.tenant, params, there, docs)
-    return _Page(listed, shown_items, _refined(tx, asked, listed, found))
+    return _Page(listed, shown_items, _refined(tx, asked, listed, found, _absent(tx, asked, listed)))
 
 
-def _refined(tx: Tx, asked: _Asked, listed: Listed, found: Sequence[Text]) -> Refined:
+def _absent(tx: Tx, asked: _Asked, listed: Listed) -> list[str]:
+    """Phrases that were asked for and that no passage has. A full list proves nothing: there may be more."""
+    phrases = quoted(asked.text)
+    if not phrases or len(listed.places) >= DEPTH:
+        return []
+    every = passages.get(tx, asked.where, [place.ranked.seq for place in listed.places]).values()
+    texts = [flat(f"{one.heading} {one.text}") for one in every]
+    return [phrase for phrase in phrases if not any(flat(phrase) in text for text in texts)]
+
+
+def _refined(tx: Tx, asked: _Asked, listed: Listed, found: Sequence[Text], absent: Sequence[str]) -> Refined:
     scope = asked.scope
     scores = [min(1.0, one.score) for one in listed.places]
     clear = bool(scores) and labels.relevance(scores[0]) >= labels.LOW
     shelf = Shelf() if clear else _shelf(tx, asked.where, scope)
     if not scores and not shelf.titles:
         return refinement.empty(scope, shelf)
-    return refinement.refine(asked.text, scores, found, scope, shelf)
+    return refinement.refine(asked.text, scores, found, scope, shelf, absent)
 
 
 def _shelf(tx: Tx, where: Where, scope: Scope) -> Shelf:
     """What stands in the collections that were searched, and which others there are."""
-    tenant, only = where.tenant, None if scope.how == "all" else scope.ids
+    tenant, only = where.tenant, None if scope.how == "all" and not scope.left_out else scope.ids
     docs = store_listing.page(tx, tenant, only, "", None, SHELF)
     short = [doc.id for doc in docs if doc.size <= SHORT][:READ]
     texts = store_listing.texts(tx, tenant, short)

@@ -1,12 +1,12 @@
 """How well a question went, and how to ask better: told from how the scores lie, in the words of what was found."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kho.research import labels
 from kho.research.projects import Scope
-from kho.research.terms import Text, clean, near_spellings, splitting, unknown
+from kho.research.terms import Text, clean, near_spellings, says_nothing, splitting, unknown
 from kho.search.languages import language
 
 Status = Literal["optimal", "clarification_needed", "too_broad"]
@@ -18,6 +18,8 @@ CROWD = 8
 """… and so many of them are too many to choose from."""
 STANDS_OUT = 1.2
 """The best result, in units of the second, from which it is plainly the one that is meant."""
+FITS = 0.7
+"""Results below this share of the best have little to do with the question, and nothing to suggest."""
 NAMED = 5
 """Collections that a message names."""
 
@@ -43,40 +45,67 @@ class Shelf:
     """That a document had to have to be looked at."""
 
 
-def refine(question: str, scores: Sequence[float], found: Sequence[Text], scope: Scope, shelf: Shelf) -> Refined:
-    """`scores` are the core's, of all results, best first; `found` are the first of them."""
+def refine(
+    question: str,
+    scores: Sequence[float],
+    found: Sequence[Text],
+    scope: Scope,
+    shelf: Shelf,
+    absent: Sequence[str] = (),
+) -> Refined:
+    """`scores` are the core's, of all results, best first; `found` are the first of them. `absent` are phrases in
+    quotation marks that no result has."""
+    refined = _refined(question, scores, found, scope, shelf)
+    if not absent:
+        return refined
+    phrases = ", ".join(f'"{clean(phrase)}"' for phrase in absent)
+    are = f"phrase {phrases} is" if len(absent) == 1 else f"phrases {phrases} are"
+    status: Status = "clarification_needed" if refined.status == "optimal" else refined.status
+    where = _searched(scope, shelf.tags)
+    return replace(refined, status=status, message=f"The {are} nowhere in {where}. {refined.message}")
+
+
+def _refined(question: str, scores: Sequence[float], found: Sequence[Text], scope: Scope, shelf: Shelf) -> Refined:
     if not scores:
         return _nothing(question, scope, shelf)
+    if says_nothing(question):
+        return Refined(
+            "clarification_needed",
+            [],
+            f"Found {_passages(len(scores))}, but the question does not say what it is about. Ask with the word for "
+            "the thing itself.",
+        )
     best = labels.relevance(scores[0])
     called = labels.label(best)
     crowd = sum(score >= CLOSE * scores[0] for score in scores)
     stands_out = len(scores) == 1 or scores[0] >= STANDS_OUT * scores[1]
     foreign = bool(found) and found[0].language not in ("", language(question))
+    near = [one for one, score in zip(found, scores, strict=False) if score >= FITS * scores[0]]
     if best < labels.LOW and not (foreign and stands_out):
-        return _gap(question, len(scores), called, foreign, found, scope, shelf)
+        return _gap(question, len(scores), called, foreign, found, near, scope, shelf)
     total = _passages(len(scores))
     if crowd >= CROWD and not stands_out:
         return Refined(
             "too_broad",
-            splitting(question, found, SUGGESTIONS),
+            splitting(question, near, SUGGESTIONS),
             f"{crowd} of {total} fit about equally well. Say more exactly what you mean, "
             "for example with one of the suggestions.",
         )
     if best >= labels.RELEVANT or (stands_out and best >= labels.LOW):
         clear = " and stands out" if stands_out and len(scores) > 1 else ""
         abroad = " It is written in another language than the question." if foreign else ""
-        return Refined("optimal", splitting(question, found, 3), f"Found {total}; the best is {called}{clear}.{abroad}")
+        return Refined("optimal", [], f"Found {total}; the best is {called}{clear}.{abroad}")
     if foreign and stands_out:
         return Refined(
             "clarification_needed",
-            splitting(question, found, SUGGESTIONS),
+            splitting(question, near[:1], SUGGESTIONS),
             f"Found {total}. The first stands out, but it is in another language than the question and only {called}: "
             "read it before you rely on it, or ask in its language.",
         )
     missing = _missing(question, found)
     return Refined(
         "clarification_needed",
-        _spellings(missing, found, shelf) or splitting(question, found, SUGGESTIONS),
+        _spellings(missing, found, shelf) or splitting(question, near, SUGGESTIONS),
         f"Found {total}, but the best is only {called}.{_without(missing)} "
         "Ask in other words, or name the thing itself; the suggestions are terms of these passages.",
     )
@@ -84,6 +113,8 @@ def refine(question: str, scores: Sequence[float], found: Sequence[Text], scope:
 
 def empty(scope: Scope, shelf: Shelf) -> Refined:
     """There is nothing to search."""
+    if not scope.ids and (scope.project or scope.left_out):
+        return Refined("clarification_needed", list(shelf.elsewhere[:SUGGESTIONS]), "There was nothing to search.")
     if not scope.ids:
         return Refined(
             "clarification_needed",
@@ -106,15 +137,15 @@ def empty(scope: Scope, shelf: Shelf) -> Refined:
 def _nothing(question: str, scope: Scope, shelf: Shelf) -> Refined:
     missing = unknown(question, [*shelf.titles, *shelf.texts])
     spellings = _spellings(missing, (), shelf)
-    terms = [term for term in map(clean, shelf.titles) if 2 <= len(term) <= 60]
-    suggestions = spellings or list(dict.fromkeys(terms))[:SUGGESTIONS]
+    titles = list(dict.fromkeys(title for title in map(clean, shelf.titles) if 2 <= len(title) <= 60))
     meant = " Was one of the suggestions meant?" if spellings else ""
+    there = f" What there is: {_named(titles)}." if titles and not spellings else ""
     other = f" Not searched: {_named(shelf.elsewhere)}." if shelf.elsewhere else ""
     return Refined(
         "clarification_needed",
-        suggestions,
+        spellings,
         f"Nothing about this was found in {_searched(scope, shelf.tags)}: a gap in the knowledge base, or other words "
-        f"are used there.{meant} Ask in other words, or {ADD}.{other}",
+        f"are used there.{meant}{there} Ask in other words, or {ADD}.{other}",
     )
 
 
@@ -124,17 +155,23 @@ def _gap(
     called: str,
     foreign: bool,
     found: Sequence[Text],
+    near: Sequence[Text],
     scope: Scope,
     shelf: Shelf,
 ) -> Refined:
     other = f" Not searched: {_named(shelf.elsewhere)}." if shelf.elsewhere else ""
-    where, missing = _searched(scope, shelf.tags), _missing(question, found)
+    where = _searched(scope, shelf.tags)
+    missing: list[str] = (
+        [] if foreign else _missing(question, found)
+    )  # in another language there is no word of it anyway
+    # Where not one word is known, the passages have nothing to do with the question, and so have their terms.
+    related: Sequence[Text] = () if missing and len(missing) == len(unknown(question, ())) else near
     what = f"Nothing in {where} fits well: the best of {_passages(total)} is {called}.{_without(missing)}"
     if foreign:
         what += " The first results are in another language, where scores run lower: look at them all the same."
     return Refined(
         "clarification_needed",
-        _spellings(missing, found, shelf) or splitting(question, found, SUGGESTIONS),
+        _spellings(missing, found, shelf) or splitting(question, related, SUGGESTIONS),
         f"{what} This may be a gap in the knowledge base: ask in other words, or {ADD}.{other}",
     )
 

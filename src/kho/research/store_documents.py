@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import orjson
 
@@ -10,7 +10,7 @@ from kho.kernel.ports import Tx
 from kho.research import store_collections
 from kho.research.filing import COLUMNS, SPACE, Doc, Filing, cut, from_row, to_row, unpack
 from kho.research.store_collections import batched
-from kho.search.index import Document, Index
+from kho.search.index import Document, Index, Part
 
 SELECT = f"SELECT {COLUMNS} FROM research_documents"
 _NAMES = COLUMNS.split(", ")
@@ -86,15 +86,22 @@ class DocumentStore:
             tx.many(f"DELETE FROM {table} WHERE tenant = $1 AND {column} = $2", [(tenant, doc.id) for doc in docs])
         return docs
 
-    def move_documents(self, tx: Tx, tenant: str, filings: Sequence[Filing], to: str, now: int) -> list[Doc]:
-        """Files documents under another collection. Whoever calls has made sure that their places there are free."""
-        store_collections.lock(tx, tenant, [to, *(one.doc.collection_id for one in filings)], now)
-        # The search core files passages by collection, so there they are dropped and filed again.
-        self._unfile(tx, tenant, [one.doc for one in filings])
-        moved = [one.under(one.doc.id, to, one.doc.created_at) for one in filings]
-        moved = [replace(one, doc=replace(one.doc, updated_at=now)) for one in moved]
-        self._write(tx, tenant, moved)
-        return [one.doc for one in moved]
+    def move_documents(
+        self, tx: Tx, tenant: str, docs: Sequence[Doc], parts: Sequence[Part], to: str, now: int
+    ) -> None:
+        """Files documents with all their passages under another collection. Whoever calls has made sure that their
+        places there are free."""
+        store_collections.lock(tx, tenant, [to, *(doc.collection_id for doc in docs)], now)
+        ids = [(doc.id,) for doc in sorted(docs, key=lambda doc: doc.id)]
+        tx.many(
+            "UPDATE research_documents SET collection_id = $1, updated_at = $2 WHERE tenant = $3 AND id = $4",
+            [(to, now, tenant, *id) for id in ids],
+        )
+        tx.many(
+            "UPDATE research_bands SET collection_id = $1 WHERE tenant = $2 AND document_id = $3",
+            [(to, tenant, *id) for id in ids],
+        )
+        self._index.move(tx, parts, to)
 
     def filed(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
         """A page of all documents of all tenants, as the search core files them, and where the next page begins. What

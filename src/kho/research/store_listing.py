@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 from kho.kernel.ports import Tx, Where
@@ -90,16 +89,17 @@ def texts(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, str]:
 
 
 def need(tx: Tx, tenant: str, reference: str, collection: Collection | None) -> Doc:
-    """The document that an id, a path, a file name or a title means; the error names candidates."""
+    """The document that an id, a path, the end of one, or a title means; the error names candidates."""
     found = get_many(tx, tenant, [reference]).get(reference)
     if found is not None and (collection is None or found.collection_id == collection.id):
         return found
     where = None if collection is None else [collection.id]
     within = "" if collection is None else f" in '{collection.name}'"
-    candidates = page(tx, tenant, where, reference, None, 200)
-    wanted = names.key(reference)
-    for meant in (_called, _file_name):
-        same = [doc for doc in candidates if wanted in meant(doc)]
+    plain = reference.removeprefix("./")
+    candidates = page(tx, tenant, where, plain, None, 200)
+    wanted = names.key(plain)
+    for fits in (_called, _ends_in):
+        same = [doc for doc in candidates if fits(doc, wanted)]
         if len(same) == 1:
             return same[0]
         if same:
@@ -124,12 +124,13 @@ def chunks(tx: Tx, tenant: str, doc: Doc, numbers: Container[int]) -> dict[int, 
     return {one.part: one for one in sorted(found.values(), key=lambda one: one.part)}
 
 
-def _called(doc: Doc) -> set[str]:
-    return {names.key(one) for one in (doc.path, doc.source, doc.title) if one}
+def _called(doc: Doc, wanted: str) -> bool:
+    return wanted in {names.key(one) for one in (doc.path, doc.source, doc.title) if one}
 
 
-def _file_name(doc: Doc) -> set[str]:
-    return {names.key(PurePath(doc.path).name)} if doc.path else set()
+def _ends_in(doc: Doc, wanted: str) -> bool:
+    """Whether its file has this name, or lies in these folders: 'notes/a.md' is '/home/mai/notes/a.md'."""
+    return doc.path is not None and names.key(doc.path).replace("\\", "/").endswith(f"/{wanted}")
 
 
 def _named(tx: Tx, tenant: str, docs: Sequence[Doc]) -> list[str]:

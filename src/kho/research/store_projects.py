@@ -91,6 +91,17 @@ def in_directories(tx: Tx, tenant: str, directories: Sequence[str]) -> dict[str,
     return {row[3]: Project(*row) for row in rows}
 
 
+def put_aside(tx: Tx, tenant: str) -> set[str]:
+    """The ids of collections that belong to archived projects and to no other."""
+    rows = tx.all(
+        "SELECT l.collection_id FROM research_project_collections AS l "
+        "JOIN research_projects AS p ON p.tenant = l.tenant AND p.id = l.project_id "
+        "WHERE l.tenant = $1 GROUP BY l.collection_id HAVING count(*) = count(p.archived_at)",
+        tenant,
+    )
+    return {row[0] for row in rows}
+
+
 def set_archived(tx: Tx, tenant: str, id: str, at: int | None, now: int) -> None:
     tx.run(
         "UPDATE research_projects SET archived_at = $1, updated_at = $2 WHERE tenant = $3 AND id = $4",

@@ -57,9 +57,14 @@ def _message(job: Job, names: dict[str, str]) -> str:
     counts = job.counts
     where = f"'{names[job.collection_id]}'" if job.collection_id in names else "a collection that was deleted since"
     if job.finished_at is None:
-        far = "It looks for files" if counts.total is None else f"{counts.done:,} of {counts.total:,} files are done"
-        now = "It waits for its turn." if job.state == "queued" else f"{far}; it goes on in the background."
-        return f'{now} See how far it is with ingest_status(job_id="{job.id}"); with cancel=true it stops.'
+        done = (
+            "It looks for files"
+            if counts.total is None
+            else f"Done: {counts.done:,} of {views.counted(counts.total, 'file')}"
+        )
+        now = "It waits for its turn." if job.state == "queued" else f"{done}; it goes on in the background."
+        named = f'job_id="{job.id}"'
+        return f"{now} See how far it is with ingest_status({named}); ingest_status({named}, cancel=true) stops it."
     told = [
         f"{views.counted(counts.added, 'document')} added",
         f"{counts.changed:,} changed",

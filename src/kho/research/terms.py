@@ -9,12 +9,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from itertools import pairwise
 from math import log
 
 from kho.search.fold import FUNCTION_WORD, fold, index_tokens, query_tokens
 from kho.search.function_words import ENGLISH, HAN, VIETNAMESE
+from kho.search.sentences import sentences
 
 LONGEST = 60
 """Characters of a term; a longer heading is a sentence."""
@@ -22,14 +22,17 @@ READ = 2_000
 """Characters of a passage that are read."""
 HEADING, TITLE, NAME = 3.0, 2.0, 1.5
 """What a term counts that is a heading, a title or a name, where a word of the text counts 1."""
-ALIKE = 0.75
-"""How alike two spellings are from which one may be meant for the other."""
-SHORTEST = 4
+SHORTEST = 5
 """Letters of a word that may be misspelt: shorter ones are alike by chance."""
+LONG = 8
+"""Letters from which two of them may be wrong; in shorter words one."""
 
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]{2,}")
+_HAN_SIGN = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 _LITTLE = ENGLISH | VIETNAMESE
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\]\([^)\n]*\)", re.S)
+_QUOTED = re.compile(r'"([^"\n]{2,200})"|“([^”\n]{2,200})”|「([^」\n]{2,200})」|«([^»\n]{2,200})»')
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,12 @@ def splitting(question: str, found: Sequence[Text], most: int) -> list[str]:
     """Terms of some of the passages, but not of all, that the question does not have: adding one tells them apart.
     As they are spelt there, the most telling first."""
     asked = {token for token, _ in query_tokens(question)}
+    telling = {token for token, importance in query_tokens(question) if importance > FUNCTION_WORD}
     holders: dict[str, set[int]] = {}
     worth: dict[str, float] = {}
     spelt: dict[str, Counter[str]] = {}
     for number, one in enumerate(found):
-        for term, weight in _terms(one):
+        for term, weight in _terms(one, telling):
             key = fold(term)
             holders.setdefault(key, set()).add(number)
             worth[key] = max(worth.get(key, 0.0), weight)
@@ -74,6 +78,18 @@ def splitting(question: str, found: Sequence[Text], most: int) -> list[str]:
     return chosen
 
 
+def says_nothing(question: str) -> bool:
+    """Whether it is made of little words only, or of a single letter."""
+    signs = [sign for sign in question if sign.isalnum()]
+    letter = len(signs) == 1 and not _HAN_SIGN.match(signs[0])
+    return letter or all(importance <= FUNCTION_WORD for _, importance in query_tokens(question))
+
+
+def quoted(question: str) -> list[str]:
+    """What stands in quotation marks, as it was typed."""
+    return [" ".join(match[match.lastindex or 0].split()) for match in _QUOTED.finditer(question)]
+
+
 def unknown(question: str, known: Iterable[str]) -> list[str]:
     """The question's words that none of these texts has, as they were typed."""
     held = {token for text in known for token in index_tokens(text)}
@@ -86,22 +102,36 @@ def unknown(question: str, known: Iterable[str]) -> list[str]:
 
 
 def near_spellings(word: str, texts: Iterable[str]) -> list[str]:
-    """Words of the texts that may have been meant, the likest first."""
+    """Words of the texts that may have been meant, the likest first. Not for a word with marks: whoever types these
+    rarely mistypes, and in Vietnamese nearly every syllable is another one with one letter changed."""
     wanted = fold(word)
-    if len(wanted) < SHORTEST or _HAN.search(wanted):
+    if len(wanted) < SHORTEST or not word.isascii():
         return []
-    words = dict.fromkeys(word for text in texts for word in _WORD.findall(text))
+    most = 1 if len(wanted) < LONG else 2
     spelt: dict[str, str] = {}
-    for one in words:
-        if abs(len(one) - len(wanted)) <= 2 and len(one) >= SHORTEST - 1:
-            spelt.setdefault(fold(one), one)
-    matcher = SequenceMatcher(None, "", wanted)
-    alike: list[tuple[float, str]] = []
-    for key in spelt:
-        matcher.set_seq1(key)
-        if key != wanted and matcher.quick_ratio() >= ALIKE and (ratio := matcher.ratio()) >= ALIKE:
-            alike.append((-ratio, key))
-    return [spelt[key] for _, key in sorted(alike)[:3]]
+    for one in dict.fromkeys(word for text in texts for word in _WORD.findall(text)):
+        key = fold(one)
+        if key[:1] == wanted[:1] and abs(len(key) - len(wanted)) <= most and one.lower() not in _LITTLE:
+            spelt.setdefault(key, one)
+    alike = [(_slips(wanted, key, most), key) for key in spelt if key != wanted]
+    return [spelt[key] for slips, key in sorted(alike) if slips <= most][:3]
+
+
+def _slips(one: str, other: str, most: int) -> int:
+    """Letters that are wrong, missing, too many or exchanged with their neighbour; `most` + 1 for more than that."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, sign in enumerate(one, 1):
+        above, row, earlier = row, [at], before
+        for to, wanted in enumerate(other, 1):
+            slips = min(above[to] + 1, row[-1] + 1, above[to - 1] + (sign != wanted))
+            if at > 1 and to > 1 and sign == other[to - 2] and one[at - 2] == wanted:
+                slips = min(slips, earlier[to - 2] + 1)
+            row.append(slips)
+        before = above
+        if min(row) > most:
+            return most + 1
+    return row[-1]
 
 
 def clean(term: str) -> str:
@@ -110,13 +140,20 @@ def clean(term: str) -> str:
     return " ".join(visible.split()).strip("#*_`>|<[](){}\"'“”:;,.，。：；、 ")
 
 
-def _terms(one: Text) -> list[tuple[str, float]]:
+def _terms(one: Text, telling: set[str]) -> list[tuple[str, float]]:
     """The terms of a passage and what they weigh."""
     named = [(one.header.rpartition(" > ")[2], HEADING), (one.title, TITLE)]
     found = [(clean(term), weight) for term, weight in named]
-    text = one.text[:READ]
+    text = _around(_CODE.sub(" ", one.text[:READ]), telling)
     found += _runs(text) if one.language == "zh" else _words(text, pairs_only=one.language == "vi")
-    return [(term, weight) for term, weight in found if 2 <= len(term) <= LONGEST]
+    return [(term, weight) for term, weight in found if 2 <= len(term) <= LONGEST and not term.endswith(("?", "？"))]
+
+
+def _around(text: str, telling: set[str]) -> str:
+    """The sentences that have a word of the question, and so something to do with it; all, where none has one."""
+    every = [text[start:end] for start, end in sentences(text, 0, len(text))]
+    near = [sentence for sentence in every if not telling.isdisjoint(index_tokens(sentence))]
+    return " ".join(near or every)
 
 
 def _words(text: str, *, pairs_only: bool) -> list[tuple[str, float]]:

@@ -48,9 +48,7 @@ def test_which_names_are_taken() -> None:
 @pytest.mark.parametrize(
     ("text", "title"),
     [
-        ("---\ntitle: 'Sổ tay'\ntags: [a]\n---\n\n# Khác\n\nChữ.", "Sổ tay"),
-        ("---\ntags: [a]\n---\n\n# Đầu đề `x` và [liên kết](http://a) #\n\nChữ.", "Đầu đề x và liên kết"),
-        ('+++\ntitle = "Hugo"\n+++\n\nText', "Hugo"),
+        ("# Đầu đề `x` và [liên kết](http://a) #\n\nChữ.", "Đầu đề x và liên kết"),
         ("Title\n=====\n\nText", "Title"),
         ('<h1 align="center">\n  <b>Shown</b>\n</h1>\n\nText', "Shown"),
         ("Text without a heading", "notes"),

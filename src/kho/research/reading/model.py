@@ -21,6 +21,10 @@ class Readable:
     """The programming language, of code."""
     notes: tuple[str, ...] = ()
     """What a person should know: a guessed encoding, pages that could not be read."""
+    tags: tuple[str, ...] = ()
+    author: str | None = None
+    published: str | None = None
+    """What the file says of itself, in front matter."""
 
 
 class Unreadable(Exception):

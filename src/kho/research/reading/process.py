@@ -19,6 +19,7 @@ from typing import BinaryIO
 from kho.research.reading.frames import ANSWER, REQUEST
 from kho.research.reading.model import Limits, Unreadable
 from kho.research.reading.reader import read
+from kho.search.chunk import chunks
 
 _GRACE = 30
 """Seconds past the limit after which the worker ends itself, should nobody be left to end it."""
@@ -45,10 +46,13 @@ def main() -> None:
         _alarm(0)
 
 
-def _read(name: str, data: bytes, limits: Limits) -> dict[str, object] | None:
+def _read(name: str, data: bytes, cut: bool, limits: Limits) -> dict[str, object] | None:
     """None when there is not memory enough; the caller says so, when what was in use is free again."""
     try:
-        return {"readable": asdict(read(data, name, limits=limits))}
+        found = read(data, name, limits=limits)
+        if cut:
+            chunks(found.text, kind=found.kind)
+        return {"readable": asdict(found)}
     except Unreadable as error:
         return {"unreadable": [error.reason, error.advice]}
     except MemoryError:
@@ -91,14 +95,14 @@ def _alarm(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _request(source: BinaryIO) -> tuple[str, bytes] | None:
+def _request(source: BinaryIO) -> tuple[str, bytes, bool] | None:
     head = source.read(REQUEST.size)
     if len(head) < REQUEST.size:
         return None
-    name_length, data_length = REQUEST.unpack(head)
+    name_length, data_length, cut = REQUEST.unpack(head)
     name = source.read(name_length).decode("utf-8", "surrogateescape")
     data = source.read(data_length)
-    return (name, data) if len(data) == data_length else None
+    return (name, data, cut) if len(data) == data_length else None
 
 
 def _answer(target: BinaryIO, answer: dict[str, object]) -> None:

@@ -75,10 +75,10 @@ class _Process:
             if not whole:
                 await self.end(at_once=True)
 
-    async def ask(self, data: bytes, name: str) -> dict[str, Any]:
+    async def ask(self, data: bytes, name: str, cut: bool) -> dict[str, Any]:
         words = name.encode("utf-8", "surrogateescape")
         try:
-            await self._requests.send(REQUEST.pack(len(words), len(data)) + words)
+            await self._requests.send(REQUEST.pack(len(words), len(data), cut) + words)
             await self._requests.send(data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             raise _Gone from error
@@ -128,20 +128,21 @@ class Worker:
         if process:
             await process.end()
 
-    async def read(self, data: bytes, name: str) -> Readable:
-        """As `kho.research.reading.read`: plain formats in a thread, the others in the process."""
-        if len(data) > self.limits.size or format_of(data, name)[0] not in ISOLATED:
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> Readable:
+        """As `kho.research.reading.read`: plain formats in a thread, the others in the process. So is any file that is
+        `suspect` of having ended a hub; it is cut there, too, because that may have been it."""
+        if len(data) > self.limits.size or (not suspect and format_of(data, name)[0] not in ISOLATED):
             work = partial(read, data, name, limits=self.limits)
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
         async with self._lock:
-            answer = await self._answer(data, name)
+            answer = await self._answer(data, name, suspect)
         if "unreadable" in answer:
             raise Unreadable(*answer["unreadable"])
-        found = answer["readable"]
-        found["notes"] = tuple(found["notes"])
+        found: dict[str, Any] = answer["readable"]
+        found["notes"], found["tags"] = tuple(found["notes"]), tuple(found["tags"])
         return Readable(**found)
 
-    async def _answer(self, data: bytes, name: str) -> dict[str, Any]:
+    async def _answer(self, data: bytes, name: str, cut: bool) -> dict[str, Any]:
         """A process that has read before gets the benefit of the doubt once: the file is tried again with a new one."""
         while True:
             process = self._process or await _Process.start(self.limits)
@@ -149,7 +150,7 @@ class Worker:
             try:
                 async with process.ended_on_failure():
                     with anyio.fail_after(self.limits.seconds):
-                        answer = await process.ask(data, name)
+                        answer = await process.ask(data, name, cut)
             except TimeoutError as error:
                 raise Unreadable(f"reading it took longer than {self.limits.seconds:g} seconds", _ADVICE) from error
             except _Gone as error:

@@ -67,10 +67,18 @@ def cell_code(text: str | None) -> str:
     return code(text.replace("|", "\\|")) if text else ""
 
 
-def fenced(text: str) -> str:
-    plain = _visible(text.replace("\r\n", "\n").replace("\r", "\n"), lines=True).strip("\n")
+def fenced(text: str, language: str = "text") -> str:
+    plain = _lines(text)
     fence = "`" * max(3, _longest_ticks(plain) + 1)
-    return f"{fence}text\n{plain}\n{fence}"
+    return f"{fence}{language}\n{plain}\n{fence}"
+
+
+def quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in _lines(text).splitlines())
+
+
+def _lines(text: str) -> str:
+    return _visible(text.replace("\r\n", "\n").replace("\r", "\n"), lines=True).strip("\n")
 
 
 def _longest_ticks(text: str) -> int:

@@ -1,0 +1,71 @@
+"""Front matter becomes what the document says of itself; what is none stays text."""
+
+import pytest
+from tests.research.desk import Desk
+
+from kho.research.reading import read
+from kho.research.reading.front import MOST_TAGS, Front, split
+
+BODY = "\n# Kettles\n\nCitric acid.\n"
+
+
+@pytest.mark.parametrize(
+    ("matter", "said"),
+    [
+        ("---\ntitle: Sổ tay\n---\n", Front("Sổ tay")),
+        ('---\ntitle: "A: \\"b\\"" # so\n---\n', Front('A: "b"')),
+        ("---\nTitle: 'It''s'\ntags: [a, \"b, c\", 'd']\n...\n", Front("It's", ("a", "b, c", "d"))),
+        ("---\ntags:\n  - one\n  - two\n- three\n---\n", Front(tags=("one", "two", "three"))),
+        ("---\ntags: one, two, One\n---\n", Front(tags=("one", "two"))),
+        ("---\nauthor: Mai\ndate: 2026-07-28\n---\n", Front(author="Mai", published="2026-07-28")),
+        ("---\nauthors:\n- Mai\n- Lan\ndate: 2026-07-28T10:00:00Z\n---\n", Front("", (), "Mai, Lan", "2026-07-28")),
+        ("---\ndate: last week\ntitle:\n---\n", Front()),
+        ("---\ndate: 2026-13-01\n---\n", Front()),
+        ("---\n# a comment\nlayout: post\nnested:\n  title: no\n  tags: [x]\n\ntitle: yes\n---\n", Front("yes")),
+        ("---\ntitle: >\n  folded\n  lines\n---\n", Front("folded lines")),
+        (f"---\ntags: [{', '.join(map(str, range(50)))}]\n---\n", Front(tags=tuple(map(str, range(MOST_TAGS))))),
+        (
+            '+++\ntitle = "Hugo"\ntags = ["a", "b"]\ndate = 2026-07-28\n+++\n',
+            Front("Hugo", ("a", "b"), None, "2026-07-28"),
+        ),
+    ],
+)
+def test_what_it_says_is_taken_out(matter: str, said: Front) -> None:
+    assert split(matter + BODY) == (said, BODY)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        BODY,
+        "---\n\nA line above and one below.\n\n---\n\nText.\n",
+        "---\ntitle: never closed\n\nText.\n",
+        "---\n{broken\n---\nText.\n",
+        "---\n  title: begins deeper\n---\nText.\n",
+        "---\n--force: a flag\n---\nText.\n",
+        "+++\nnot toml\n+++\nText.\n",
+        "---\ntitle: nothing else\n---\n\n",
+        "Text.\n---\ntitle: too late\n---\n",
+        "----\ntitle: a longer line\n----\nText.\n",
+    ],
+)
+def test_what_is_none_stays_text(text: str) -> None:
+    assert split(text) == (Front(), text)
+
+
+def test_a_file_is_read_without_it() -> None:
+    raw = f"---\ntitle: Bình đun\ntags: [nhà]\nauthor: Mai\ndate: 2026\nsecret: umami\n---\n{BODY}".encode()
+    for name in ("a.md", "a.txt"):
+        found = read(raw, name)
+        assert (found.title, found.tags, found.author, found.published) == ("Bình đun", ("nhà",), "Mai", "2026")
+        assert found.text == BODY
+
+
+async def test_it_is_not_searched(desk: Desk) -> None:
+    """By the time it is filed it is gone; its tags narrow a search."""
+    found = read(f"---\ntitle: Bình đun\nsecret: umami\n---\n{BODY}".encode(), "a.md")
+    await desk.collection("create", "papers")
+    doc = await desk.add("papers", found.text, title=found.title)
+    assert await desk.found("citric", "papers") == [doc.id]
+    assert await desk.found("umami", "papers") == []
