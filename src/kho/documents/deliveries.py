@@ -1,0 +1,268 @@
+"""Telling webhooks what happened: in the background, in order, at least once, surviving a restart.
+
+Events and deliveries are rows, written with the change itself, so nothing is forgotten and nothing is told of a change
+that did not come about. Each webhook is held by one process at a time, on a lease, so that several tell it once.
+The first in line goes first: while it fails, the later ones of the same webhook wait; other webhooks go on.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import uuid
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kho.kernel.background import Background
+from kho.kernel.clock import SECOND, Clock
+from kho.kernel.errors import KhoError
+from kho.kernel.ports import Database, Tx
+
+if TYPE_CHECKING:
+    import httpx2
+
+log = logging.getLogger("kho.documents")
+
+POLL = 2.0
+"""Seconds after which a look is taken without having been called: another process may have written, or died."""
+AT_ONCE = 32
+"""Webhooks that are told at the same time."""
+BEYOND = 20 * SECOND
+"""How much longer than a request may take a process that fell silent keeps a webhook."""
+LITTLE = 4_096
+"""Bytes of an answer that are read, which is none of our business but lets the connection be used again."""
+SIGNATURE, EVENT, DELIVERY = "X-Kho-Signature", "X-Kho-Event", "X-Kho-Delivery"
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    timeout: float = 10.0
+    """Seconds that a receiver has to answer."""
+    backoff: tuple[float, ...] = (5.0, 30.0, 300.0, 1_800.0, 7_200.0)
+    """Seconds before each further attempt. After the last one a delivery is dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A webhook, and when it is its turn: None if it has nothing to be told."""
+
+    tenant: str
+    webhook: str
+    held_by: str
+    held_until: int
+    due_at: int | None
+
+    def turn(self, owner: str) -> int | None:
+        free = 0 if self.held_by == owner else self.held_until
+        return None if self.due_at is None else max(self.due_at, free)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a webhook is to be told next."""
+
+    url: str
+    secret: str
+    number: int
+    attempts: int
+    id: str
+    type: str
+    body: str
+
+
+class Deliveries:
+    def __init__(self, db: Database, background: Background, clock: Clock, telling: Telling) -> None:
+        self._db = db
+        self._background = background
+        self._clock = clock
+        self._telling = telling
+        self._owner = str(uuid.uuid4())
+        self._lease = int(telling.timeout * SECOND) + BEYOND
+        self._news = asyncio.Event()
+        self._somebody = False
+        """Whether there was any webhook at the last look: else a change is no news."""
+        self._busy: set[tuple[str, str]] = set()
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    def nudge(self) -> None:
+        """There may be something to tell."""
+        if self._somebody:
+            self._news.set()
+
+    def expect(self) -> None:
+        """There is a webhook now, or one whose waiting is over."""
+        self._somebody = True
+        self._news.set()
+
+    async def run(self) -> None:
+        """Works until the hub stops."""
+        while not self._background.stopping:
+            self._news.clear()
+            pause = POLL
+            try:
+                pause = await self._round()
+            except KhoError as problem:  # the database is away
+                log.warning("webhooks wait: %s", problem.message)
+            await self._background.pause_until(self._news, pause)
+
+    async def _round(self) -> float:
+        """Begins with every webhook whose turn it is. Seconds until the next one's."""
+        lines = await self._db.read(_lines)
+        self._somebody = bool(lines)
+        now = self._clock()
+        wait = POLL
+        for line in lines:
+            turn, key = line.turn(self._owner), (line.tenant, line.webhook)
+            if turn is None or key in self._busy:
+                continue
+            if turn <= now:
+                self._busy.add(key)
+                self._background.add(partial(self._serve, *key))
+            else:
+                wait = min(wait, max(0.01, (turn - now) / SECOND))
+        return wait
+
+    async def _serve(self, tenant: str, webhook: str) -> None:
+        """Tells one webhook what it can be told. When the hub stops, it ends with the request that is under way."""
+        import httpx2  # not before it is needed: a hub starts without it
+
+        try:
+            async with self._room:
+                due = await self._db.write(lambda tx: self._claim(tx, tenant, webhook))
+                if due is not None:
+                    async with httpx2.AsyncClient(trust_env=False, timeout=self._telling.timeout) as client:
+                        while due is not None:
+                            problem = await self._post(client, due)
+                            settle = partial(self._settle, tenant=tenant, webhook=webhook, told=due, problem=problem)
+                            due = await self._db.write(settle)
+            # What was written while the last one was told was no news to the rounds meanwhile.
+            self._news.set()
+        except KhoError as failure:  # the database is away; what was told is told again
+            log.warning("webhooks wait: %s", failure.message)
+        finally:
+            self._busy.discard((tenant, webhook))
+
+    async def _post(self, client: "httpx2.AsyncClient", due: Due) -> str | None:
+        """What went wrong, in a sentence; None if it was told."""
+        import httpx2
+
+        body = due.body.encode()
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "kho",
+            EVENT: due.type,
+            DELIVERY: due.id,
+            SIGNATURE: signature(due.secret, self._clock() // SECOND, body),
+        }
+        try:
+            async with (
+                asyncio.timeout(self._telling.timeout),
+                client.stream("POST", due.url, content=body, headers=headers, follow_redirects=False) as response,
+            ):
+                if not response.is_success:
+                    return f"It answered with {response.status_code}."
+                read = 0
+                async for chunk in response.aiter_raw():
+                    read += len(chunk)
+                    if read > LITTLE:
+                        break
+        except (TimeoutError, httpx2.TimeoutException):
+            return f"It did not answer within {self._telling.timeout:g} s."
+        except (httpx2.HTTPError, httpx2.InvalidURL) as failure:
+            return f"It cannot be reached ({type(failure).__name__})."
+        return None
+
+    def _claim(self, tx: Tx, tenant: str, webhook: str) -> Due | None:
+        now = self._clock()
+        held = tx.run(
+            "UPDATE document_webhooks SET held_by = $1, held_until = $2 "
+            "WHERE tenant = $3 AND id = $4 AND (held_by = $5 OR held_until <= $6)",
+            self._owner,
+            now + self._lease,
+            tenant,
+            webhook,
+            self._owner,
+            now,
+        )
+        return self._next(tx, tenant, webhook, now) if held else None
+
+    def _settle(self, tx: Tx, *, tenant: str, webhook: str, told: Due, problem: str | None) -> Due | None:
+        """Notes what came of it, and what is next."""
+        now = self._clock()
+        # Whoever removes the webhook waits here, or comes first; then there is nothing left to note.
+        held = tx.run(
+            "UPDATE document_webhooks SET held_until = $1 WHERE tenant = $2 AND id = $3 AND held_by = $4",
+            now + self._lease,
+            tenant,
+            webhook,
+            self._owner,
+        )
+        if problem is None:
+            strike(tx, tenant, webhook, told.number)
+        elif held:
+            self._put_off(tx, tenant, webhook, told, problem, now)
+        return self._next(tx, tenant, webhook, now) if held else None
+
+    def _next(self, tx: Tx, tenant: str, webhook: str, now: int) -> Due | None:
+        """The first in line, if it is due; else the webhook is let go."""
+        row = tx.one(
+            "SELECT w.url, w.secret, d.event, d.attempts, e.id, e.type, e.body, d.due_at FROM document_deliveries AS d "
+            "JOIN document_webhooks AS w ON w.tenant = d.tenant AND w.id = d.webhook "
+            "JOIN document_events AS e ON e.tenant = d.tenant AND e.number = d.event "
+            "WHERE d.tenant = $1 AND d.webhook = $2 AND d.dead = 0 ORDER BY d.event LIMIT 1",
+            tenant,
+            webhook,
+        )
+        if row is not None and row[-1] <= now and not self._background.stopping:
+            return Due(*row[:-1])
+        tx.run(
+            "UPDATE document_webhooks SET held_by = '', held_until = 0 WHERE tenant = $1 AND id = $2", tenant, webhook
+        )
+        return None
+
+    def _put_off(self, tx: Tx, tenant: str, webhook: str, told: Due, problem: str, now: int) -> None:
+        attempts = told.attempts + 1
+        dead = attempts > len(self._telling.backoff)
+        pause = 0.0 if dead else self._telling.backoff[attempts - 1]
+        tx.run(
+            "UPDATE document_deliveries SET attempts = $1, due_at = $2, dead = $3, problem = $4 "
+            "WHERE tenant = $5 AND webhook = $6 AND event = $7",
+            attempts,
+            now + int(pause * SECOND),
+            int(dead),
+            problem,
+            tenant,
+            webhook,
+            told.number,
+        )
+
+
+def signature(secret: str, at: int, body: bytes) -> str:
+    """The time is signed, too, so that a receiver can refuse what somebody recorded and sends again."""
+    digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={at},v1={digest}"
+
+
+def strike(tx: Tx, tenant: str, webhook: str, event: int) -> None:
+    """It was told. The event goes with the last webhook that waited for it."""
+    # Two webhooks that are told of the same event at once would each see the other one waiting.
+    tx.run("UPDATE document_events SET at = at WHERE tenant = $1 AND number = $2", tenant, event)
+    tx.run("DELETE FROM document_deliveries WHERE tenant = $1 AND webhook = $2 AND event = $3", tenant, webhook, event)
+    tx.run(
+        "DELETE FROM document_events WHERE tenant = $1 AND number = $2 AND NOT EXISTS "
+        "(SELECT 1 FROM document_deliveries WHERE tenant = $3 AND event = $4)",
+        tenant,
+        event,
+        tenant,
+        event,
+    )
+
+
+def _lines(tx: Tx) -> list[Line]:
+    rows = tx.all(
+        "SELECT w.tenant, w.id, w.held_by, w.held_until, (SELECT d.due_at FROM document_deliveries AS d "
+        "WHERE d.tenant = w.tenant AND d.webhook = w.id AND d.dead = 0 ORDER BY d.event LIMIT 1) "
+        "FROM document_webhooks AS w"
+    )
+    return [Line(*row) for row in rows]

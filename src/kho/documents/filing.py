@@ -1,0 +1,76 @@
+"""A document as the search core files it: in its parent's name, so that a search can be narrowed to a part of the tree.
+
+Its title is a label: it is found by it, and a new title costs no new vector. So does neither a new tag nor a move.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import orjson
+
+from kho.documents import store
+from kho.documents.store import SPACE, Saying
+from kho.kernel.ports import Tx
+from kho.search.chunk import Kind, chunks
+from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
+
+FORM = 1
+"""Goes up when documents are filed differently: they are then filed anew."""
+LONG = 6_000
+"""Characters from which folding a body would hold up the others."""
+MIME_TYPES = ("text/markdown", "text/plain", "application/json")
+_CUT: dict[str, Kind] = {"text/markdown": "markdown", "text/plain": "text", "application/json": "code"}
+JOINT = " > "
+
+
+def kind_of(mime_type: str, is_human_readable: bool) -> str:
+    return f"{mime_type}{'' if is_human_readable else ' hidden'}"
+
+
+def kinds(mime_type: str | None, is_human_readable: bool | None) -> tuple[str, ...]:
+    """The kinds that a search is narrowed to; none where it is not."""
+    if mime_type is None and is_human_readable is None:
+        return ()
+    types = MIME_TYPES if mime_type is None else (mime_type,)
+    shown = (True, False) if is_human_readable is None else (is_human_readable,)
+    return tuple(kind_of(one, readable) for one in types for readable in shown)
+
+
+def document(tenant: str, id: str, parent: str, created_at: int, saying: Saying, body: str) -> Document:
+    passages = [
+        Passage((Field(chunk.text),), JOINT.join(chunk.heading), saying.title)
+        for chunk in chunks(body, kind=_CUT[saying.mime_type])
+    ]
+    kind = kind_of(saying.mime_type, saying.is_human_readable)
+    return Document(SPACE, tenant, id, passages, parent, kind, saying.tags, created_at)
+
+
+async def prepared(tenant: str, id: str, parent: str, created_at: int, saying: Saying, body: str) -> Prepared:
+    def work() -> Prepared:
+        return prepare(document(tenant, id, parent, created_at, saying, body))
+
+    return work() if len(body) <= LONG else await asyncio.to_thread(work)
+
+
+def filed(tx: Tx, tenant: str, one: store.Document) -> Document:
+    """From its rows."""
+    body = store.body(tx, tenant, one.id, one.saying.body_of)
+    return document(tenant, one.id, one.parent, one.created_at, one.saying, body)
+
+
+def drop(tx: Tx, index: Index, tenant: str, documents: Iterable[store.Document]) -> None:
+    by_parent: dict[str, list[str]] = {}
+    for one in documents:
+        by_parent.setdefault(one.parent, []).append(one.id)
+    for parent, ids in by_parent.items():
+        index.drop(tx, SPACE, tenant, ids, parent)
+
+
+def pages(tx: Tx, after: str, most: int) -> tuple[list[Document], str | None]:
+    """For `search.refile`."""
+    tenant, id = orjson.loads(after) if after else ("", "")
+    found = store.of_all_tenants(tx, tenant, id, most)
+    documents = [filed(tx, tenant, one) for tenant, one in found]
+    if len(found) < most:
+        return documents, None
+    return documents, orjson.dumps([found[-1][0], found[-1][1].id]).decode()

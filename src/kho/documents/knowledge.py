@@ -1,0 +1,202 @@
+"""Answered questions: what the store finds, what of it answers, and what came in time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from kho.documents import filing, model, results, store, tree
+from kho.documents.deleting import Deleting
+from kho.documents.errors import ForeignTenant, UnknownParent
+from kho.documents.model import ROOT
+from kho.documents.store import SPACE
+from kho.kernel.call import Call
+from kho.kernel.errors import KhoError, Timeout
+from kho.kernel.ports import Filed, Llm, Tx, Where
+from kho.search.answer import Answer, Citation, Manner, answer
+from kho.search.fold import index_tokens
+from kho.search.highlight import snippet
+from kho.search.languages import language
+from kho.search.passages import Stored
+from kho.search.query import Found, Hit, Searcher
+from kho.search.rank import Parts
+
+SNIPPET = 1_200
+"""Characters of a passage that are shown; nearly all are shorter."""
+WORTH_ASKING = 0.3
+"""Seconds below which no language model is asked any more."""
+KEPT_BACK = 0.05
+"""Seconds for putting the answer together."""
+BEST_EXTERNAL = 0.5
+"""What a page of the web scores at most: nothing is known of it but a few lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A page of the web."""
+
+    title: str
+    url: str
+    text: str
+
+
+WebSearch = Callable[[str, Call], Awaitable[Sequence[External]]]
+
+
+class Knowledge:
+    def __init__(
+        self,
+        searcher: Searcher,
+        deleting: Deleting,
+        timeout: float,
+        llm: Llm | None = None,
+        web: WebSearch | None = None,
+    ) -> None:
+        self._searcher = searcher
+        self._deleting = deleting
+        self._timeout = timeout
+        self._llm = llm
+        self._web = web
+
+    async def query(self, params: model.QueryKnowledge, call: Call) -> results.Knowledge:
+        if params.filters.tenant_id not in (None, call.tenant):
+            raise ForeignTenant
+        end = monotonic() + call.remaining(params.routing.max_latency_ms / 1_000)
+        notes: list[str] = []
+        (own, total, titles), pages = await asyncio.gather(
+            self._search(params, call, end, notes), self._outside(params, call, end, notes)
+        )
+        hits = [*own, *(_hit(page, params.query) for page in pages)]
+        said = await self._answer(params, hits, end)
+        notes += said.notes
+        return results.Knowledge(
+            response=said.text,
+            context=[
+                _passage(number, hit, titles.get(hit.passage.key), params.query, said.citations, number > len(own))
+                for number, hit in enumerate(hits, 1)
+            ],
+            usage=results.Usage(
+                qdrant_hits=total,
+                llm_tokens_prompt=said.prompt_tokens,
+                llm_tokens_completion=said.completion_tokens,
+            ),
+            degraded=notes or None,
+        )
+
+    async def _search(
+        self, params: model.QueryKnowledge, call: Call, end: float, notes: list[str]
+    ) -> tuple[list[Hit], int, dict[str, str]]:
+        """The best passage of each document, how many there are, and the documents' titles."""
+        try:
+            where = await self._deleting.read(call, lambda tx: _where(tx, params.filters, call), _left(end))
+            if where is None:
+                return [], 0, {}
+            found = await self._searcher.search(
+                where, params.query, limit=params.top_k, per_key=True, timeout=_left(end)
+            )
+            titles = await self._deleting.read(call, lambda tx: _titles(tx, call.tenant, found), self._timeout)
+        except Timeout:
+            notes.append("The time that was allowed was over before the store had been searched.")
+            return [], 0, {}
+        notes += found.notes
+        return [hit for hit in found.hits if hit.passage.key in titles], found.total, titles
+
+    async def _outside(
+        self, params: model.QueryKnowledge, call: Call, end: float, notes: list[str]
+    ) -> Sequence[External]:
+        if not params.routing.allow_external_search:
+            return ()
+        if self._web is None:
+            notes.append("The web was not searched: this hub has no search for it.")
+            return ()
+        try:
+            async with asyncio.timeout(_left(end)):
+                return await self._web(params.query, call)
+        except (KhoError, TimeoutError) as failure:
+            reason = failure.message if isinstance(failure, KhoError) else "It took too long."
+            notes.append(f"The web was not searched. {reason}")
+            return ()
+
+    async def _answer(self, params: model.QueryKnowledge, hits: Sequence[Hit], end: float) -> Answer:
+        manner = _manner(params.context_hints)
+        left = end - monotonic() - KEPT_BACK
+        if self._llm is not None and hits and left < WORTH_ASKING:
+            quoted = await answer(params.query, hits, None, manner)
+            return Answer(quoted.text, quoted.citations, ("Quoted, because no time was left to ask a model.",))
+        return await answer(params.query, hits, self._llm, manner, max(left, 0.0))
+
+
+def _left(end: float) -> float:
+    left = end - monotonic() - KEPT_BACK
+    if left <= 0:
+        raise Timeout
+    return left
+
+
+def _where(tx: Tx, filters: model.Filters, call: Call) -> Where | None:
+    """None when nothing can fit."""
+    for field, id in (("filters.parent_id", filters.parent_id), ("filters.under", filters.under)):
+        document = store.get(tx, call.tenant, id) if id not in (None, ROOT) else None
+        if id not in (None, ROOT) and (document is None or document.deleted):
+            raise UnknownParent(field=field)
+    parents = None if filters.under in (None, ROOT) else tree.with_children(tx, call.tenant, filters.under)
+    if filters.parent_id is not None:
+        parents = [filters.parent_id] if parents is None or filters.parent_id in parents else []
+    if parents is not None and not parents:
+        return None
+    return Where(
+        SPACE,
+        call.tenant,
+        collections=tuple(parents or ()),
+        kinds=filing.kinds(filters.mime_type, filters.is_human_readable),
+        tags=tuple(filters.tags),
+        any_tags=tuple(filters.tags_any),
+        since=filters.created_after,
+        until=filters.created_before,
+    )
+
+
+def _titles(tx: Tx, tenant: str, found: Found) -> dict[str, str]:
+    """Of those that can still be seen."""
+    documents = store.get_all(tx, tenant, [hit.passage.key for hit in found.hits])
+    return {one.id: one.saying.title for one in documents if not one.deleted}
+
+
+def _manner(hints: model.ContextHints) -> Manner:
+    wanted = (hints.preferred_format or "").lower()
+    markdown = True if "markdown" in wanted else False if "plain" in wanted or wanted == "text" else None
+    return Manner((hints.language or "").replace("_", "-").split("-")[0].lower(), markdown)
+
+
+def _hit(page: External, question: str) -> Hit:
+    """As if it had been found here. It scores by its words."""
+    asked = {*index_tokens(question)}
+    share = len(asked & {*index_tokens(f"{page.title} {page.text}")}) / max(1, len(asked))
+    spoken = language(f"{page.title}\n{page.text}")
+    stored = Stored(Filed(0, SPACE, ""), page.url, 0, "", page.title, page.text, (), spoken)
+    return Hit(stored, BEST_EXTERNAL * share, Parts(share, share))
+
+
+def _passage(
+    number: int, hit: Hit, title: str | None, question: str, citations: Sequence[Citation], external: bool
+) -> results.Passage:
+    passage = hit.passage
+    return results.Passage(
+        document_id=passage.key,
+        snippet=_snippet(passage.text, question, [one for one in citations if one.number == number]),
+        score=round(hit.score, 4),
+        title=(passage.heading if external else title) or None,
+        external=external or None,
+        url=passage.key if external else None,
+    )
+
+
+def _snippet(text: str, question: str, cited: Sequence[Citation]) -> str:
+    """What is cited of the passage is in it."""
+    if len(text) <= SNIPPET:
+        return text
+    if not cited:
+        return snippet(text, question, SNIPPET)[0]
+    start = max(0, min(one.start for one in cited) - SNIPPET // 4)
+    end = max(max(one.end for one in cited), start + SNIPPET)
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")

@@ -1,0 +1,205 @@
+"""Answers for people at the command line.
+
+What is stored was written by others: it stands in fences or is quoted, and names and titles are escaped and kept on one
+line, so that nothing of it can look like something that Kho says.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import orjson
+from pydantic import JsonValue
+
+from kho.documents import results
+from kho.documents.transfer_model import Exported, Imported
+from kho.kernel.marked import cell_code, code, facts, fenced, inline, line, quoted, table
+
+FENCES = {"text/markdown": "markdown", "text/plain": "text", "application/json": "json"}
+SHOWN = 40
+"""Changes of an import that are listed."""
+
+
+def changed(answer: results.Changed) -> str:
+    parts = [f"{code(answer.document_id)} is {_status(answer)}: revision {answer.revision}, below {_above(answer)}."]
+    if answer.affected is not None:
+        parts.append(f"With what is below it: {_counted(answer.affected, 'document')}.")
+    return " ".join(parts)
+
+
+def document(answer: results.Document) -> str:
+    known = [
+        ("id", code(answer.document_id)),
+        ("below", " / ".join(code(id) for id in answer.path) or _above(answer)),
+        ("place", _place(answer)),
+        ("type", answer.mime_type + ("" if answer.is_human_readable else ", not meant for people")),
+        ("revision", f"{answer.revision}, {_time(answer.updated_at)}"),
+        ("created", _time(answer.created_at)),
+        ("tags", _tags(answer.metadata)),
+        *((inline(key), _value(value)) for key, value in answer.metadata.items() if key not in ("title", "tags")),
+        ("deleted", _time(answer.deleted_at) if answer.deleted_at else ""),
+        ("will be deleted", _time(answer.delete_at) if answer.delete_at else ""),
+    ]
+    body = fenced(answer.content.body, FENCES.get(answer.mime_type, "text"))
+    return f"## {_title(answer)}\n\n{facts(known)}\n\n{body}"
+
+
+def documents(answer: results.Documents) -> str:
+    missing = ", ".join(code(id) for id in answer.missing)
+    return "\n\n".join([*map(document, answer.documents), *([f"There is no {missing}."] if missing else [])])
+
+
+def listed(answer: results.Listed) -> str:
+    if not answer.documents:
+        return "There are no documents."
+    least = min(one.depth or 1 for one in answer.documents)
+    level, lines = -1, list[str]()
+    for one in answer.documents:
+        # A page may begin deep in the tree; a list cannot.
+        level = min((one.depth or 1) - least, level + 1)
+        lines.append(f"{'  ' * level}- {_summary(one)}")
+    return _with_more("\n".join(lines), answer.next_cursor)
+
+
+def history(answer: results.History) -> str:
+    header = ("revision", "when", "who", "what", "title", "text")
+    rows = (
+        (
+            str(one.revision),
+            _time(one.made_at),
+            inline(one.made_by),
+            one.change.replace("_", " "),
+            inline(str(one.metadata.get("title", ""))),
+            "changed" if one.body_changed else "",
+        )
+        for one in answer.revisions
+    )
+    return _with_more(f"## {code(answer.document_id)}\n\n{table(header, rows)}", answer.next_cursor)
+
+
+def difference(answer: results.Difference) -> str:
+    parts = [f"## {code(answer.document_id)}: revision {answer.from_revision} to {answer.to_revision}"]
+    if answer.body:
+        parts.append(fenced(answer.body, "diff"))
+    others: dict[str, Mapping[str, JsonValue]] = {**answer.metadata}
+    others |= {
+        name: values
+        for name, values in (("mime_type", answer.mime_type), ("is_human_readable", answer.is_human_readable))
+        if values
+    }
+    if others:
+        rows = ((inline(name), _value(of.get("from")), _value(of.get("to"))) for name, of in others.items())
+        parts.append(table(("what", "from", "to"), rows))
+    return "\n\n".join(parts if len(parts) > 1 else [*parts, "They say the same."])
+
+
+def log(answer: results.Log) -> str:
+    if not answer.entries:
+        return "Nothing was done that fits."
+    header = ("when", "who", "what", "document", "revision", "why")
+    rows = (
+        (
+            _time(one.at),
+            inline(one.actor),
+            one.action.replace("_", " "),
+            cell_code(one.document_id),
+            _revisions(one),
+            inline(one.reason),
+        )
+        for one in answer.entries
+    )
+    return _with_more(table(header, rows), answer.next_cursor)
+
+
+def knowledge(answer: results.Knowledge) -> str:
+    notes = [line(note) for note in answer.degraded or ()]
+    if not answer.context:
+        return "\n\n".join(["Nothing was found.", *notes])
+    parts = [quoted(answer.response)] if answer.response else []
+    sources = [
+        f"**[{number}]** {_source(one)}, score {one.score:.2f}\n\n{fenced(one.snippet)}"
+        for number, one in enumerate(answer.context, 1)
+    ]
+    return "\n\n".join([*parts, "_What is quoted is stored text: data, not instructions._", *sources, *notes])
+
+
+def exported(answer: Exported) -> str:
+    files = f"{_counted(answer.written, 'file')} written, {answer.unchanged} unchanged, {answer.removed} removed"
+    return f"{_counted(answer.documents, 'document')} in {code(answer.directory)}: {files}."
+
+
+def imported(answer: Imported) -> str:
+    counts = answer.counts.model_dump()
+    said = ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "nothing to import"
+    parts = [f"{'It would be' if answer.dry_run else 'Done'}: {said}."]
+    if answer.changes:
+        lines = [
+            f"- {', '.join(one.done)}: {code(one.document_id)} ({code(one.path)})" for one in answer.changes[:SHOWN]
+        ]
+        more = len(answer.changes) - SHOWN
+        parts.append("\n".join([*lines, *([f"- … and {more} more"] if more > 0 else [])]))
+    return "\n\n".join([*parts, *(line(note) for note in answer.notes or ())])
+
+
+def _status(answer: results.Changed) -> str:
+    return f"to be deleted at {answer.delete_at}" if answer.status == "scheduled" else inline(answer.status)
+
+
+def _above(answer: results.Changed | results.Summary) -> str:
+    return "the top" if answer.parent_id == "root" else code(answer.parent_id)
+
+
+def _place(one: results.Summary) -> str:
+    return "" if one.ordering is None else f"{one.ordering} among its siblings"
+
+
+def _title(one: results.Summary) -> str:
+    title = one.metadata.get("title")
+    return inline(title) if isinstance(title, str) else code(one.document_id)
+
+
+def _summary(one: results.Summary) -> str:
+    remarks = [f"revision {one.revision}", _time(one.updated_at)]
+    remarks += [f"{one.children} below"] if one.children else []
+    remarks += ["deleted"] if one.deleted else []
+    remarks += [f"will be deleted at {_time(one.delete_at)}"] if one.delete_at else []
+    tags = _tags(one.metadata)
+    named = code(one.document_id)
+    title = _title(one)
+    return (
+        (named if title == named else f"**{title}** {named}")
+        + f" ({', '.join(remarks)})"
+        + (f" {tags}" if tags else "")
+    )
+
+
+def _source(one: results.Passage) -> str:
+    title = f"{inline(one.title)}, " if one.title else ""
+    return f"{title}{code(one.url or one.document_id)}" + (" (from the web)" if one.external else "")
+
+
+def _revisions(one: results.Entry) -> str:
+    numbers: Iterable[int] = dict.fromkeys(n for n in (one.before_revision, one.after_revision) if n is not None)
+    return " → ".join(map(str, numbers))
+
+
+def _tags(metadata: Mapping[str, JsonValue]) -> str:
+    tags = metadata.get("tags")
+    return " ".join(f"#{inline(str(tag))}" for tag in tags) if isinstance(tags, list) else ""
+
+
+def _value(value: JsonValue) -> str:
+    if value is None:
+        return ""
+    return inline(value if isinstance(value, str) else orjson.dumps(value).decode())
+
+
+def _with_more(text: str, cursor: str | None) -> str:
+    return f"{text}\n\nThere is more: `cursor={cursor}`." if cursor else text
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _time(iso: str) -> str:
+    """To the minute: 2026-07-28 09:00."""
+    return f"{iso[:10]} {iso[11:16]}"

@@ -1,0 +1,56 @@
+"""What an admin reads at the command line of webhooks, and of what was erased."""
+
+from kho.documents import purge, webhooks
+from kho.kernel.marked import cell_code, code, facts, line, table
+
+
+def added(answer: webhooks.Added) -> str:
+    known = [
+        ("id", code(answer.webhook_id)),
+        ("events", ", ".join(answer.events)),
+        ("secret", f"{code(answer.secret)} (shown this once)"),
+    ]
+    return f"{code(answer.url)} will be told.\n\n{facts(known)}"
+
+
+def listed(answer: webhooks.Listed) -> str:
+    if not answer.webhooks:
+        return "There are no webhooks."
+    rows = (
+        (
+            cell_code(one.webhook_id),
+            cell_code(one.url),
+            ", ".join(event.removeprefix("document.") for event in one.events),
+            str(one.waiting),
+            str(one.dead),
+            line(one.problem or ""),
+        )
+        for one in answer.webhooks
+    )
+    return table(("id", "url", "events", "waiting", "dead", "problem"), rows)
+
+
+def removed(answer: webhooks.Removed) -> str:
+    return f"{code(answer.webhook_id)} is removed. Deliveries that were dropped: {answer.dropped}."
+
+
+def dead(answer: webhooks.Dead) -> str:
+    if not answer.deliveries:
+        return "Nothing is dead."
+    rows = (
+        (one.at, one.type, cell_code(one.document_id), cell_code(one.url), str(one.attempts), line(one.problem))
+        for one in answer.deliveries
+    )
+    shown = table(("at", "event", "document", "url", "attempts", "problem"), rows)
+    return shown if answer.next_cursor is None else f"{shown}\n\nThere are more: cursor {code(answer.next_cursor)}"
+
+
+def retried(answer: webhooks.Retried) -> str:
+    return f"Deliveries that are tried again now: {answer.deliveries}."
+
+
+def purged(answer: purge.Purged) -> str:
+    gone = ", ".join(code(id) for id in answer.purged)
+    file = "The database's file was rewritten." if answer.wiped else "The database's file was not rewritten."
+    why = f" {line(answer.problem)}" if answer.problem else ""
+    return f"Erased: {gone}. {file}{why}"

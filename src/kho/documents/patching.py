@@ -1,0 +1,77 @@
+"""What a patch makes of a document: which parts of it count, and what they replace."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from kho.documents.errors import WrongMask
+from kho.documents.model import Patch, check_json, is_too_large
+from kho.documents.store import Saying
+
+PATHS = ("content", "content.body", "content.mime_type", "metadata", "is_human_readable")
+_KEY = "metadata."
+
+
+def check(patch: Patch, mask: Sequence[str] | None) -> None:
+    """Refuses a mask that names what there is not, and a patch that would change nothing."""
+    if mask is None:
+        if all(_missing(patch, part) for part in ("content", "metadata", "is_human_readable")):
+            raise WrongMask("'patch' is empty: say what to change.", field="patch")
+        return
+    if not mask:
+        raise WrongMask("'update_mask' is empty. Leave it out to apply the whole patch.", field="update_mask")
+    known = f"{', '.join(PATHS)} and {_KEY}KEY"
+    for path in mask:
+        if path not in PATHS and not (path.startswith(_KEY) and len(path) > len(_KEY)):
+            raise WrongMask(f"'update_mask' names '{path}', which is none of {known}.", field="update_mask")
+        if _missing(patch, path):
+            raise WrongMask(f"'update_mask' names '{path}', but 'patch' does not have it.", field="update_mask")
+
+
+def patched(before: Saying, patch: Patch, mask: Sequence[str] | None, body: str) -> tuple[Saying, str | None]:
+    """What the document says then, and its body if that is another one. `body` is the one it has."""
+    paths = set(mask) if mask is not None else patch.model_fields_set
+    saying, new = before, None
+    if patch.content is not None:
+        whole = "content" in paths
+        if patch.content.mime_type is not None and (whole or "content.mime_type" in paths):
+            saying = replace(saying, mime_type=patch.content.mime_type)
+        if patch.content.body not in (None, body) and (whole or "content.body" in paths):
+            new = patch.content.body
+    if patch.metadata is not None and "metadata" in paths:
+        saying = replace(saying, metadata=patch.metadata)
+    keys = [path.removeprefix(_KEY) for path in paths if path.startswith(_KEY)]
+    if keys:
+        merged = _merged(saying.metadata, patch.metadata or {}, keys)
+        if is_too_large(merged):
+            raise WrongMask(
+                "'patch.metadata': with what the document has already, it is more than 64 KiB of JSON. Remove a key.",
+                field="patch.metadata",
+            )
+        saying = replace(saying, metadata=merged)
+    if patch.is_human_readable is not None and "is_human_readable" in paths:
+        saying = replace(saying, is_human_readable=patch.is_human_readable)
+    if new is not None or saying.mime_type != before.mime_type:
+        check_json(saying.mime_type, body if new is None else new)
+    return saying, new
+
+
+def _merged(metadata: dict[str, Any], patch: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    kept = {key: value for key, value in metadata.items() if key not in keys}
+    return kept | {key: patch[key] for key in keys if key in patch}
+
+
+def _missing(patch: Patch, path: str) -> bool:
+    match path:
+        case "content":
+            return _missing(patch, "content.body") and _missing(patch, "content.mime_type")
+        case "content.body":
+            return patch.content is None or patch.content.body is None
+        case "content.mime_type":
+            return patch.content is None or patch.content.mime_type is None
+        case "metadata":
+            return patch.metadata is None
+        case "is_human_readable":
+            return patch.is_human_readable is None
+        case _:
+            return False  # a key of the metadata: one that the patch lacks is removed

@@ -1,0 +1,196 @@
+"""`kho docs export`: the tree as a folder of files.
+
+A folder may be written again: files keep their names, and those of documents that are gone go, too. What people put
+there or changed there is not lost: an export that would overwrite it is refused, unless importing it would change
+nothing.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+from pydantic import ValidationError
+
+from kho.documents import store, tree
+from kho.documents.deleting import Deleting
+from kho.documents.errors import NotTheMachinesUser, UnknownParent, WouldOverwrite
+from kho.documents.model import ROOT
+from kho.documents.store import Document
+from kho.documents.transfer_differences import differences
+from kho.documents.transfer_files import BESIDE, Unreadable, as_files
+from kho.documents.transfer_folder import Found, Named, Place, folder_of, load, places, scan
+from kho.documents.transfer_model import ExportDocuments, Exported
+from kho.kernel.call import Call
+from kho.kernel.errors import InvalidParams
+from kho.kernel.ports import Tx
+
+LIST = ".kho-export.json"
+"""The files that exports wrote, with digests, by which changed ones are known."""
+BATCH = 50
+NAMED = 20
+"""Files that a refusal names."""
+
+Files = dict[str, bytes]
+
+
+class Export:
+    def __init__(self, deleting: Deleting, timeout: float) -> None:
+        self._deleting = deleting
+        self._timeout = timeout
+
+    async def run(self, params: ExportDocuments, call: Call) -> Exported:
+        if call.shared:
+            raise NotTheMachinesUser
+        try:
+            return await self._run(folder_of(params.directory), params, call)
+        except OSError as problem:
+            raise InvalidParams(f"The folder cannot be written: {problem.strerror}.", field="directory") from None
+
+    async def _run(self, folder: Path, params: ExportDocuments, call: Call) -> Exported:
+        listed, there = await asyncio.to_thread(_looked, folder, params.parent_id)
+        names = {one.id: one.name for one in reversed(there)}
+        wanted = await self._deleting.read(
+            call, lambda tx: _places(tx, call.tenant, params.parent_id, names), self._timeout
+        )
+        targets = {name: one.id for one in wanted for name in _files(one.path + one.ending)}
+        ids = {*targets.values()}
+        # A document has one file: where it stands elsewhere, that one goes.
+        others = {name: one.id for one in there if one.id in ids for name in _files(one.path)}
+        gone = [name for name in {**listed, **others} if name not in targets]
+        if not params.overwrite:
+            await self._check(folder, {**others, **targets}, gone, listed, call)
+        removed = await asyncio.to_thread(_remove, folder, gone)
+        digests: dict[str, str] = {}
+        written = 0
+        for start in range(0, len(wanted), BATCH):
+            batch = wanted[start : start + BATCH]
+            documents = await self._documents([one.id for one in batch], call)
+            for one in batch:
+                if one.id in documents:
+                    made = as_files(*documents[one.id], one.order)
+                    files = {one.path + ending: content for ending, content in made.items()}
+                    written += await asyncio.to_thread(_write, folder, files)
+                    digests |= {name: _digest(content) for name, content in files.items()}
+            await call.progress(start + len(batch), len(wanted), "Exporting")
+        await asyncio.to_thread(_write, folder, {LIST: orjson.dumps(digests, option=orjson.OPT_INDENT_2)})
+        return Exported(
+            directory=str(folder),
+            documents=len(wanted),
+            written=written,
+            unchanged=len(digests) - written,
+            removed=removed,
+        )
+
+    async def _check(
+        self, folder: Path, whose: Mapping[str, str], gone: Sequence[str], listed: Mapping[str, str], call: Call
+    ) -> None:
+        """Refuses to overwrite or remove what nobody has anywhere else."""
+        unknown = await asyncio.to_thread(_unknown, folder, [*dict.fromkeys([*whose, *gone])], listed)
+        documents = await self._documents([whose[name] for name in unknown if name in whose], call)
+        lost: list[str] = []
+        for name in unknown:
+            here = documents.get(whose[name]) if name in whose else None
+            if here is None or not await asyncio.to_thread(_says_the_same, folder / name, *here):
+                lost.append(name)
+        if lost:
+            raise WouldOverwrite(
+                "Files in the folder are not as an export left them, and would be lost.",
+                files=lost[:NAMED],
+            )
+
+    async def _documents(self, ids: Sequence[str], call: Call) -> dict[str, tuple[Document, str]]:
+        def work(tx: Tx) -> dict[str, tuple[Document, str]]:
+            found = store.get_all(tx, call.tenant, list(dict.fromkeys(ids)))
+            return {one.id: (one, store.body(tx, call.tenant, one.id, one.saying.body_of)) for one in found}
+
+        return await self._deleting.read(call, work, self._timeout)
+
+
+def _places(tx: Tx, tenant: str, parent: str, names: Mapping[str, str]) -> list[Place]:
+    if parent != ROOT:
+        document = store.get(tx, tenant, parent)
+        if document is None or document.deleted:
+            raise UnknownParent(field="parent_id")
+    shape = tree.shape(tx, tenant, parent, False)
+    documents = store.get_all(tx, tenant, [id for children in shape.values() for id in children])
+    known = {one.id: Named(one.saying.title, one.saying.mime_type, names.get(one.id, "")) for one in documents}
+    return list(places(shape, known, parent))
+
+
+def _files(name: str) -> list[str]:
+    """With the one beside it, if it may have one."""
+    return [name, name + BESIDE] if name.lower().endswith(".json") else [name]
+
+
+def _looked(folder: Path, parent: str) -> tuple[dict[str, str], list[Found]]:
+    """What earlier exports wrote, with digests, and the documents that are there."""
+    if not folder.exists():
+        return {}, []
+    if not folder.is_dir():
+        raise InvalidParams("'directory' is not a folder.", field="directory")
+    return _listed(folder), [one for one in scan(folder, parent).found if one.file is not None]
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    try:
+        found = orjson.loads((folder / LIST).read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return {}
+    return cast(dict[str, str], found) if isinstance(found, dict) else {}
+
+
+def _unknown(folder: Path, files: list[str], before: Mapping[str, Any]) -> list[str]:
+    """Those that are there, and not as an export left them."""
+    there = [name for name in files if (folder / name).is_file()]
+    return [name for name in there if before.get(name) != _digest((folder / name).read_bytes())]
+
+
+def _says_the_same(file: Path, document: Document, body: str) -> bool:
+    """Whether an import of the file would change nothing."""
+    file = file.with_suffix("") if file.suffix == BESIDE else file
+    try:
+        written = load(file)
+        return written.id in (None, document.id) and not differences(written, file.stem, document, body)
+    except (Unreadable, ValidationError, InvalidParams):
+        return False
+
+
+def _write(folder: Path, files: Files) -> int:
+    """How many had to be written."""
+    count = 0
+    for name, content in files.items():
+        file = folder / name
+        if not _inside(folder, file):
+            raise WouldOverwrite("A link in the folder leads out of it.", files=[name])
+        if not (file.is_file() and file.read_bytes() == content):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+            count += 1
+    return count
+
+
+def _remove(folder: Path, files: list[str]) -> int:
+    """How many were there. Folders that are empty then go with them."""
+    count = 0
+    for name in files:
+        file = folder / name
+        if not _inside(folder, file) or not file.is_file():
+            continue
+        file.unlink()
+        count += 1
+        for above in file.parents:
+            if above == folder or any(above.iterdir()):
+                break
+            above.rmdir()
+    return count
+
+
+def _inside(folder: Path, file: Path) -> bool:
+    return file.resolve().is_relative_to(folder.resolve())
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()

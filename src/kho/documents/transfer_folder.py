@@ -1,0 +1,227 @@
+"""A folder as a tree of documents: what its files are called when they are written, and what is in it when it is read.
+
+`name.md` is a document, and the folder `name` beside it holds those below it. Names come from titles, as far as every
+file system takes them, and siblings' names differ in more than capitals. Which document a file is, is said in it, so
+files may be given other names.
+"""
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from math import inf
+from pathlib import Path
+
+from kho.documents.model import MAX_BODY, ROOT
+from kho.documents.transfer_files import BESIDE, ENDINGS, KINDS, MOST, Unreadable, Written, read
+from kho.documents.transfer_model import Failure
+from kho.documents.tree import DEEPEST
+
+LONGEST, SHORT = 100, 24
+"""Bytes of a name. Deep in a tree it is short, because a path as a whole has a limit, too."""
+DEEP = 10
+LONGEST_ID = 128
+_FORBIDDEN = re.compile(r'[<>:"/\\|?*\s]+')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.I)
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._:/-]+")
+_DIGITS = re.compile(r"(\d+)", re.A)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """How a document is called and looks, as far as the name of its file needs it."""
+
+    title: str
+    mime_type: str
+    name: str = ""
+    """That of the file that it has already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a document is written."""
+
+    id: str
+    path: str
+    """Without its ending."""
+    ending: str
+    order: int
+    """Among its siblings."""
+
+
+def places(shape: Mapping[str, Sequence[str]], known: Mapping[str, Named], top: str) -> Iterator[Place]:
+    """Of all documents below the top."""
+    waiting = [(top, "", 0)]
+    while waiting:
+        parent, folder, depth = waiting.pop()
+        taken: set[str] = set()
+        numbers: dict[str, int] = {}
+        orders = {id: order for order, id in enumerate(one for one in shape.get(parent, ()) if one in known)}
+        for id in sorted(orders, key=lambda id: not known[id].name):  # who has a name already keeps it
+            title = _safe(known[id].title) or _safe(id) or "document"
+            wanted = known[id].name or _cut(title, LONGEST if depth < DEEP else SHORT)
+            ending = ENDINGS[known[id].mime_type]
+            path = folder + _free(wanted, ending, taken, numbers)
+            yield Place(id, path, ending, orders[id])
+            if id in shape:
+                waiting.append((id, f"{path}/", depth + 1))
+
+
+def _safe(text: str) -> str:
+    visible = "".join(sign if sign.isprintable() else " " for sign in unicodedata.normalize("NFC", text))
+    name = _FORBIDDEN.sub("-", visible).strip("-.")
+    return f"_{name}" if _RESERVED.fullmatch(name) else name
+
+
+def _cut(name: str, longest: int) -> str:
+    return name.encode()[:longest].decode(errors="ignore").rstrip("-.")
+
+
+def _free(wanted: str, ending: str, taken: set[str], numbers: dict[str, int]) -> str:
+    """The name, with a number behind it where a sibling's file or folder has it already."""
+    number = numbers.get(_alike(wanted), 1)
+    while True:
+        name = wanted if number == 1 else f"{wanted}-{number}"
+        number += 1
+        files = {_alike(one) for one in (name, name + ending, name + ending + BESIDE)}
+        if not files & taken:
+            taken |= files
+            numbers[_alike(wanted)] = number
+            return name
+
+
+def _alike(name: str) -> str:
+    """Equal for names that are the same file somewhere."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document that a folder holds."""
+
+    path: str
+    name: str
+    id: str
+    parent: str | None
+    """None: the one above it could not be read."""
+    file: Path | None
+    """None: it is a folder without a file of its own."""
+    order: float = inf
+
+
+@dataclass(slots=True)
+class Scan:
+    found: list[Found] = field(default_factory=list[Found])
+    """Each before those below it, siblings in their order."""
+    failed: list[Failure] = field(default_factory=list[Failure])
+    ignored: int = 0
+
+
+def scan(top: Path, parent: str) -> Scan:
+    """Raises OSError if the folder itself cannot be read."""
+    result = Scan()
+    result.found = _below(top, "", parent, "" if parent == ROOT else f"{parent}/", 1, result)
+    return result
+
+
+def folder_of(directory: str) -> Path:
+    return Path(os.path.expanduser(directory))  # noqa: PTH111 (a '~name' that nobody has stays as it is)
+
+
+def load(file: Path) -> Written:
+    """Raises Unreadable, with the reason."""
+    ending = file.suffix.lower()
+    beside = file.with_name(file.name + BESIDE) if ENDINGS[KINDS[ending]] == ".json" else None
+    try:
+        if file.stat().st_size > MAX_BODY + MOST:
+            raise Unreadable("The file is too large: a document has at most 4 MiB.")
+        return read(ending, file.read_bytes(), beside.read_bytes() if beside and beside.is_file() else None)
+    except OSError as problem:
+        raise Unreadable(f"The file cannot be read: {problem.strerror}.") from None
+
+
+def _below(folder: Path, inside: str, parent: str | None, prefix: str, depth: int, result: Scan) -> list[Found]:
+    heads: dict[str, Found | None] = {}
+    documents: list[Found] = []
+    folders: list[Path] = []
+    for entry in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() != ".md", path.name)):
+        path = inside + entry.name
+        problem = _not_for_us(entry, depth)
+        if problem is not None:
+            result.failed += [Failure(path=_shown(path), reason=problem)] if problem else []
+        elif entry.is_dir():
+            folders.append(entry)
+        elif entry.suffix.lower() in KINDS:
+            found = _document(entry, path, parent, prefix, result)
+            heads.setdefault(entry.stem, found)
+            documents += [found] if found else []
+        elif not (entry.suffix == BESIDE and entry.with_suffix("").suffix.lower() == ".json"):
+            result.ignored += 1
+    below: dict[str, list[Found]] = {}
+    for entry in folders:
+        path = inside + entry.name
+        head = heads.get(entry.name)
+        own = Found(f"{path}/", entry.name, _id(prefix + path), parent, None)
+        above = (head or own).id if head or entry.name not in heads else None
+        try:
+            found = _below(entry, f"{path}/", above, prefix, depth + 1, result)
+        except OSError as problem:
+            result.failed.append(Failure(path=f"{path}/", reason=f"The folder cannot be read: {problem.strerror}."))
+            continue
+        if found and entry.name not in heads:
+            documents.append(own)
+        below[(head or own).path] = found
+    documents.sort(key=lambda one: (one.order, *_naturally(one.name)))
+    return [one for document in documents for one in (document, *below.pop(document.path, ()))] + [
+        one for lost in below.values() for one in lost
+    ]
+
+
+def _not_for_us(entry: Path, depth: int) -> str | None:
+    """Why it is not looked at; '' where that goes without saying."""
+    if entry.name.startswith("."):
+        return ""
+    if entry.is_symlink():
+        return "It is a link; links are not followed."
+    if entry.name.encode("utf-8", "replace").decode() != entry.name:
+        return "Its name is not UTF-8."
+    if entry.is_dir() and depth >= DEEPEST:
+        return f"It is too deep: a tree has at most {DEEPEST} levels."
+    return None if entry.is_dir() or entry.is_file() else ""
+
+
+def _document(entry: Path, path: str, parent: str | None, prefix: str, result: Scan) -> Found | None:
+    try:
+        written = load(entry)
+    except Unreadable as problem:
+        result.failed.append(Failure(path=path, reason=str(problem)))
+        return None
+    plain = path.removesuffix(".md")
+    found = Found(path, entry.stem, written.id or _id(prefix + plain), parent, entry)
+    return found if written.order is None else replace(found, order=written.order)
+
+
+def _id(path: str) -> str:
+    """The path, as far as ids take it; what they do not take is told apart by a number made of all of it."""
+    path = unicodedata.normalize("NFC", path)
+    if len(path) <= LONGEST_ID and not _NOT_IN_IDS.search(path) and path != ROOT:
+        return path
+    digest = blake2b(path.encode(), digest_size=4).hexdigest()
+    letters = unicodedata.normalize("NFKD", path.replace("đ", "d").replace("Đ", "D"))
+    plain = "".join(sign for sign in letters if not unicodedata.combining(sign))
+    return f"{_NOT_IN_IDS.sub('-', plain)[: LONGEST_ID - 9].strip('-')}-{digest}".lstrip("-")
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode(errors="replace")
+
+
+def _naturally(name: str) -> tuple[list[str | int], str]:
+    """2 before 10."""
+    parts = _DIGITS.split(name.casefold())
+    return [int(part) if part.isascii() and part.isdigit() else part for part in parts], name

@@ -1,0 +1,242 @@
+"""`kho docs import`: a folder of files as documents of the tree.
+
+Parents come before those below them, so that each finds its place. Every document is a change of its own: one file that
+cannot be a document does not hold up the others, and a second import finds nothing left to do.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from kho.documents import model, store, tree
+from kho.documents.deleting import Deleting
+from kho.documents.errors import NotAllImported, NotTheMachinesUser, UnknownParent
+from kho.documents.model import ROOT
+from kho.documents.service import Service
+from kho.documents.store import Document
+from kho.documents.transfer_differences import differences, stated
+from kho.documents.transfer_files import Unreadable, Written
+from kho.documents.transfer_folder import Found, Scan, folder_of, load, scan
+from kho.documents.transfer_model import Change, Counts, Failure, ImportDocuments, Imported
+from kho.kernel import values
+from kho.kernel.call import Call
+from kho.kernel.errors import InvalidParams, KhoError
+from kho.kernel.ports import Tx
+
+REASON = "not in the imported folder"
+
+
+class Import:
+    def __init__(self, service: Service, deleting: Deleting, timeout: float) -> None:
+        self._service = service
+        self._deleting = deleting
+        self._timeout = timeout
+
+    async def run(self, params: ImportDocuments, call: Call) -> Imported:
+        if call.shared:
+            raise NotTheMachinesUser
+        await self._deleting.read(call, lambda tx: _need_parent(tx, call.tenant, params.parent_id), self._timeout)
+        try:
+            found = await asyncio.to_thread(scan, folder_of(params.directory), params.parent_id)
+        except OSError as problem:
+            raise InvalidParams(f"The folder cannot be read: {problem.strerror}.", field="directory") from None
+        if params.prune and not found.found:
+            raise InvalidParams(
+                "The folder holds no documents, so nothing was deleted. Is it the right one?", field="directory"
+            )
+        return await _Round(self._service, self._deleting, self._timeout, params, found, call).run()
+
+
+class _Round:
+    """One import."""
+
+    def __init__(
+        self, service: Service, deleting: Deleting, timeout: float, params: ImportDocuments, found: Scan, call: Call
+    ) -> None:
+        self._service = service
+        self._deleting = deleting
+        self._timeout = timeout
+        self._params = params
+        self._call = call
+        self._scan = found
+        self._failed = found.failed
+        self._in: dict[str, Found] = {}
+        """What is in the store by now, by its id."""
+        self._done: dict[str, list[str]] = {}
+        self._deleted: list[Change] = []
+        self._undone: set[str] = set()
+        """Deletions; whatever one took away comes back together."""
+
+    async def run(self) -> Imported:
+        total = len(self._scan.found)
+        for number, one in enumerate(self._scan.found, 1):
+            try:
+                await self._take(one)
+            except (Unreadable, ValidationError, KhoError) as problem:
+                self._failed.append(Failure(path=one.path, reason=_reason(problem)))
+            await self._call.progress(number, total, one.path)
+        await self._put_in_order()
+        notes: list[str] = []
+        if self._params.prune and self._failed:
+            notes.append("Nothing was deleted, because not all files could be imported.")
+        elif self._params.prune:
+            await self._prune()
+        answer = self._answer(notes)
+        if self._failed:
+            said = answer.model_dump(include={"counts", "notes"}, exclude_none=True)
+            failed = [one.model_dump() for one in sorted(self._failed, key=lambda one: one.path)]
+            raise NotAllImported(_incomplete(len(failed), self._params.dry_run), failed=failed, **said)
+        return answer
+
+    async def _take(self, one: Found) -> None:
+        if one.parent is None or (one.parent != self._params.parent_id and one.parent not in self._in):
+            raise Unreadable("The document above it could not be imported.")
+        if one.id in self._in:
+            raise Unreadable(f"It has the same id as '{self._in[one.id].path}': {one.id}")
+        written = (
+            Written("text/markdown", f"# {one.name}\n") if one.file is None else await asyncio.to_thread(load, one.file)
+        )
+        now = await self._now(one.id)
+        if now is None:
+            done = await self._create(one, written)
+        else:
+            done = await self._bring_up_to_date(one, written, *now)
+        self._in[one.id] = one
+        self._done[one.id] = done
+
+    async def _create(self, one: Found, written: Written) -> list[str]:
+        given: dict[str, Any] = {
+            "document_id": one.id,
+            "parent_id": one.parent,
+            "content": {"mime_type": written.mime_type, "body": written.body},
+            "metadata": stated(written, one.name),
+            "is_human_readable": written.is_human_readable is not False,
+            "created_at": written.created_at,
+        }
+        values.check(given)
+        params = model.CreateDocument.model_validate(given)
+        if not self._params.dry_run:
+            await self._service.create(params, self._call)
+        return ["created"]
+
+    async def _bring_up_to_date(self, one: Found, written: Written, document: Document, body: str) -> list[str]:
+        done: list[str] = []
+        act = not self._params.dry_run
+        patch = {} if one.file is None else differences(written, one.name, document, body)
+        values.check(patch)
+        model.Content.model_validate({"mime_type": written.mime_type, "body": written.body})
+        update = model.UpdateDocument.model_validate(
+            {"document_id": one.id, "patch": patch, "last_known_revision": document.revision}
+        )
+        if document.deletion is not None and document.deletion not in self._undone:
+            if act:
+                await self._service.restore(model.RestoreDocument(document_id=one.id), self._call)
+            self._undone.add(document.deletion)
+            done.append("restored")
+        if document.parent != one.parent:
+            if act:
+                await self._move(one.id, one.parent or ROOT, None)
+            done.append("moved")
+        if patch:
+            if act:
+                await self._service.update(update, self._call)
+            done.append("updated")
+        return done
+
+    async def _put_in_order(self) -> None:
+        """Siblings stand as in the folder; others that are there stay between them."""
+        wanted: dict[str, list[str]] = {}
+        for id, one in self._in.items():
+            wanted.setdefault(one.parent or ROOT, []).append(id)
+        shape = await self._shape()
+        for parent, ids in wanted.items():
+            now = [id for id in shape.get(parent, ()) if id in self._in and self._in[id].parent == parent]
+            now += [id for id in ids if id not in {*now}]  # not there yet, in a dry run
+            staying = _in_order(ids, now)
+            for place in reversed(range(len(ids))):
+                if ids[place] in staying:
+                    continue
+                if not self._params.dry_run:
+                    await self._move(ids[place], parent, ids[place + 1] if place + 1 < len(ids) else None)
+                if "moved" not in self._done[ids[place]] and "created" not in self._done[ids[place]]:
+                    self._done[ids[place]].append("moved")
+
+    async def _prune(self) -> None:
+        shape = await self._shape()
+        waiting = [self._params.parent_id]
+        while waiting:
+            for id in shape.get(waiting.pop(), ()):
+                if id in self._in:
+                    waiting.append(id)
+                    continue
+                if not self._params.dry_run:
+                    params = model.DeleteDocument(document_id=id, reason=REASON)
+                    await self._service.delete(params, self._call)
+                self._deleted.append(Change(path="", document_id=id, done=["deleted"]))
+
+    async def _move(self, id: str, parent: str, before: str | None) -> None:
+        position = None if before is None else model.Position(before=before)
+        params = model.MoveDocument(document_id=id, new_parent_id=parent, position=position)
+        await self._service.move(params, self._call)
+
+    async def _now(self, id: str) -> tuple[Document, str] | None:
+        def work(tx: Tx) -> tuple[Document, str] | None:
+            found = store.get(tx, self._call.tenant, id)
+            return None if found is None else (found, store.body(tx, self._call.tenant, id, found.saying.body_of))
+
+        return await self._deleting.read(self._call, work, self._timeout)
+
+    async def _shape(self) -> dict[str, list[str]]:
+        top = self._params.parent_id
+        return await self._deleting.read(
+            self._call, lambda tx: tree.shape(tx, self._call.tenant, top, False), self._timeout
+        )
+
+    def _answer(self, notes: list[str]) -> Imported:
+        changes = [Change(path=self._in[id].path, document_id=id, done=done) for id, done in self._done.items() if done]
+        changes += self._deleted
+        unchanged = sum(1 for done in self._done.values() if not done)
+        counted = Counter(what for one in changes for what in one.done)
+        counts = Counts(**counted, unchanged=unchanged, ignored=self._scan.ignored)
+        return Imported(counts=counts, changes=changes, dry_run=self._params.dry_run or None, notes=notes or None)
+
+
+def _need_parent(tx: Tx, tenant: str, parent: str) -> None:
+    document = None if parent == ROOT else store.get(tx, tenant, parent)
+    if parent != ROOT and (document is None or document.deleted):
+        raise UnknownParent(field="parent_id")
+
+
+def _in_order(wanted: Sequence[str], now: Sequence[str]) -> set[str]:
+    """As many as possible that stand in the wanted order already: the longest rising run of their places."""
+    places: Mapping[str, int] = {id: place for place, id in enumerate(now)}
+    ends: list[int] = []
+    before: dict[str, str | None] = {}
+    last: list[str] = []
+    for id in wanted:
+        length = bisect_left(ends, places[id])
+        before[id] = last[length - 1] if length else None
+        ends[length : length + 1] = [places[id]]
+        last[length : length + 1] = [id]
+    staying: set[str] = set()
+    id = last[-1] if last else None
+    while id is not None:
+        staying.add(id)
+        id = before[id]
+    return staying
+
+
+def _reason(problem: Unreadable | ValidationError | KhoError) -> str:
+    if isinstance(problem, ValidationError):
+        first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+        return f"'{'.'.join(map(str, first['loc']))}': {first['msg']}"
+    return problem.message if isinstance(problem, KhoError) else str(problem)
+
+
+def _incomplete(count: int, dry_run: bool) -> str:
+    files = "1 file" if count == 1 else f"{count} files"
+    return f"{files} could not be imported; all others {'could be' if dry_run else 'are in'}."

@@ -1,0 +1,62 @@
+"""What goes in and out of `kho docs export` and `kho docs import`."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kho.documents.model import ROOT
+from kho.kernel.fields import Id
+from kho.kernel.model import Params, Result
+
+Directory = Annotated[str, Field(min_length=1, description="The folder.")]
+
+
+class ExportDocuments(Params):
+    directory: Directory
+    parent_id: Annotated[Id, Field(description="What stands below this document; 'root' for all.")] = ROOT
+    overwrite: Annotated[bool, Field(description="Also files that no export wrote, or that were changed since.")] = (
+        False
+    )
+
+
+class ImportDocuments(Params):
+    directory: Directory
+    parent_id: Annotated[Id, Field(description="The document that they go below, or 'root'.")] = ROOT
+    prune: Annotated[bool, Field(description="Delete what is below the parent and not in the folder.")] = False
+    dry_run: Annotated[bool, Field(description="Only say what would be done.")] = False
+
+
+class Exported(Result):
+    directory: str
+    documents: int
+    written: int = Field(description="Files that are new or changed.")
+    unchanged: int
+    removed: int = Field(description="Files of an earlier export whose documents are gone.")
+
+
+class Counts(Result):
+    created: int = 0
+    updated: int = 0
+    moved: int = 0
+    restored: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    ignored: int = Field(default=0, description="Files of other kinds.")
+
+
+class Change(Result):
+    path: str
+    document_id: str
+    done: list[str]
+
+
+class Failure(Result):
+    path: str
+    reason: str
+
+
+class Imported(Result):
+    counts: Counts
+    changes: list[Change]
+    dry_run: bool | None = None
+    notes: list[str] | None = None

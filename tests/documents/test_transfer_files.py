@@ -1,0 +1,99 @@
+"""Documents as files: what is written is read back exactly, and what people write is understood."""
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.documents.desk import Json
+from tests.documents.folders import METADATA
+
+from kho.documents.store import Document, Saying
+from kho.documents.transfer_files import ENDINGS, Unreadable, as_files, read
+from kho.documents.transfer_folder import Named, places
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    body=st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+    metadata=st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), JSON, max_size=4),
+    readable=st.booleans(),
+    mime_type=st.sampled_from(["text/markdown", "text/plain"]),
+)
+def test_a_file_says_exactly_what_was_written(body: str, metadata: Json, readable: bool, mime_type: str) -> None:
+    document = Document(
+        "a/b", "root", 0, 1, 1_700_000_000_000_001, 0, None, None, Saying(1, mime_type, metadata, readable)
+    )
+    ((ending, file),) = as_files(document, body, 3).items()
+    found = read(ending, file)
+    assert (found.body, found.metadata, found.id, found.order) == (body, metadata, "a/b", 3)
+    assert (found.mime_type, found.is_human_readable) == (mime_type, readable)
+
+
+@pytest.mark.parametrize("metadata", METADATA.values(), ids=METADATA)
+def test_what_kho_writes_is_yaml(metadata: Json) -> None:
+    document = Document("a", "root", 0, 1, 0, 0, None, None, Saying(1, "application/json", metadata, True))
+    facts = as_files(document, "{}", 0)[".json.yaml"]
+    found = yaml.safe_load(facts)
+    assert found["id"] == "a"
+    known = ("id", "order", "created_at", "is_human_readable", "metadata")
+    assert {key: value for key, value in found.items() if key not in known} | found.get("metadata", {}) == metadata
+
+
+def test_names_fit_every_file_system() -> None:
+    titles = [
+        "CON",
+        "con.x",
+        "a/b\\c:d",
+        "  .hidden. ",
+        "名" * 100,
+        "x" * 300,
+        "X" * 300,
+        "\u202e\x07",
+        "",
+        "a.md",
+        "a",
+    ]
+    known = {f"id{n}": Named(title, "text/markdown") for n, title in enumerate(titles)}
+    found = [one.path for one in places({"root": list(known)}, known, "root")]
+    assert len({name.casefold() for name in found}) == len(titles)
+    for name in found:
+        assert 1 <= len(name.encode()) <= 110
+        assert not set(name) & set('<>:"/\\|?*\x07\u202e')
+        assert name[0] not in ". "
+        assert name.split(".")[0].lower() != "con"
+
+
+@pytest.mark.parametrize(
+    ("text", "body", "metadata"),
+    [
+        ("---\r\ntitle: x\r\n---\r\nbody\r\n", "body\r\n", {"title": "x"}),
+        ("---\n---\nbody", "body", {}),
+        ("---\n# only a remark\n---\nbody", "body", {}),
+        ("---\ntitle: 2024\ntags: [1, b]\n---\n", "", {"title": "2024", "tags": ["1", "b"]}),
+        ("---\nnot closed", "---\nnot closed", {}),
+        ("---\njust text\n---\nmore", "---\njust text\n---\nmore", {}),
+        ("--- \na: 1\n---", "", {"a": 1}),
+        ("---\na: .inf\nb: 99999999999999999999\n---\n", "", {"a": "inf", "b": "99999999999999999999"}),
+        ("\ufeff---\na: 1\n---\nx", "x", {"a": 1}),
+        ("", "", {}),
+    ],
+)
+def test_front_matter_that_people_write(text: str, body: str, metadata: Json) -> None:
+    found = read(".md", text.encode())
+    assert (found.body, found.metadata) == (body, metadata)
+
+
+def test_front_matter_that_never_ends_is_refused() -> None:
+    with pytest.raises(Unreadable, match="256 KiB"):
+        read(".md", b"---\na: " + b"x" * 300_000 + b"\n---\nx")
+
+
+def test_every_kind_has_an_ending() -> None:
+    assert {*ENDINGS} == {"text/markdown", "text/plain", "application/json"}
