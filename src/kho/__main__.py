@@ -28,8 +28,10 @@ def main() -> None:
         parser.add_argument("--tools", default="")
         stdio(settings, [name for name in parser.parse_args(sys.argv[2:]).tools.split(",") if name])
         return
-    # One command, one answer: its calls need no log. `kho serve` sets the log up anew for the hub.
-    logs.set_up("WARNING", settings.observe.log_format)
+    # One command, one answer: its calls need no log, unless somebody looks for a mistake. `kho serve` sets the log up
+    # anew for the hub.
+    level = settings.observe.log_level
+    logs.set_up(level if level == "DEBUG" else "WARNING", settings.observe.log_format)
     program = import_module("kho.doors.cli.program").Program(
         version=__version__,
         home=settings.home,

@@ -3,22 +3,22 @@
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from kho import __version__, experiences, memory, research, toolbox
+from kho import __version__, devices, documents, experiences, memory, research, toolbox
 from kho.doors import logs
 from kho.kernel.background import Background
-from kho.kernel.call import Principal
+from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.clock import system_clock
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
-from kho.kernel.ports import Database, Vectors, Words
+from kho.kernel.ports import Database, Llm, Vectors, Words
 from kho.kernel.registry import Observer, Registry
 from kho.models import make
 from kho.search.filling import Filling
@@ -26,6 +26,9 @@ from kho.search.index import Index
 from kho.search.query import Limits as SearchLimits
 from kho.search.query import Searcher
 from kho.settings import Embedding, Reranking, Settings
+from kho.settings import Llm as LlmSettings
+from kho.settings import Vision as VisionSettings
+from kho.storage import sqlite_wipe
 from kho.storage.keys import Keys
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import Postgres
@@ -36,6 +39,9 @@ from kho.storage.vectors_qdrant import QdrantVectors
 from kho.storage.vectors_sqlite import SqliteVectors
 from kho.storage.words_postgres import PostgresWords
 from kho.storage.words_sqlite import SqliteWords
+
+DATABASE = "kho.db"
+"""The embedded database's file, in `KHO_HOME`."""
 
 INSTRUCTIONS = (
     "Kho is a shared, lasting memory. Before solving a problem, call query_experiences with the error message or "
@@ -55,7 +61,7 @@ def local_principal(settings: Settings, *, admin: bool = False) -> Principal:
 def open_database(settings: Settings) -> tuple[Database, Words]:
     url = settings.database_url
     if url is None:
-        return Sqlite.open(settings.home / "kho.db"), SqliteWords()
+        return Sqlite.open(settings.home / DATABASE), SqliteWords()
     if url.startswith(("postgresql://", "postgres://")):
         return Postgres.open(url), PostgresWords()
     raise KhoError("KHO_DATABASE_URL must begin with postgresql://; leave it out for the embedded database.")
@@ -75,6 +81,7 @@ class Core:
 
 
 def open_core(settings: Settings, background: Background, limits: SearchLimits | None = None) -> Core:
+    devices.need_mqtt(brokers(settings))
     db, words = open_database(settings)
     model = make.embedder(embedder_config(settings.search.embedder))
     vectors = None if model is None else open_vectors(settings, db)
@@ -104,34 +111,44 @@ def embedder_config(chosen: Embedding) -> make.EmbedderConfig:
     return make.EmbedderConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
 
 
+def llm_config(chosen: LlmSettings | VisionSettings) -> make.LlmConfig:
+    return make.LlmConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
+
+
 def reranker_config(chosen: Reranking) -> make.RerankerConfig:
     return make.RerankerConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
 
 
 def capabilities(settings: Settings, core: Core) -> list[Capability]:
     limits = experiences.Limits(settings.experiences.query_timeout, settings.experiences.floor)
+    llm = make.llm(llm_config(settings.llm))
+    search = web_search(settings)
+    talks = conversations(settings, core, llm)
     return [
-        conversations(settings, core),
-        tools(settings),
+        talks if llm is None else replace(talks, stop=(*talks.stop, llm.aclose)),
+        tools(settings, search),
         experiences.capability(core.db, core.index, core.searcher, core.background, system_clock, limits),
         research_collections(settings, core),
+        document_tree(settings, core, llm, search),
+        boards(settings, core),
     ]
 
 
-def conversations(settings: Settings, core: Core) -> Capability:
+def conversations(settings: Settings, core: Core, llm: Llm | None) -> Capability:
     chosen = settings.memory
     limits = memory.Limits(**chosen.model_dump(exclude={"compress_after_summary"}))
-    llm = make.llm(
-        make.LlmConfig(**settings.llm.model_dump(exclude={"api_key"}), api_key=settings.llm.api_key.get_secret_value())
-    )
     return memory.capability(core.db, core.index, core.searcher, core.background, system_clock, limits, llm)
 
 
-def tools(settings: Settings) -> Capability:
+def web_search(settings: Settings) -> toolbox.DuckDuckGo:
     chosen = settings.toolbox
-    search = toolbox.SearchSettings(
-        chosen.search_timeout, chosen.search_region, chosen.search_safe, chosen.search_proxy
+    return toolbox.DuckDuckGo(
+        toolbox.SearchSettings(chosen.search_timeout, chosen.search_region, chosen.search_safe, chosen.search_proxy)
     )
+
+
+def tools(settings: Settings, search: toolbox.DuckDuckGo) -> Capability:
+    chosen = settings.toolbox
     reader = research.Worker()
 
     async def read(content: bytes, name: str) -> str:
@@ -151,6 +168,42 @@ def research_collections(settings: Settings, core: Core) -> Capability:
     return research.capability(
         core.db, core.index, core.searcher, core.background, system_clock, limits, openings, core.model
     )
+
+
+def document_tree(settings: Settings, core: Core, llm: Llm | None, search: toolbox.DuckDuckGo) -> Capability:
+    async def web(query: str, call: Call) -> list[documents.External]:
+        found = await search.results(query, call)
+        return [documents.External(one["title"], one["href"], one["body"]) for one in found]
+
+    chosen = settings.documents
+    telling = documents.Telling(chosen.webhook_timeout, tuple(chosen.webhook_backoff))
+    wipe = partial(sqlite_wipe.wipe, settings.home / DATABASE) if settings.database_url is None else None
+    return documents.capability(
+        core.db, core.index, core.searcher, core.background, system_clock, chosen.timeout, llm, web, telling, wipe
+    )
+
+
+def boards(settings: Settings, core: Core) -> Capability:
+    chosen = settings.devices
+
+    async def approval() -> devices.Approval:
+        if chosen.approval is not None:
+            return chosen.approval
+        # A hub that serves others has keys: without them it answers this machine's user only.
+        return "code" if await Keys(core.db).in_use() else "auto"
+
+    where = settings.home, settings.database_url, settings.local.tenant
+    offered = chosen.tools, chosen.user_tools
+    config = devices.Config(*where, approval, *offered, chosen.public_url, brokers(settings))
+    seer = make.vision(llm_config(settings.vision))
+    return devices.capability(
+        core.db, core.background, system_clock, config, seer, stop=() if seer is None else (seer.aclose,)
+    )
+
+
+def brokers(settings: Settings) -> devices.Brokers:
+    chosen = settings.devices
+    return devices.Brokers(chosen.mqtt_url, chosen.mqtt_boards_url, chosen.mqtt_broker)
 
 
 More = Callable[[Core], Sequence[Capability]]
@@ -184,11 +237,15 @@ async def open_hub(
     extra: tuple[Capability, ...] = (),
     more: More = lambda core: (),
     limits: SearchLimits | None = None,
+    serving: bool = False,
 ) -> AsyncGenerator[Hub, None]:
-    """The running hub. `extra` capabilities are for programs that embed Kho, and for tests."""
+    """The running hub. `extra` capabilities are for programs that embed Kho, and for tests. `serving`: others reach
+    it for as long as it runs."""
     async with opened(settings, lambda core: [*extra, *more(core)], limits) as (core, slices):
         background = core.background
         for work in (work for capability in slices for work in capability.start):
+            background.add(work)
+        for work in (work for capability in slices if serving for work in capability.serve):
             background.add(work)
         if core.filling is not None:
             background.add(core.filling.run)
@@ -213,7 +270,7 @@ async def open_hub(
 def whereabouts(settings: Settings) -> str:
     """Where the data is, without the password."""
     if settings.database_url is None:
-        return str(settings.home / "kho.db")
+        return str(settings.home / DATABASE)
     address = urlsplit(settings.database_url)
     return f"PostgreSQL at {address.hostname or 'this machine'}{address.path}"
 
@@ -247,5 +304,7 @@ def __getattr__(name: str) -> Any:
         logs.set_up(settings.observe.log_level, settings.observe.log_format)
         # A write touches the database a few dozen times, and each time it may wait for a thread that ranks a long list.
         sys.setswitchinterval(0.001)
-        return import_module("kho.doors.http").Application(lambda: open_hub(settings), settings.http, settings.mcp)
+        return import_module("kho.doors.http").Application(
+            lambda: open_hub(settings, serving=True), settings.http, settings.mcp
+        )
     raise AttributeError(name)

@@ -10,12 +10,14 @@ or in the TOML file that `KHO_CONFIG` names:
 import os
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
+
+BROKER_URL = r"^(mqtts?://[^/]+/?)?$"
 
 
 class InvalidSettings(Exception):
@@ -80,6 +82,33 @@ class Memory(Section):
     timeout: float = Field(default=10.0, gt=0)
 
 
+class Documents(Section):
+    timeout: float = Field(default=10.0, gt=0)
+    webhook_timeout: float = Field(default=10.0, gt=0, le=60)
+    """Seconds that the receiver of an event has to answer."""
+    webhook_backoff: list[Annotated[float, Field(ge=0, le=7 * 86_400)]] = [5.0, 30.0, 300.0, 1_800.0, 7_200.0]
+    """Seconds before each further attempt to tell an event. After the last one it is given up."""
+
+
+class Devices(Section):
+    approval: Literal["auto", "code"] | None = None
+    """Who lets a new board in: 'auto' everybody, 'code' whoever approves the six digits that it shows. When not set,
+    'code' as soon as the hub serves others than this machine's user."""
+    tools: Literal["grouped", "each", "off"] = "grouped"
+    """Tools of connected boards as tools over MCP: one for all boards that are alike, one for each board, or none."""
+    user_tools: bool = False
+    """Whether admins are offered, too, what boards keep for people, such as rebooting."""
+    public_url: str = ""
+    """Where boards reach the hub, e.g. 'https://kho.example.org', if that is not the address they ask at."""
+    mqtt_url: str = Field(default="", pattern=BROKER_URL)
+    """A broker whose boards are served too, e.g. 'mqtt://kho:secret@127.0.0.1:1883'. Needs kho[mqtt]."""
+    mqtt_boards_url: str = Field(default="", pattern=BROKER_URL)
+    """The same broker as boards reach it, with a name and password for them; they are told it when they ask for their
+    settings. When not set, they are told the WebSocket."""
+    mqtt_broker: str = Field(default="", pattern=r"^(.+:\d{1,5})?$")
+    """Where a broker of Kho's own listens, e.g. '127.0.0.1:1883'; boards are told so. Needs kho[mqtt]."""
+
+
 class Toolbox(Section):
     search_timeout: float = Field(default=15.0, gt=0, le=120)
     search_region: str = "wt-wt"
@@ -92,13 +121,24 @@ class Toolbox(Section):
 
 
 class Llm(Section):
-    """A language model, if there is one: any server that speaks OpenAI's protocol. It writes summaries."""
+    """A language model, if there is one: any server that speaks OpenAI's protocol. It writes summaries
+    and answers."""
 
     url: str = ""
     """What comes before /chat/completions, e.g. 'http://127.0.0.1:11434/v1' for Ollama. Empty: none."""
     model: str = ""
     api_key: SecretStr = SecretStr("")
     timeout: float = Field(default=60.0, gt=0)
+
+
+class Vision(Section):
+    """A model that sees, for the photos of boards, if there is one: any server that speaks OpenAI's protocol."""
+
+    url: str = ""
+    """What comes before /chat/completions. Empty: none."""
+    model: str = ""
+    api_key: SecretStr = SecretStr("")
+    timeout: float = Field(default=30.0, gt=0)
 
 
 class Embedding(Section):
@@ -152,7 +192,8 @@ class Search(Section):
 class Mcp(Section):
     tools: list[str] = []
     """Capabilities whose tools are offered over MCP; all when empty."""
-    page_size: int = Field(default=50, ge=1, le=1000)
+    page_size: int = Field(default=200, ge=1, le=1000)
+    """Tools and resources on a page. All tools fit on one by default: not every client asks for the next."""
 
 
 class Observe(Section):
@@ -175,8 +216,11 @@ class Settings(BaseSettings):
     experiences: Experiences = Field(default_factory=Experiences)
     research: Research = Field(default_factory=Research)
     memory: Memory = Field(default_factory=Memory)
+    documents: Documents = Field(default_factory=Documents)
+    devices: Devices = Field(default_factory=Devices)
     toolbox: Toolbox = Field(default_factory=Toolbox)
     llm: Llm = Field(default_factory=Llm)
+    vision: Vision = Field(default_factory=Vision)
     search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
 

@@ -56,8 +56,16 @@ RESEARCH = [
     "query_knowledge_base", "manage_collections", "manage_projects", "ingest_documents", "augment_knowledge",
     "submit_feedback", "similar_documents", "ingest_status",
 ]  # fmt: skip
+DOCUMENTS = [
+    "create_document", "update_document", "delete_document", "move_document", "query_knowledge", "edit_document",
+    "restore_document", "restore_revision", "get_document", "get_documents", "list_documents", "document_history",
+    "diff_revisions", "audit_log",
+]  # fmt: skip
+DEVICES = ["devices_list", "device_tools", "device_call", "device_notifications", "device_log", "device_label"]
 """The tools of each capability, in the order in which they are listed."""
-SERVERS = ["memory-server", "tool-server", "experiences-server", "research-server"]
+SERVERS = [
+    "memory-server", "tool-server", "experiences-server", "research-server", "documents-server", "devices-server",
+]  # fmt: skip
 
 KHO = str(Path(sys.executable).with_name("kho"))
 
@@ -238,4 +246,4 @@ class Boards:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(lambda: open_hub(Settings(), (Boards().capability,)), frozenset(), 50))
+    asyncio.run(serve(lambda: open_hub(Settings(), (Boards().capability,)), frozenset(), 200))

@@ -7,6 +7,7 @@ import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import click
 import httpx2
@@ -48,9 +49,15 @@ def mode(path: Path) -> str | None:
 def test_every_command_is_there(settings: Settings) -> None:
     found = [" ".join(path) for path, _ in commands(program(settings))]
     assert sorted(found) == [
+        "admin purge",
         "collections create", "collections delete", "collections info", "collections list",
         "collections move-documents", "collections rename",
-        "completion", "doctor", "eval",
+        "completion",
+        "docs audit", "docs create", "docs delete", "docs diff", "docs edit", "docs export", "docs get",
+        "docs get-many", "docs history", "docs import", "docs list", "docs move", "docs query", "docs restore",
+        "docs revert", "docs update",
+        "docs webhooks add", "docs webhooks dead", "docs webhooks list", "docs webhooks remove", "docs webhooks retry",
+        "doctor", "eval",
         "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
         "experiences rate", "experiences restore", "experiences submit", "experiences update",
         "feedback", "history",
@@ -98,12 +105,17 @@ def test_the_examples_of_operations_are_their_examples(settings: Settings) -> No
             shown = re.search(r"Example:\n  +(kho .*)", command.get_help(context))
         assert shown is not None
         with command.make_context(path[-1], shlex.split(shown[1])[len(path) + 1 :]) as parsed:
-            given = {name: value for name, value in parsed.params.items() if name in parameters.specs(operation)}
-        expected: Json = {
-            name: value if isinstance(value, list | bool) else str(value)
-            for name, value in (operation.example if described.example is None else described.example).items()
-        }
-        assert parameters.arguments(operation, described, given) == {**expected, **described.fixed}
+            doors_own = ("json", "params_file", "from_file", "no_wait", "interval", "yes")
+            given = {name: value for name, value in parsed.params.items() if name not in doors_own}
+        expected = dict(operation.example if described.example is None else described.example)
+        found = parameters.arguments(operation, described, given)
+        assert as_typed(found) == as_typed({**expected, **described.fixed})
+
+
+def as_typed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: as_typed(one) for name, one in cast(Json, value).items()}
+    return cast(Any, value) if isinstance(value, list | bool) else str(value)
 
 
 @pytest.mark.parametrize("arguments", ["", "--help", "--version", "experiences query -h", "experiences submit", "keys"])
@@ -167,18 +179,33 @@ async def test_failures_are_told_on_stderr_without_colour(home: Path) -> None:
     [
         (["experiences", "query", "--params", "-"], b"{"),
         (["experiences", "query", "--params", "/no/such/file"], b""),
-        (["experiences", "query", "--nothing"], b""),
-        (["experiences", "dance"], b""),
-        (["dance"], b""),
         (["experiences", "query", "kettle", "--params", "-"], b"[1]"),
+        (["kb", "add-external-result", "--source", "x", "--collection", "y"], b"\xff"),
         (["keys", "create"], b""),
         (["serve", "--port", "99999"], b""),
     ],
 )
-def test_a_wrong_command_line_is_a_usage_error(settings: Settings, arguments: list[str], stdin: bytes) -> None:
+def test_a_wrong_value_is_a_failure(settings: Settings, arguments: list[str], stdin: bytes) -> None:
     done = run(settings, *arguments, stdin=stdin)
+    assert (done.status, done.out) == (1, "")
+    assert "Usage: " in done.err
+
+
+@pytest.mark.parametrize("arguments", ["experiences query --nothing", "experiences dance", "dance", "history a b"])
+def test_a_command_line_that_is_not_understood_is_a_usage_error(settings: Settings, arguments: str) -> None:
+    done = run(settings, *arguments.split())
     assert (done.status, done.out) == (2, "")
     assert "Usage: " in done.err
+
+
+def test_every_group_shows_an_example(settings: Settings) -> None:
+    groups = ["", *sorted({" ".join(path[:-1]) for path, _ in commands(program(settings)) if len(path) > 1})]
+    assert "kb" in groups
+    for group in groups:
+        text = run(settings, *group.split(), "--help").out
+        shown = re.search(r"Example:\n +kho (.*)", text)
+        assert shown is not None, text
+        assert shown[1].startswith(group)
 
 
 async def test_wrong_settings_are_a_plain_sentence(home: Path) -> None:

@@ -74,15 +74,38 @@ def test_arguments_from_a_file_are_joined_by_what_is_typed(settings: Settings, b
         "shelves create x --action list",
         "shelves create a b",
         "shelves list --type steel",
-        "shelves create x --type glass",
         "shelves list --yes",
+        "shelves create x --type",
         "shelves",
-        "completion tcsh",
     ],
 )
 def test_a_command_has_only_the_flags_that_it_shows(settings: Settings, books: Shelves, arguments: str) -> None:
     done = run(settings, books, *arguments.split())
     assert (done.status, done.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "shelves create x --type glass",  # the operation refuses it
+        "shelves create x --width wide",
+        "completion tcsh",  # the parser does
+        "serve --port 99999",
+        "keys create x --days soon",
+        "watch . --collection x --interval 0",
+        "kb import /no/such/file.jsonl",
+    ],
+)
+def test_a_wrong_value_is_a_failure_whoever_refuses_it(settings: Settings, books: Shelves, arguments: str) -> None:
+    done = run(settings, books, *arguments.split())
+    assert (done.status, done.out) == (1, "")
+    assert arguments.split()[-1].rpartition("/")[2] in done.err or "--type" in arguments or "--width" in arguments
+    assert "error: " in done.err.lower()
+
+
+def test_a_choice_is_refused_by_the_operation_and_in_its_form(settings: Settings, books: Shelves) -> None:
+    told = json.loads(run(settings, books, "shelves", "create", "x", "--type", "glass", "--json").out)
+    assert "shelf_type" in str(told)
 
 
 def test_a_sentence_needs_no_quotes(settings: Settings, books: Shelves) -> None:
@@ -95,6 +118,7 @@ def test_help_names_the_program_as_it_was_called(settings: Settings, books: Shel
         group = run(settings, books, "shelves", "--help", name=name).out
         assert f"Usage: {name} shelves" in group
         assert "Shelves: what books stand on." in group
+        assert f"Example:\n    {name} shelves create 'top shelf'" in group
         assert re.search(r"create +Make a shelf\.", group)
         shown = run(settings, books, "shelves", "create", "--help", name=name).out
         assert f"Usage: {name} shelves create [OPTIONS] NAME\n" in shown
@@ -123,7 +147,7 @@ def test_a_failure_says_what_to_do(settings: Settings, books: Shelves) -> None:
     assert done.err.splitlines() == [
         "error: There is no shelf 'nothing'. (SHELF_NOT_FOUND)",
         "  name: nothing",
-        "  See what there is with manage_shelves(action='list').",
+        "  See what there is with `kho shelves list`.",
     ]
     told = json.loads(run(settings, books, "shelves", "rename", "nothing", "x", "--json").out)
     assert (told["code"], told["contract_code"], told["details"]) == ("SHELF_NOT_FOUND", -32002, "name: nothing")

@@ -91,7 +91,7 @@ def test_eval_says_what_is_wrong_with_a_file(settings: Settings, questions: Path
     assert (done.status, done.out) == (1, "")
     assert f'error: {questions}: "queries", entry 2: it is not [id, question, [relevant ids]]' in done.err
     assert run(settings, "eval", str(questions), "--config", "best").status == 1
-    assert run(settings, "eval", "nowhere.json").status == 2
+    assert run(settings, "eval", "nowhere.json").status == 1
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
@@ -154,19 +154,19 @@ class Waiting:
     ("settled", "expected"),
     [
         (Settled(0, 0), ""),
-        (Settled(3, 0), "Vectors: 3 to do\n"),
+        (Settled(3, 0), ""),
         (
             Settled(1, 1, elsewhere=True),
-            "Vectors: 2 to do\n1 passage waits for vectors; the hub that is running goes on with them.\n",
+            "1 passage waits for vectors; the hub that is running goes on with them.\n",
         ),
         (
             Settled(2, 0, problem="qdrant cannot be reached"),
-            "Vectors: 2 to do\nThe vectors are not where they are searched yet: qdrant cannot be reached\n"
+            "The vectors are not where they are searched yet: qdrant cannot be reached\n"
             "Words find the passages meanwhile; the next hub tries again.\n",
         ),
         (
             Settled(0, 2, problem="models.example.org cannot be reached"),
-            "Vectors: 2 to do\n2 passages wait for vectors: models.example.org cannot be reached\n"
+            "2 passages wait for vectors: models.example.org cannot be reached\n"
             "Words find them meanwhile; the next hub tries again.\n",
         ),
     ],

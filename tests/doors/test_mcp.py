@@ -20,6 +20,8 @@ from mcp.client.subscriptions import ToolsListChanged
 from tests.doors import doors
 from tests.doors.doors import (
     ERAS,
+    DEVICES,
+    DOCUMENTS,
     EXPERIENCES,
     HANDSHAKE,
     KHO,
@@ -39,7 +41,7 @@ from kho.doors.mcp import McpDoor
 from kho.kernel.background import Background
 from kho.settings import Mcp, Settings
 
-OURS = [*MEMORY, *TOOLBOX, *EXPERIENCES, *RESEARCH]
+OURS = [*MEMORY, *TOOLBOX, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES]
 BOARDS = ["plug", "unplug", "count", "fail"]
 
 
@@ -50,7 +52,7 @@ async def connected(
     *,
     boards: Boards | None = None,
     tools: tuple[str, ...] = (),
-    page_size: int = 50,
+    page_size: int = 200,
     **more: Any,
 ) -> AsyncGenerator[Client, None]:
     """A client of the door, without a transport in between."""
@@ -118,6 +120,26 @@ async def test_annotations_say_what_a_tool_may_do(settings: Settings, era: str) 
         "submit_feedback": (False, False, False),
         "similar_documents": (True, False, False),
         "ingest_status": (False, False, False),
+        "create_document": (False, False, False),
+        "update_document": (False, False, False),
+        "delete_document": (False, True, False),
+        "move_document": (False, False, False),
+        "query_knowledge": (True, False, False),
+        "edit_document": (False, False, False),
+        "restore_document": (False, False, False),
+        "restore_revision": (False, False, False),
+        "get_document": (True, False, False),
+        "get_documents": (True, False, False),
+        "list_documents": (True, False, False),
+        "document_history": (True, False, False),
+        "diff_revisions": (True, False, False),
+        "audit_log": (True, False, False),
+        "devices_list": (True, False, False),
+        "device_tools": (True, False, False),
+        "device_call": (False, False, True),
+        "device_notifications": (True, False, False),
+        "device_log": (True, False, False),
+        "device_label": (False, False, False),
     }
 
 
@@ -174,7 +196,8 @@ def test_a_toolset_that_there_is_not_is_refused_with_those_there_are(home: Path,
     assert done.stdout == ""
     assert (
         done.stderr.strip()
-        == "error: There is no capability called nonsense. There are: memory, toolbox, experiences, research."
+        == "error: There is no capability called nonsense. There are: memory, toolbox, experiences, research, "
+        "documents, devices."
     )
 
 

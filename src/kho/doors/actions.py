@@ -85,13 +85,17 @@ class Actions:
 
         call.receipt = self._hub.receipts.issue(call.tenant, call.request_id, wanted, render)
         try:
-            return await self._run(operation, envelope, call)
+            reply = await self._run(operation, envelope, call)
         except UniqueViolation as lost:
             # Most likely an equal request was faster and its answer is ours too; else the clash is the slice's own.
-            reply = await self._replay(call, wanted)
-            if reply is None:
+            kept = await self._replay(call, wanted)
+            if kept is None:
                 raise Conflict(lost.message) from None
+            return kept
+        if reply.status < 400:
             return reply
+        # It may have failed because an equal request, which was faster, had changed what this one looked at.
+        return await self._replay(call, wanted) or reply
 
     async def _replay(self, call: Call, wanted: str) -> Reply | None:
         kept = await self._hub.receipts.find(call.tenant, call.request_id)

@@ -31,13 +31,19 @@ class Auth:
             self._asked = time.monotonic()
         return self._shared
 
+    async def admit(self, scope: Scope) -> bool:
+        """Whether the credential decides. Without keys, whoever is on this machine is its user, and nobody else gets
+        an answer, at an open page neither."""
+        if await self.shared():
+            return True
+        if not _loopback(scope):
+            raise Unauthorized("Without API keys the hub answers this machine only. See 'kho keys create'.")
+        return False
+
     async def principal(self, scope: Scope) -> Principal:
-        credential = header(scope, b"authorization")
-        if not await self.shared():
-            # Without keys, whoever is on this machine is its user, and nobody else gets an answer.
-            if not _loopback(scope):
-                raise Unauthorized("Without API keys the hub answers this machine only. See 'kho keys create'.")
+        if not await self.admit(scope):
             return self._hub.local
+        credential = header(scope, b"authorization")
         if credential is None:
             if self._hub.public is None:
                 raise Unauthorized

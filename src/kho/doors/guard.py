@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -53,11 +53,12 @@ class Refusal:
     status: int
     code: str
     message: str
-    body: bytes = field(init=False)
+    body: bytes = b""
+    """What is sent, where callers expect another form than ours."""
 
     def __post_init__(self) -> None:
         error = {"error": {"code": self.code, "message": self.message}}
-        object.__setattr__(self, "body", json.dumps(error).encode())
+        object.__setattr__(self, "body", self.body or json.dumps(error).encode())
 
 
 BAD_HOST = Refusal(400, "BAD_HOST", "Send exactly one Host header.")
@@ -74,7 +75,7 @@ NOT_JSON = Refusal(415, "NOT_JSON", "Send the body as JSON in UTF-8, with 'Conte
 class Guard:
     """ASGI middleware. `hosts` are names with any port (`kho.example`) or one port (`kho.example:8443`);
     `origins` are exact (`https://kho.example`) or with any port (`http://localhost:*`); `uploads` are the paths
-    at and below which a body need not be JSON."""
+    at and below which a body need not be JSON; slices add theirs when the hub has opened."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Guard:
     ) -> None:
         self.app = app
         self.max_body = max_body
-        self._uploads = tuple(path.rstrip("/") for path in uploads)
+        self.uploads = [path.rstrip("/") for path in uploads]
         self._too_large = Refusal(
             BodyTooLarge.status,
             BodyTooLarge.code,
@@ -174,7 +175,7 @@ class Guard:
         return True
 
     def _is_upload(self, path: str) -> bool:
-        return any(path == below or path.startswith(below + "/") for below in self._uploads)
+        return any(path == below or path.startswith(below + "/") for below in self.uploads)
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = CountedBody(receive, send, self.max_body)

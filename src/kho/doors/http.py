@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from kho.doors.actions import Actions
 from kho.doors.auth import Auth
@@ -19,18 +19,17 @@ from kho.doors.guard import Guard, loopback_hosts, loopback_origins
 from kho.doors.jsonrpc import JsonRpc
 from kho.doors.logs import log_refusal
 from kho.doors.mcp import Context, McpDoor
-from kho.doors.mcp_http import McpHttp
+from kho.doors.mcp_http import PRINCIPAL, McpHttp
 from kho.doors.metrics import Metrics
 from kho.doors.openapi import openapi
 from kho.doors.servers import capabilities_of, health, servers
 from kho.doors.slow_clients import STOP
+from kho.doors.web import WebDoor
 from kho.doors.wire import read_body, send_bytes, send_error, send_json
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError, NotFound
 from kho.kernel.hub import Hub
-
-PRINCIPAL = "kho.principal"
 
 Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
 
@@ -88,7 +87,7 @@ class Application:
         inner = Starlette(lifespan=self._lifespan, exception_handlers={HTTPException: _no_route})
         inner.router.redirect_slashes = False
         self._routes: list[BaseRoute] = inner.router.routes
-        self._app: ASGIApp = Guard(
+        self._guard = Guard(
             inner,
             hosts=[*loopback_hosts(), *http.allowed_hosts],
             origins=[*loopback_origins(), *http.allowed_origins],
@@ -96,7 +95,7 @@ class Application:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+        await self._guard(scope, receive, send)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any], None]:
@@ -107,10 +106,18 @@ class Application:
             door = McpDoor(hub, background, _principal_of, frozenset(self._mcp.tools), self._mcp.page_size)
             self._customise(door)
             mcp = McpHttp(door, self._http.max_body)
-            self._routes.extend(_routes(hub, mcp, metrics))
+            auth = Auth(hub)
+            web = WebDoor(auth, [served for capability in hub.registry.capabilities for served in capability.web])
+            self._routes.extend([*_routes(hub, auth, mcp, metrics), *web.routes()])
+            self._guard.uploads.extend(web.uploads)
+
+            def stop() -> None:
+                mcp.stop()
+                web.stop()
+
             try:
                 async with mcp.run():
-                    yield {STOP: mcp.stop}
+                    yield {STOP: stop}
             finally:
                 await background.drain()
 
@@ -134,8 +141,7 @@ def _principal_of(ctx: Context) -> Principal:
     return ctx.request.scope[PRINCIPAL]
 
 
-def _routes(hub: Hub, mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
-    auth = Auth(hub)
+def _routes(hub: Hub, auth: Auth, mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
     rpc, actions, described = JsonRpc(hub.registry), Actions(hub), openapi(hub)
 
     async def on_jsonrpc(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:

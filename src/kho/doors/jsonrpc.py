@@ -53,6 +53,8 @@ class JsonRpc:
 
 
 def failure(id: jsonrpc.Id, error: KhoError, *, contract: bool) -> dict[str, Any]:
+    told = error.contract_data()
     if contract:
-        return jsonrpc.error(id, error.contract_code, error.message, error.contract_data())
-    return jsonrpc.error(id, error.rpc, error.message, {"code": error.code, **error.details})
+        return jsonrpc.error(id, error.contract_code, error.message, told)
+    data = {"code": error.code, **error.details, "guidance": told["guidance"]}
+    return jsonrpc.error(id, error.rpc, error.message, data)

@@ -11,10 +11,10 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import ToolsListChanged
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from kho.doors.mcp_notices import Notices
 from kho.doors.mcp_prompts import Prompts
 from kho.doors.mcp_resources import ResourceList
 from kho.doors.mcp_roots import StatedRoots
@@ -35,7 +35,7 @@ CONTENTS = CacheHint(ttl_ms=0, scope="private")
 
 
 class HubServer(Server[Any]):
-    """Tells clients of the handshake era, too, that the list of tools may change."""
+    """Tells clients of the handshake era, too, that the lists of tools and resources may change."""
 
     def create_initialization_options(
         self,
@@ -43,7 +43,7 @@ class HubServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        changes = notification_options or NotificationOptions(tools_changed=True)
+        changes = notification_options or NotificationOptions(tools_changed=True, resources_changed=True)
         return super().create_initialization_options(changes, experimental_capabilities, extensions)
 
 
@@ -59,10 +59,8 @@ class McpDoor:
         self._principal_of = principal_of
         self._toolsets = toolsets
         self._page_size = page_size
-        self._listening: set[ServerSession] = set()
         self._roots = StatedRoots()
-        self.bus = InMemorySubscriptionBus()
-        self.listen = ListenHandler(self.bus)
+        self.notices = Notices(lambda ctx: principal_of(ctx).tenant, background)
         prompts = Prompts(hub.registry.prompts, self.call_for, page_size)
         resources = ResourceList(hub.registry.capabilities, self.call_for, page_size)
         self.server = HubServer(
@@ -86,13 +84,19 @@ class McpDoor:
             on_list_resource_templates=resources.templates,
             on_read_resource=resources.read,
             on_completion=resources.complete,
-            on_subscriptions_listen=self.listen,
+            on_subscriptions_listen=self.notices.listen,
         )
         self.server.add_notification_handler("notifications/initialized", types.NotificationParams, self._initialized)
         self.server.add_notification_handler(
             "notifications/roots/list_changed", types.NotificationParams, self._roots.changed
         )
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         self._registry.subscribe(self._tools_changed)
+        for capability in hub.registry.capabilities:
+            if capability.resource_changes is not None:
+                capability.resource_changes.subscribe(self.notices.resources_changed)
+            if capability.announcements is not None:
+                capability.announcements.subscribe(self.notices.announced)
 
     def call_for(self, ctx: Context) -> Call:
         return Call(
@@ -113,7 +117,7 @@ class McpDoor:
         return types.ListToolsResult(tools=list(page), next_cursor=more)
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> Any:
-        operation = self._registry.tool(params.name)
+        operation = self._registry.tool(params.name, self._principal_of(ctx).tenant)
         if operation is None or not self._offers(operation):
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}. tools/list names those there are.")
         outcome = await self._registry.call(operation, params.arguments or {}, self.call_for(ctx))
@@ -134,15 +138,14 @@ class McpDoor:
     async def _initialized(self, ctx: Context, params: types.NotificationParams) -> None:
         # Over HTTP, changes reach the handshake era through its GET stream instead (see mcp_http).
         if ctx.request is None:
-            self._listening.add(ctx.session)
+            self.notices.add(ctx)
+
+    async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        """Taken and not kept: what is announced are a few notices and warnings, and no log."""
+        return types.EmptyResult()
 
     def _tools_changed(self) -> None:
-        async def tell() -> None:
-            await self.bus.publish(ToolsListChanged())
-            for session in list(self._listening):
-                await session.send_tool_list_changed()
-
-        self._background.add(tell)
+        self._background.add(functools.partial(self.notices.publish, ToolsListChanged()))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -14,16 +14,17 @@ from typing import Any
 import anyio
 import orjson
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.subscriptions import ServerEvent
-from mcp.shared.subscriptions import ToolsListChanged, event_to_notification
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
 from kho.doors.mcp import McpDoor
+from kho.doors.mcp_notices import Notice, for_handshake, to_notification
 from kho.doors.wire import header, read_body, send_json
 from kho.kernel import jsonrpc
 from kho.kernel.jsonrpc import Invalid, Request, Response
 
+PRINCIPAL = "kho.principal"
+"""Where the caller stands in the scope of a request."""
 MOST_SESSIONS = 1_000
 IDLE_SESSION = 600.0
 HEARTBEAT = 15.0
@@ -32,8 +33,7 @@ HEARTBEAT = 15.0
 
 class McpHttp:
     def __init__(self, door: McpDoor, max_body: int) -> None:
-        self._bus = door.bus
-        self._listen = door.listen
+        self._notices = door.notices
         self._stopping = asyncio.Event()
         self._stateless = StreamableHTTPSessionManager(
             door.server, stateless=True, json_response=False, max_request_body_size=max_body
@@ -53,7 +53,7 @@ class McpHttp:
     def stop(self) -> None:
         """Ends the standing streams, which end of their own accord never; the server waits for them before it stops."""
         self._stopping.set()
-        self._listen.close()
+        self._notices.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = b""
@@ -92,14 +92,14 @@ class McpHttp:
         await manager.handle_request(scope, receive, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The handshake era's standing stream: says when the list of tools changes."""
-        events: asyncio.Queue[ServerEvent] = asyncio.Queue(maxsize=256)
+        """The handshake era's standing stream: says when the list of tools or of resources changes."""
+        events: asyncio.Queue[Notice] = asyncio.Queue(maxsize=256)
 
-        def put(event: ServerEvent) -> None:
-            if isinstance(event, ToolsListChanged) and not events.full():
+        def put(event: Notice) -> None:
+            if for_handshake(event) and not events.full():
                 events.put_nowait(event)  # a client that does not read misses repetitions, not the news
 
-        unsubscribe = self._bus.subscribe(put)
+        unsubscribe = self._notices.subscribe(scope[PRINCIPAL].tenant, put)
         try:
             await send(
                 {
@@ -119,14 +119,14 @@ class McpHttp:
             unsubscribe()
 
 
-async def _forward(events: "asyncio.Queue[ServerEvent]", send: Send) -> None:
+async def _forward(events: "asyncio.Queue[Notice]", send: Send) -> None:
     while True:
         try:
             event = await asyncio.wait_for(events.get(), HEARTBEAT)
         except TimeoutError:
             frame = b": still here\n\n"
         else:
-            message = event_to_notification(event, {}).model_dump(by_alias=True, mode="json", exclude_none=True)
+            message = to_notification(event).model_dump(by_alias=True, mode="json", exclude_none=True)
             frame = b"event: message\ndata: " + orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n\n"
         await send({"type": "http.response.body", "body": frame, "more_body": True})
 

@@ -6,6 +6,7 @@ from kho.doors.actions import Envelope
 from kho.kernel import schema
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
+from kho.kernel.web import Page, Served, Socket, Stream
 
 Json = dict[str, Any]
 
@@ -34,6 +35,7 @@ def openapi(hub: Hub) -> Json:
             "/servers": {"get": _get("Every server and what it offers.", _object("servers"))},
             "/servers/{name}/capabilities": {"get": _capabilities(hub)},
             "/metrics": {"get": {"summary": "Figures for Prometheus.", "responses": _TEXT}},
+            **{served.path: _served(served) for capability in hub.registry.capabilities for served in capability.web},
         },
     }
 
@@ -108,12 +110,35 @@ def _capabilities(hub: Hub) -> Json:
     return described
 
 
+def _served(served: Served) -> Json:
+    """What a slice serves beside its operations."""
+    match served:
+        case Page():
+            kind = "multipart/form-data" if served.upload else "application/json"
+            body: Json = {"requestBody": {"content": {kind: {"schema": _object()}}}}
+            described: Json = {
+                "summary": served.summary,
+                "responses": _responses({}, "400", "401", "403", "413", "421"),
+            }
+            if served.open:
+                described["security"] = [{}]
+            return {method.lower(): described | (body if method != "GET" else {}) for method in served.methods}
+        case Stream():
+            answers = _responses({"type": "string"}, "400", "401", "403", "421", kind="text/event-stream")
+            return {"get": {"summary": served.summary, "responses": answers}}
+        case Socket():
+            answers = _responses({}, "400", "401", "403", "421")
+            answers["101"] = {"description": "A WebSocket."}
+            del answers["200"]
+            return {"get": {"summary": served.summary, "security": [{}], "responses": answers}}
+
+
 def _get(summary: str, reply: Json, *, unhealthy: bool = False) -> Json:
     return {"summary": summary, "responses": _responses(reply, "400", "401", "421", *(["503"] if unhealthy else []))}
 
 
-def _responses(reply: Json, *refusals: str) -> Json:
-    ok: Json = {"200": {"description": "The answer.", "content": {"application/json": {"schema": reply}}}}
+def _responses(reply: Json, *refusals: str, kind: str = "application/json") -> Json:
+    ok: Json = {"200": {"description": "The answer.", "content": {kind: {"schema": reply}}}}
     return ok | {status: {"description": "Refused; the body says why and what to do."} for status in refusals}
 
 

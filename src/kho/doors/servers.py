@@ -43,7 +43,10 @@ async def _capabilities(capability: Capability, principal: Principal) -> dict[st
     resources: list[dict[str, Any]] = []
     if capability.resources is not None:
         page, _ = await capability.resources.page(Call(principal, "servers"), None)
-        resources = [{"uri": r.uri, "name": r.name, "mimeType": r.mime_type} for r in page[:MOST_RESOURCES]]
+        resources = [
+            {"uri": r.uri, "name": r.name, "description": r.description, "mimeType": r.mime_type}
+            for r in page[:MOST_RESOURCES]
+        ]
     prompts = [
         {"name": prompt.name, "description": prompt.description}
         for prompt in capability.prompts

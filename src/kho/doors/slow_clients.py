@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from kho.doors.slow_sockets import GuardedSocket
+
 HEADER_TIMEOUT = 10.0
 BODY_TIMEOUT = 30.0
 MAX_HEAD = 64 * 1024
@@ -50,6 +52,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.ws_protocol_class = GuardedSocket
         # idle: between requests, where uvicorn's keep-alive timeout rules; over: upgraded, or given up.
         self._phase: Literal["idle", "head", "body", "over"] = "idle"
         self._timer: TimerHandle | None = None

@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from kho.kernel.call import Call
 from kho.kernel.operation import Operation
 from kho.kernel.ports import Tx
+from kho.kernel.web import Served
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,39 @@ class Resources(Protocol):
     async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]: ...
 
 
+class Changes:
+    """Tells whoever asked, in this process, whose resources changed."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[str, str | None], None]] = []
+
+    def subscribe(self, changed: Callable[[str, str | None], None]) -> None:
+        """`changed` is called with the tenant, and with the URI unless it is the list that changed."""
+        self._listeners.append(changed)
+
+    def tell(self, tenant: str, uri: str | None = None) -> None:
+        for changed in self._listeners:
+            changed(tenant, uri)
+
+
+Level = Literal["info", "warning"]
+
+
+class Announcements:
+    """Tells whoever asked, in this process, what happened that a tenant's clients may want to know at once."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[str, Level, str, Any], None]] = []
+
+    def subscribe(self, announced: Callable[[str, Level, str, Any], None]) -> None:
+        """`announced` is called with the tenant, how serious it is, who speaks, and what happened, as JSON."""
+        self._listeners.append(announced)
+
+    def tell(self, tenant: str, level: Level, speaker: str, what: Any) -> None:
+        for announced in self._listeners:
+            announced(tenant, level, speaker, what)
+
+
 class Source(Protocol):
     """Operations that come and go while the hub runs, such as the tools of connected boards."""
 
@@ -81,7 +115,7 @@ class Transfer:
     items: str
     """What the lines are called in both."""
     told: Mapping[str, str]
-    """Counts in the answer to an import, and how they are told."""
+    """Counts in the answer to an import, and how they are told: as 'one|several' where that differs."""
 
 
 class Upkeep(Protocol):
@@ -106,13 +140,21 @@ class Capability:
     """One line for people."""
     prompts: Sequence[Prompt] = ()
     resources: Resources | None = None
+    announcements: Announcements | None = None
+    """Says what happens that no call asked for: MCP clients of the handshake era get it as log messages."""
     sources: Sequence[Source] = ()
     migrations: Path | None = None
     start: Sequence[Callable[[], Awaitable[None]]] = ()
     """Background work that begins when the hub does."""
+    serve: Sequence[Callable[[], Awaitable[None]]] = ()
+    """The same, but only in a hub that others reach (`kho serve`): a command that is over in a moment has none."""
     stop: Sequence[Callable[[], Awaitable[None]]] = ()
     """What is let go when the hub stops, after all background work."""
     lists_tools: bool = True
     """Whether /servers names its tools: contract 002 shows a memory server that has none."""
     transfers: Sequence[Transfer] = ()
     upkeep: Upkeep | None = None
+    web: Sequence[Served] = ()
+    """What it serves over HTTP beside its operations."""
+    resource_changes: Changes | None = None
+    """Says when its resources change. Told after the commit."""

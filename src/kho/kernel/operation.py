@@ -51,21 +51,27 @@ class Command:
     words: str
     """What is typed, e.g. 'collections create'. All words but the last are groups."""
     positional: Sequence[str] = ()
-    """Parameters that are given without a flag, in this order."""
+    """Parameters that are given without a flag, in this order. Here and below a part of an object is named by its path,
+    e.g. 'content.body'."""
     sentence: bool = False
     """The last of them may be typed as several words, without quotes."""
     fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Arguments that the words stand for, e.g. {'action': 'create'}."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Other names for parameters, e.g. {'collection_type': 'type'} for --type."""
+    """Other names for parameters, e.g. {'collection_type': 'type'} for --type. A part of an object is called after the
+    end of its path; where two paths end alike, this tells them apart."""
     shows: Sequence[str] | None = None
     """Parameters that have a flag; when None, all that are neither positional nor fixed."""
     paths: Sequence[str] = ()
     """Parameters that are paths: a relative one begins where the command was typed."""
+    documents: Sequence[str] = ()
+    """Parameters that name documents: where there is such a file, seen from here, its path is meant."""
     here: str = ""
     """A parameter that is the working directory unless it is given."""
     from_file: str = ""
-    """A text parameter that may also come from a file (`--from-file`) or from stdin."""
+    """A text parameter that may also come from a file (`--from-file`); from stdin by itself if it is required."""
+    masks: tuple[str, str] | None = None
+    """(patch, mask): the list `mask` names what was typed of the object `patch`, unless it is typed itself."""
     follows: str = ""
     """The method that tells how far a job is: when the answer is one that still runs, the command waits for it."""
     watches: bool = False
@@ -80,6 +86,9 @@ class Command:
     """The operation's when empty."""
     example: Mapping[str, Any] | None = None
     """Arguments that work, without the fixed ones; the operation's when None."""
+    stands_for: tuple[str, Mapping[str, Any]] | None = None
+    """A tool of another operation, and the arguments of it that this is the command for: what an answer says to call
+    is said to type here."""
     group: str = ""
     """One line about the group that it is in. The first command of a group that has one says it for all."""
 
@@ -127,6 +136,8 @@ class Operation:
     literal_input: JsonSchema | None = None
     """A schema to send as it is, when a contract prints one."""
     literal_output: JsonSchema | None = None
+    tenant: str = ""
+    """Whose it is; everybody's when empty. For live ones: the tools of a tenant's boards are no other's."""
 
     @cached_property
     def input_schema(self) -> JsonSchema:

@@ -50,10 +50,11 @@ class Registry:
             for operation in capability.operations:
                 if principal.allows(operation.scope):
                     yield operation
-        yield from (operation for operation in self._live() if principal.allows(operation.scope))
+        yield from (operation for operation in self._live(principal.tenant) if principal.allows(operation.scope))
 
-    def tool(self, name: str) -> Operation | None:
-        return self._tools.get(name) or next((found for found in self._live() if found.tool == name), None)
+    def tool(self, name: str, tenant: str = "") -> Operation | None:
+        """With a tenant, its live ones are found, too."""
+        return self._tools.get(name) or next((found for found in self._live(tenant) if found.tool == name), None)
 
     def action(self, name: str) -> Operation | None:
         return self._actions.get(name)
@@ -113,10 +114,10 @@ class Registry:
             raise operation.invalid([Problem(error.details.get("field", ""), "value_error", error.message)]) from None
         return operation.parse(arguments)
 
-    def _live(self) -> Iterable[Operation]:
+    def _live(self, tenant: str) -> Iterable[Operation]:
         for capability in self.capabilities:
             for source in capability.sources:
-                yield from source.operations()
+                yield from (found for found in source.operations() if found.tenant in ("", tenant))
 
     def _changed(self) -> None:
         for listener in self._listeners:

@@ -13,6 +13,7 @@ from kho.models.openai_http import OpenAIEmbedder, Wanted
 from kho.models.rerank_http import HttpReranker, Protocol
 from kho.models.rerank_local import CrossEncoder
 from kho.models.service import Patience, Service
+from kho.models.vision import OpenAIVision
 
 EMBEDDERS = ("e5", "openai", *get_args(Package), "hash", "none")
 RERANKERS = (*get_args(Protocol), *get_args(Package), "none")
@@ -124,6 +125,15 @@ def llm(config: LlmConfig) -> OpenAIChat | None:
     if not config.model:
         raise KhoError("llm.url is set, which needs the name of a model: set KHO_LLM__MODEL.")
     return OpenAIChat(Service(config.url, config.api_key, Patience(config.timeout)), config.model)
+
+
+def vision(config: LlmConfig) -> OpenAIVision | None:
+    """None means: without one."""
+    if not config.url:
+        return None
+    if not config.model:
+        raise KhoError("vision.url is set, which needs the name of a model: set KHO_VISION__MODEL.")
+    return OpenAIVision(Service(config.url, config.api_key, Patience(config.timeout)), config.model)
 
 
 def _model(provider: str, model: str) -> str:

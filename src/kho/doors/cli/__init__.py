@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -11,8 +12,19 @@ from kho.doors.cli.program import Program
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.
 
 Start the hub with '{name} serve', or connect one MCP client with '{name} stdio'. Commands that answer take --json for
-programs, and every --help shows an example.
-"""
+programs, and every --help shows an example."""
+
+
+class Top(click.Group):
+    """A value that the parser refuses is a failure, as one that the operation refuses: 2 is for a command line that is
+    not understood at all."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.BadParameter as refused:
+            refused.show()
+            raise click.exceptions.Exit(1) from refused
 
 
 def main(program: Program) -> None:
@@ -23,7 +35,8 @@ def main(program: Program) -> None:
 
 def build(program: Program) -> click.Group:
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-    group = click.Group(help=HELP.format(name=program.name), context_settings=settings)
+    shown = program.help(HELP.format(name=program.name), "serve", "query --help")
+    group = Top(help=shown, context_settings=settings)
     click.version_option(program.version, prog_name="kho")(group)
     serve.register(group, program)
     keys.register(group, program)

@@ -7,7 +7,8 @@ from typing import IO, Any, cast
 
 import click
 
-from kho.doors.cli import parameters
+from kho.doors.cli import nested, parameters
+from kho.doors.cli.program import fail
 from kho.kernel import jsonrpc
 from kho.kernel.operation import Command, Operation
 
@@ -32,34 +33,53 @@ def arguments(
     params_file: IO[bytes] | None,
     text_file: IO[bytes] | None = None,
 ) -> dict[str, Any]:
-    found = {**_from_file(params_file), **parameters.arguments(operation, command, given)}
-    if command.from_file and command.from_file not in found:
+    filed, typed = _from_file(params_file), parameters.typed(operation, command, given)
+    if command.from_file and command.from_file not in typed and nested.at(filed, command.from_file) is None:
         # Nobody at a terminal is left waiting for the end of a text they did not mean to type.
-        if text_file is None and params_file is None and not sys.stdin.isatty():
+        needed = nested.is_required(operation.input_schema, command.from_file)
+        if text_file is None and params_file is None and needed and not sys.stdin.isatty():
             text_file = sys.stdin.buffer
         if text_file is not None:
-            found[command.from_file] = _text(text_file)
+            typed[command.from_file] = _text(text_file)
+    if command.masks and nested.at(filed, command.masks[0]) is None:
+        patch, mask = command.masks
+        parts = [path.removeprefix(f"{patch}.") for path in typed if path.startswith(f"{patch}.")]
+        typed = {**({mask: parts} if parts else {}), **typed}
+    found = nested.merged(filed, nested.put_together(typed))
     for name in command.paths:
         path = found.get(name)
         if isinstance(path, str) and path and not path.startswith(ELSEWHERE) and "://" not in path:
             found[name] = os.path.join(_here(), path)  # noqa: PTH118 (as typed: what '..' means is judged elsewhere)
+    for name in command.documents:
+        if name in found:
+            found[name] = _document(found[name])
     if command.here:
         found.setdefault(command.here, _here())
     return found
+
+
+def _document(named: Any) -> Any:
+    """The path of the file that is meant, without links, as documents are kept; anything else as it was typed."""
+    if isinstance(named, list):
+        return [_document(one) for one in cast(list[Any], named)]
+    if not isinstance(named, str) or "\0" in named:
+        return named
+    path = os.path.join(_here(), named)  # noqa: PTH118 (a plain text is wanted)
+    return os.path.realpath(path) if os.path.isfile(path) else named  # noqa: PTH113 (the same)
 
 
 def _here() -> str:
     try:
         return os.getcwd()  # noqa: PTH109 (a plain text is wanted)
     except FileNotFoundError:
-        raise click.UsageError("The folder that this was typed in is gone.") from None
+        raise fail("The folder that this was typed in is gone.") from None
 
 
 def _text(file: IO[bytes]) -> str:
     try:
         return file.read().decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise click.UsageError("The text is not UTF-8. 'kb add-document' reads files in other encodings.") from None
+        raise click.BadParameter("The text is not UTF-8. 'kb add-document' reads files in other encodings.") from None
 
 
 def _from_file(file: IO[bytes] | None) -> dict[str, Any]:
@@ -68,7 +88,7 @@ def _from_file(file: IO[bytes] | None) -> dict[str, Any]:
     try:
         parsed = jsonrpc.loads(file.read())
     except jsonrpc.ParseError as problem:
-        raise click.UsageError(f"--params: {problem}") from None
+        raise click.BadParameter(f"--params: {problem}") from None
     if not isinstance(parsed, dict):
-        raise click.UsageError("--params: the arguments are a JSON object.")
+        raise click.BadParameter("--params: the arguments are a JSON object.")
     return cast(dict[str, Any], parsed)

@@ -14,7 +14,8 @@ from kho.kernel.identity import ApiKey
 
 
 def register(group: click.Group, program: Program) -> None:
-    keys = click.Group("keys", help="API keys. Once there is one, every caller over HTTP needs one.")
+    summary = "API keys. Once there is one, every caller over HTTP needs one."
+    keys = click.Group("keys", help=program.help(summary, "keys create chatbot"), short_help=summary)
     keys.add_command(_create(program))
     keys.add_command(_list(program))
     keys.add_command(_revoke(program))
@@ -93,7 +94,7 @@ def _revoke(program: Program) -> click.Command:
             return await hub.keys.revoke(id, hub.clock())
 
         if not program.run(work):
-            raise fail("there is no valid key with that id. 'kho keys list' shows them.")
+            raise fail(f"there is no valid key with that id. '{program.name} keys list' shows them.")
         if json:
             show.as_json({"id": id, "revoked": True})
         else:

@@ -9,6 +9,7 @@ import click
 from kho.doors.cli import asked, jobs, parameters, show, waiting, watch
 from kho.doors.cli.program import Program, fail
 from kho.doors.cli.progress import following
+from kho.doors.cli.spelling import speller
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Command, Operation
@@ -23,13 +24,15 @@ def register(group: click.Group, program: Program) -> None:
                 *path, name = command.words.split()
                 parent = group
                 for depth, word in enumerate(path, 1):
-                    parent = subgroup(parent, word, summaries.get(tuple(path[:depth]), capability.summary))
+                    summary = summaries.get(tuple(path[:depth]), capability.summary)
+                    parent = subgroup(parent, word, program, summary, parameters.example(operation, command))
                 parent.add_command(_command(name, capability, operation, command, program))
 
 
-def subgroup(parent: click.Group, name: str, help: str) -> click.Group:
+def subgroup(parent: click.Group, name: str, program: Program, summary: str, example: str) -> click.Group:
+    """The group of that name. Its help ends in the example of its first command."""
     if name not in parent.commands:
-        parent.add_command(click.Group(name, help=help))
+        parent.add_command(click.Group(name, help=program.help(summary, example), short_help=summary))
     return cast(click.Group, parent.commands[name])
 
 
@@ -54,7 +57,10 @@ def _command(
     if _writes(operation, command) and not command.watches:
         options.append(waiting.no_wait_option)
     summary = command.summary or operation.summary
-    needed = {*cast(list[str], operation.input_schema.get("required", []))} - {*command.fixed, command.from_file}
+    needed = {*cast(list[str], operation.input_schema.get("required", []))} - {
+        *command.fixed,
+        command.from_file.partition(".")[0],
+    }
     return click.Command(
         name,
         help=program.help(summary, parameters.example(operation, command)),
@@ -99,15 +105,17 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
             return outcome
 
         outcome = program.run(work)
+        spell = speller(program.name, program.registry(), operation, command)
         if command.confirms and outcome.error is not None and outcome.error.confirmable and not json:
             if not (sys.stdin.isatty() and sys.stderr.isatty()):
-                show.outcome(outcome, json=False)
-                click.echo("  Add --yes to do it all the same.", err=True)
+                show.outcome(outcome, json=False, spell=spell)
+                if "--yes" not in spell(outcome.error.guidance):
+                    click.echo("  Add --yes to do it all the same.", err=True)
                 raise SystemExit(1)
             click.echo(outcome.error.message, err=True)
             click.confirm("Go on?", abort=True, err=True)
             arguments[parameters.CONFIRM] = True
             outcome = program.run(work)
-        raise SystemExit(show.outcome(outcome, json=json))
+        raise SystemExit(show.outcome(outcome, json=json, spell=spell))
 
     return run

@@ -1,20 +1,26 @@
-"""The parameters of a command, made from the schema of its operation: flags, words, and the example in its help."""
+"""The parameters of a command, made from the schema of its operation: flags, words, and the example in its help.
+
+They are known by their paths: `content.body` is the body in the content.
+"""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import click
+import orjson
 
+from kho.doors.cli import nested
+from kho.doors.cli.nested import Spec
+from kho.kernel import jsonrpc
 from kho.kernel.operation import Command, Operation
 
-Spec = dict[str, Any]
 CONFIRM = "confirm"
 """The parameter that `--yes` sets."""
 
 
 def specs(operation: Operation) -> dict[str, Spec]:
-    return cast(dict[str, Spec], operation.input_schema.get("properties", {}))
+    return nested.specs(operation.input_schema)
 
 
 def parameters(operation: Operation, command: Command) -> Iterator[click.Parameter]:
@@ -22,9 +28,11 @@ def parameters(operation: Operation, command: Command) -> Iterator[click.Paramet
     for field in command.positional:
         many = takes_list(found[field]) or (command.sentence and field == command.positional[-1])
         # Not required here: it may come from --params, and the operation has the one error for what is missing.
-        yield click.Argument([field], nargs=-1 if many else 1, required=False, metavar=_metavar(command, field, many))
+        yield click.Argument(
+            [_key(field)], nargs=-1 if many else 1, required=False, metavar=metavar(command, field) + "..." * many
+        )
     for field in flagged(operation, command):
-        yield _option(field, _flag(command, field), found[field])
+        yield _option(field, flag(command, field), found[field])
     if command.confirms:
         yield click.Option(["--yes", "-y", CONFIRM], is_flag=True, default=None, help="Do not ask: do it.")
     if command.final:
@@ -39,12 +47,21 @@ def flagged(operation: Operation, command: Command) -> list[str]:
 
 def arguments(operation: Operation, command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed, as the operation takes it. What was not typed is left to the operation's own default."""
+    return nested.put_together(typed(operation, command, given))
+
+
+def typed(operation: Operation, command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, each by its path."""
     found = specs(operation)
+    fields = {_key(field): field for field in found}
     typed: dict[str, Any] = {}
-    for field, value in given.items():
+    for key, value in given.items():
+        field = fields.get(key, key)
         if value is None or value == ():
             continue
-        if not isinstance(value, tuple):
+        if nested.is_open(found.get(field, {})):
+            typed[field] = _object(command, field, value)
+        elif not isinstance(value, tuple):
             typed[field] = value
         elif command.sentence and field == command.positional[-1]:
             typed[field] = " ".join(cast(tuple[str, ...], value))
@@ -58,22 +75,36 @@ def example(operation: Operation, command: Command) -> str:
     chosen = operation.example if command.example is None else command.example
     words = [command.words]
     for field in command.positional:
-        value: Any = chosen.get(field, ())
+        value: Any = nested.at(chosen, field) or ()
         several = cast(list[Any], value) if isinstance(value, list | tuple) else [value]
         words += [shlex.quote(str(item)) for item in several]
-    for field in flagged(operation, command):
-        if field not in chosen:
+    fields = flagged(operation, command)
+    for field in fields:
+        name, value = flag(command, field), _of_example(chosen, field, fields)
+        if value is None:
             continue
-        flag, value = _flag(command, field), chosen[field]
         if isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
+            words.append(name if value else f"--no-{name[2:]}")
+        elif isinstance(value, dict):
+            words.append(f"{name} {shlex.quote(orjson.dumps(value).decode())}")
         elif isinstance(value, list):
-            words += [f"{flag} {shlex.quote(str(item))}" for item in cast(list[Any], value)]
+            words += [f"{name} {shlex.quote(str(item))}" for item in cast(list[Any], value)]
         else:
-            words.append(f"{flag} {shlex.quote(str(value))}")
+            words.append(f"{name} {shlex.quote(str(value))}")
     if command.final or (command.confirms and chosen.get(CONFIRM)):
         words.append("--yes")
     return " ".join(words)
+
+
+def _of_example(chosen: Mapping[str, Any], field: str, fields: Sequence[str]) -> Any:
+    """An object is shown without its parts that have flags of their own; not at all where nothing is left."""
+    value = nested.at(chosen, field)
+    if not isinstance(value, dict):
+        return value
+    for part in fields:
+        if part.startswith(f"{field}."):
+            value = nested.without(cast(Spec, value), part.removeprefix(f"{field}."))
+    return cast(Spec, value) or None
 
 
 def takes_list(spec: Spec) -> bool:
@@ -92,32 +123,54 @@ def _listed(spec: Spec, given: tuple[str, ...]) -> Any:
     return [part.strip() for text in given for part in text.split(",") if part.strip()]
 
 
+def _object(command: Command, field: str, text: str) -> dict[str, Any]:
+    try:
+        value = jsonrpc.loads(text.encode())
+    except jsonrpc.ParseError as problem:
+        raise click.BadParameter(f"{flag(command, field)}: {problem}") from None
+    if not isinstance(value, dict):
+        raise click.BadParameter(f"{flag(command, field)}: takes a JSON object.")
+    return cast(dict[str, Any], value)
+
+
+def _key(field: str) -> str:
+    """What Click calls it: an identifier."""
+    return field.replace(".", "__")
+
+
 def _name(command: Command, field: str) -> str:
-    return command.names.get(field, field).replace("_", "-")
+    """The last part of the path, unless the command has another name for it."""
+    return command.names.get(field, field.rpartition(".")[2]).replace("_", "-")
 
 
-def _flag(command: Command, field: str) -> str:
+def flag(command: Command, field: str) -> str:
     return "--" + _name(command, field)
 
 
-def _metavar(command: Command, field: str, many: bool) -> str:
-    name = _name(command, field).upper()
-    return f"{name}..." if many else name
+def metavar(command: Command, field: str) -> str:
+    return _name(command, field).upper()
+
+
+class OneOf(click.Choice[str]):
+    """Shown and completed as a choice; what is none goes to the operation, which has the one error for it."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value
 
 
 def _option(field: str, flag: str, spec: Spec) -> click.Option:
     help = _help(spec)
     if takes_list(spec):
-        return click.Option([flag, field], multiple=True, metavar="TEXT", help=help)
+        return click.Option([flag, _key(field)], multiple=True, metavar="TEXT", help=help)
     match spec.get("type"):
         case "boolean":
-            return click.Option([f"{flag}/--no-{flag[2:]}", field], default=None, help=help)
+            return click.Option([f"{flag}/--no-{flag[2:]}", _key(field)], default=None, help=help)
         case "string" if "enum" in spec:
-            return click.Option([flag, field], type=click.Choice(spec["enum"]), help=help)
+            return click.Option([flag, _key(field)], type=OneOf(spec["enum"]), help=help)
         case kind:
             # Numbers, too, go to the operation as text: it has the one rule for them, and the one error.
-            metavar = {"integer": "INTEGER", "number": "NUMBER"}.get(kind or "", "TEXT")
-            return click.Option([flag, field], metavar=metavar, help=help)
+            metavar = {"integer": "INTEGER", "number": "NUMBER", "object": "JSON"}.get(kind or "", "TEXT")
+            return click.Option([flag, _key(field)], metavar=metavar, help=help)
 
 
 def _help(spec: Spec) -> str:

@@ -15,11 +15,11 @@ Report = Callable[[str, int, int], None]
 
 
 @contextmanager
-def reporting() -> Generator[Report, None, None]:
-    """For work that has parts: each has a bar of its own."""
+def reporting(*, lines: bool = True) -> Generator[Report, None, None]:
+    """For work that has parts: each has a bar of its own, and elsewhere a line, unless these are not wanted."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines()
+        yield _lines() if lines else _unheard
         return
     with _bar(console) as bar:
         tasks: dict[str, TaskID] = {}
@@ -57,6 +57,10 @@ def _bar(console: Console) -> Progress:
 
 
 async def _nothing(done: float, total: float | None, message: str | None) -> None:
+    return None
+
+
+def _unheard(what: str, done: int, total: int) -> None:
     return None
 
 

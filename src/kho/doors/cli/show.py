@@ -7,6 +7,7 @@ import orjson
 from rich.console import Console
 from rich.markdown import Markdown
 
+from kho.doors.cli.spelling import Spell, outside_fences
 from kho.kernel.registry import Outcome
 
 
@@ -14,22 +15,22 @@ def as_json(value: Any) -> None:
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
-def outcome(found: Outcome, *, json: bool) -> int:
-    """Prints it and gives the exit status: 0, or 1 for a failure."""
+def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
+    """Prints it and gives the exit status: 0, or 1 for a failure. `spell` turns calls that it names into commands."""
     error = found.error
     if json:
         as_json(found.value if error is None else found.operation.failure(error))
     elif error is not None:
-        click.secho(f"error: {error.message} ({error.code})", err=True, fg="red")
+        click.secho(f"error: {spell(error.message)} ({error.code})", err=True, fg="red")
         for problem in cast(list[dict[str, Any]], getattr(error, "problems", [])):
             click.echo(f"  {problem['field']}: {problem['message']}", err=True)
         for name, detail in error.details.items():
             shown = detail if isinstance(detail, str) else orjson.dumps(detail, option=orjson.OPT_INDENT_2).decode()
             click.echo(f"  {name}: {shown}", err=True)
         if error.guidance:
-            click.echo(f"  {error.guidance}", err=True)
+            click.echo(f"  {spell(error.guidance)}", err=True)
     elif found.operation.text:
-        text = found.operation.text(found.result)
+        text = outside_fences(found.operation.text(found.result), spell)
         console = Console()
         console.print(Markdown(text)) if console.is_terminal else click.echo(text)
     else:

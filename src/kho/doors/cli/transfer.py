@@ -27,7 +27,8 @@ OURS = ("cursor", "limit")
 def register(group: click.Group, program: Program) -> None:
     for capability in program.registry().capabilities:
         for transfer in capability.transfers:
-            parent = subgroup(group, transfer.group, capability.summary)
+            example = f"{transfer.group} export {capability.name}.jsonl"
+            parent = subgroup(group, transfer.group, program, capability.summary, example)
             parent.add_command(_export(capability, transfer, program))
             parent.add_command(_import(capability, transfer, program))
 
@@ -111,7 +112,7 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
         if json:
             show.as_json(done)
         else:
-            click.echo(", ".join(f"{done[key]} {words}" for key, words in transfer.told.items()) + ".")
+            click.echo(", ".join(_told(done[key], words) for key, words in transfer.told.items()) + ".")
 
     return click.Command(
         "import",
@@ -145,6 +146,11 @@ def _batches(file: Path) -> Iterator[tuple[int, int, list[Any]]]:
                 first, size, batch = number + 1, 0, []
     if batch:
         yield first, size, batch
+
+
+def _told(count: int, words: str) -> str:
+    one, _, several = words.partition("|")
+    return f"{count} {one if count == 1 or not several else several}"
 
 
 def _data(outcome: Outcome) -> dict[str, Any]:

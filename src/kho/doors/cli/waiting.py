@@ -1,4 +1,5 @@
-"""After a write: words find it at once, vectors take a moment. A command waits for them, or says who sees to them."""
+"""After a write: words find it at once, vectors take a moment. A command makes them and waits, unless a running hub is
+at it; then it says so."""
 
 import asyncio
 
@@ -22,7 +23,7 @@ async def for_vectors(hub: Hub, *, wait: bool) -> None:
         _say(f"{_passages(pending)} for vectors; the next hub goes on with them. Words find them now.")
         return
     try:
-        with reporting() as report:
+        with reporting(lines=False) as report:
             settled = await hub.backlog.settle(lambda done, total: report("Vectors", done, total))
     except asyncio.CancelledError:
         _say("What was written is kept. The next hub goes on with its vectors.")

@@ -16,6 +16,7 @@ import click
 from kho.doors.cli import asked, jobs, show, waiting
 from kho.doors.cli.program import Program
 from kho.doors.cli.progress import following
+from kho.doors.cli.spelling import speller
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Command, Operation
 from kho.kernel.registry import Outcome
@@ -32,6 +33,7 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
     def run(json: bool, params_file: IO[bytes] | None, interval: float, **given: Any) -> None:
         arguments = asked.arguments(operation, command, given, params_file)
         folder = arguments.get(command.paths[0], "")
+        spell = speller(program.name, program.registry(), operation, command)
 
         async def once(hub: Hub) -> Outcome:
             found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)
@@ -52,7 +54,7 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
                 if quiet and now != seen:
                     outcome = await once(hub)
                     if first or outcome.error is not None or any(map(jobs.job_of(outcome).get, CHANGES)):
-                        status = show.outcome(outcome, json=json)
+                        status = show.outcome(outcome, json=json, spell=spell)
                         if first and status:
                             return status  # it would not get better by itself
                         await waiting.for_vectors(hub, wait=True)

@@ -1,0 +1,267 @@
+"""Calls of boards' tools: who is meant, what fits, what came of it. Nothing is sent before all of it is in order."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, cast
+
+from kho.devices import arguments, history, model, outcomes, queue, results, store, toolsets
+from kho.devices.aliases import Table
+from kho.devices.errors import (
+    BoardGone,
+    BoardRefused,
+    DeviceBusy,
+    DeviceOffline,
+    NotApproved,
+    UnknownDevice,
+    UnknownDeviceTool,
+    UserOnlyTool,
+)
+from kho.devices.events import Event, Events
+from kho.devices.listed import BoardTool
+from kho.devices.live import Live
+from kho.devices.outcomes import Done
+from kho.devices.queue import Queue, text_of
+from kho.devices.service import ADMIN, TIMEOUT, named
+from kho.devices.store import Device
+from kho.kernel.call import Call
+from kho.kernel.clock import Clock
+from kho.kernel.errors import Conflict, InvalidParams, KhoError, UniqueViolation
+from kho.kernel.ports import Database, Tx
+
+log = logging.getLogger("kho.devices")
+
+AT_ONCE = 32
+"""Boards of one call that are asked at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """One board of a call, or why it is none."""
+
+    device: str
+    board: Device | None = None
+    tools: tuple[BoardTool, ...] = ()
+    problem: KhoError | None = None
+
+
+class Calling:
+    def __init__(self, db: Database, clock: Clock, events: Events, live: Live, waiting: Queue) -> None:
+        self._db = db
+        self._clock = clock
+        self._events = events
+        self._live = live
+        self._waiting = waiting
+        self._toolsets = toolsets.Cache()
+        self._running: set[tuple[str, str]] = set()
+
+    async def call(self, params: model.DeviceCall, call: Call) -> Any:
+        """A board cannot take back what it did: an equal request that is sent while the first one runs is refused."""
+        request = call.tenant, call.request_id
+        if call.receipt is not None and request in self._running:
+            raise Conflict("This very request is being carried out.", guidance="Send it again to get its answer.")
+        self._running.add(request)
+        try:
+            return await self._call(params, call)
+        finally:
+            self._running.discard(request)
+
+    async def _call(self, params: model.DeviceCall, call: Call) -> Any:
+        targets = await self._db.read(lambda tx: self._targets(tx, call.tenant, params.device), timeout=TIMEOUT)
+        done = await self._on_all(targets, params.tool, params.arguments or {}, params.timeout, params.queue_for, call)
+        several = isinstance(params.device, list) or len(done) > 1
+        return outcomes.for_door(await self._told(done, several, params, call), call, structured=True)
+
+    async def on_tool(
+        self, tool: BoardTool, which: str, device: str | None, given: Mapping[str, Any], call: Call
+    ) -> Any:
+        """A board's tool that the hub offers as its own: one of the arguments says which boards are meant."""
+        given = dict(given)
+        chosen = device if device is not None else given.pop(which, None)
+        if chosen is None:
+            chosen = await self._only(tool, which, call)
+        if not _names_devices(chosen):
+            raise InvalidParams(
+                f"'{which}' must be a device's id, a list of ids, or a label ({model.MOST_DEVICES} at most).",
+                field=which,
+            )
+        params = model.DeviceCall.model_construct(device=chosen, tool=tool.name, arguments=given)
+        targets = await self._db.read(lambda tx: self._targets(tx, call.tenant, params.device), timeout=TIMEOUT)
+        done = await self._on_all(targets, tool.name, params.arguments or {}, params.timeout, None, call)
+        several = isinstance(params.device, list) or len(done) > 1
+        return outcomes.for_door(await self._told(done, several, params, call), call, structured=False)
+
+    def _targets(self, tx: Tx, tenant: str, chosen: str | list[str]) -> list[_Target]:
+        """Each board once, in the order in which they were named. In a list, a name that fits none is that entry's
+        problem; alone, it is everybody's."""
+        found: dict[str, _Target] = {}
+        for name in [chosen] if isinstance(chosen, str) else chosen:
+            try:
+                boards = named(tx, tenant, name)
+            except UnknownDevice as problem:
+                if isinstance(chosen, str):
+                    raise
+                found[name] = _Target(name, problem=problem)
+                continue
+            found |= {board.id: _Target(board.id, board, self._tools(tx, tenant, board.toolset)) for board in boards}
+        if len(found) > model.MOST_DEVICES:
+            raise InvalidParams(f"These are {len(found)} devices; {model.MOST_DEVICES} at most.", field="device")
+        return list(found.values())
+
+    def _tools(self, tx: Tx, tenant: str, digest: str) -> tuple[BoardTool, ...]:
+        return self._toolsets.get(tenant, digest, lambda: store.tools(tx, tenant, digest))
+
+    async def _only(self, tool: BoardTool, which: str, call: Call) -> str:
+        """The one connected board that has the tool."""
+
+        def work(tx: Tx) -> list[str]:
+            having: dict[str, bool] = {}
+            found: list[str] = []
+            for one in store.connected(tx, call.tenant, self._clock(), model.MOST_DEVICES):
+                if one.toolset not in having:
+                    tools = self._tools(tx, call.tenant, one.toolset)
+                    having[one.toolset] = any(t.name == tool.name and t.schema == tool.schema for t in tools)
+                if having[one.toolset]:
+                    found.append(one.id)
+            return found
+
+        found = await self._db.read(work, timeout=TIMEOUT)
+        if not found:
+            raise DeviceOffline("No device that has this tool is connected.", tool=tool.name)
+        if len(found) > 1:
+            raise InvalidParams(
+                f"Several devices have this tool: say which with '{which}'.", field=which, devices=found[:20]
+            )
+        return found[0]
+
+    async def _on_all(
+        self,
+        targets: Sequence[_Target],
+        tool: str,
+        given: dict[str, Any],
+        timeout: float,
+        queue_for: int | None,
+        call: Call,
+    ) -> list[Done]:
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(target: _Target) -> Done:
+            async with turns:
+                return await self._on_one(target, tool, given, call.remaining(timeout), queue_for, call)
+
+        return list(await asyncio.gather(*(one(target) for target in targets)))
+
+    async def _on_one(
+        self,
+        target: _Target,
+        named: str,
+        given: dict[str, Any],
+        timeout: float,
+        queue_for: int | None,
+        call: Call,
+    ) -> Done:
+        try:
+            board, tool = _allowed(target, named, call)
+            fitting = arguments.check(tool.schema, given)
+        except KhoError as problem:
+            return Done(target.device, named, given, problem=problem)
+        done = Done(board.id, tool.name, fitting)
+        started = time.perf_counter()
+        try:
+            result = await self._live.call(board, tool.name, fitting, timeout)
+            if result.is_error:
+                raise BoardRefused(text_of(result) or None)
+            done = replace(done, result=result)
+        except KhoError as problem:
+            # One that may have been carried out already is not kept for later.
+            unheard = isinstance(problem, DeviceOffline) and not isinstance(problem, BoardGone)
+            done = replace(done, queued=True) if unheard and queue_for is not None else replace(done, problem=problem)
+        return replace(done, ms=None if done.queued else round((time.perf_counter() - started) * 1000))
+
+    async def _told(self, done: Sequence[Done], several: bool, params: model.DeviceCall, call: Call) -> results.Called:
+        """Files what was done, and says it. Of one board a failure is the answer's failure."""
+        now = self._clock()
+        until = now + (params.queue_for or 0)
+
+        def work(tx: Tx) -> results.Called:
+            told: list[results.Outcome] = []
+            for one in done:
+                if one.queued and queue.count(tx, call.tenant, one.device) >= queue.MOST:
+                    one = replace(one, queued=False, problem=_full())
+                number = history.add(tx, call.tenant, outcomes.line(one, call, now))
+                if one.queued:
+                    queue.add(tx, call.tenant, number, one.device, one.tool, one.arguments, params.timeout, until)
+                told.append(outcomes.outcome(one, number, until))
+            return outcomes.called(done[0].tool, told, several)
+
+        if not several and (problem := done[0].problem) is not None:
+            await self._file(work)
+            self._tell(done, call)
+            raise problem
+        try:
+            called = await call.commit(self._db, work)
+        except UniqueViolation:  # an equal request was faster; its answer is the answer
+            raise
+        except KhoError as problem:
+            if all(one.queued for one in done):
+                raise
+            # The boards have done it: to say that nothing was changed would be wrong.
+            log.warning("calls of boards could not be filed: %s", problem.message)
+            called = outcomes.called(done[0].tool, [outcomes.outcome(one, None, until) for one in done], several)
+        self._tell(done, call)
+        if not several and called.status == "failed":
+            raise _full()
+        return called
+
+    def _tell(self, done: Sequence[Done], call: Call) -> None:
+        for one in done:
+            data = {"tool": one.tool, "outcome": one.outcome, "caller": call.principal.sub, "ms": one.ms}
+            self._events.publish(call.tenant, Event("call", one.device, self._clock(), data))
+            if one.queued and self._live.find(call.tenant, one.device) is not None:
+                self._waiting.deliver(call.tenant, one.device, self._live.carry)  # it came back meanwhile
+
+    async def _file(self, work: Any) -> None:
+        try:
+            await self._db.write(work)
+        except KhoError as problem:
+            log.warning("a call of a board could not be filed: %s", problem.message)
+
+
+def _full() -> DeviceBusy:
+    return DeviceBusy(f"{queue.MOST} calls wait for this device already.")
+
+
+def _names_devices(chosen: Any) -> bool:
+    if isinstance(chosen, list):
+        names = cast(list[Any], chosen)
+        return 1 <= len(names) <= model.MOST_DEVICES and all(isinstance(one, str) and one for one in names)
+    return isinstance(chosen, str) and chosen != ""
+
+
+def _allowed(target: _Target, named: str, call: Call) -> tuple[Device, BoardTool]:
+    if target.problem is not None:
+        raise target.problem
+    board = target.board
+    if board is None:
+        raise UnknownDevice(device=target.device)
+    if not board.approved:
+        raise NotApproved(
+            "The device was revoked.", device=board.id, guidance=f"Approve it again: kho devices approve {board.id}"
+        )
+    if not target.tools and not board.toolset:
+        raise DeviceBusy("The device has not said yet what it can do. Call again in a moment.", device=board.id)
+    visible = [tool for tool in target.tools if not tool.user_only or call.principal.allows(ADMIN)]
+    exact = next((tool for tool in target.tools if tool.name == named), None)
+    if exact is None:
+        exposed = Table({board.id: target.tools}).find(named)
+        exact = exposed.tool if exposed else None
+    if exact is None:
+        names = [tool.name for tool in visible]
+        close = get_close_matches(named, names, 3, 0.5) or [n for n in names if named.casefold() in n.casefold()][:3]
+        raise UnknownDeviceTool(named, close, device=board.id)
+    if exact.user_only and not call.principal.allows(ADMIN):
+        raise UserOnlyTool(tool=exact.name, device=board.id)
+    return board, exact

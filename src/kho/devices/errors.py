@@ -1,0 +1,117 @@
+"""What can go wrong with a board. The last four are what a link raises: each is a kind of one of the others, so that
+a door can show it as it is."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kho.kernel import errors
+
+
+class UnknownDevice(errors.NotFound):
+    """There is no such device, or it is not yours."""
+
+    code = "UNKNOWN_DEVICE"
+    guidance = "devices_list names your devices. A new board appears there when it has connected and is approved."
+
+
+class UnknownDeviceTool(errors.NotFound):
+    """The device has no such tool."""
+
+    code = "UNKNOWN_DEVICE_TOOL"
+    guidance = "device_tools lists what the device can do."
+
+    def __init__(self, tool: str, close: Iterable[str] = (), **details: Any) -> None:
+        near = [f"'{name}'" for name in close]
+        super().__init__(
+            f"The device has no tool '{tool}'." + (f" Did you mean {' or '.join(near)}?" if near else ""),
+            tool=tool,
+            **details,
+        )
+
+
+class DeviceOffline(errors.Conflict):
+    """The device is not connected."""
+
+    code = "DEVICE_OFFLINE"
+    guidance = "Wake the board up and call again, or give queue_for (such as '10m'): the call then waits for the board."
+
+    def __init__(self, message: str | None = None, *, since: str | None = None, **details: Any) -> None:
+        """`since` is when it was last seen, as a timestamp."""
+        if since is not None:
+            message, details = f"The device has not been connected since {since}.", {"since": since, **details}
+        super().__init__(message, **details)
+
+
+class DeviceTimeout(errors.Timeout):
+    """The device did not answer in time. It may still do what it was asked."""
+
+    code = "DEVICE_TIMEOUT"
+    guidance = "Look at the device's status before you call again, or allow more time with timeout (300 s at most)."
+
+
+class DeviceBusy(errors.KhoError):
+    """Too many calls are waiting for this device: it does one at a time."""
+
+    code = "DEVICE_BUSY"
+    status = 429
+    guidance = "Wait for the calls that are running, then call again."
+
+
+class DeviceFailed(errors.KhoError):
+    """The device refused the call."""
+
+    code = "DEVICE_FAILED"
+    status = 502
+    guidance = "The message is the board's own. device_tools shows what the tool takes."
+
+
+class NotApproved(errors.Forbidden):
+    """The device is not approved yet."""
+
+    code = "DEVICE_NOT_APPROVED"
+    guidance = "The board shows six digits: approve it with 'kho devices approve CODE'."
+
+
+class UnknownCode(errors.NotFound):
+    """No board shows this code, and no device of yours has this id."""
+
+    code = "UNKNOWN_CODE"
+    guidance = "Read the six digits from the board again: each code lasts a quarter of an hour."
+
+
+class UserOnlyTool(errors.Forbidden):
+    """The board keeps this tool for people: calling it needs the admin role."""
+
+    code = "USER_ONLY_TOOL"
+    guidance = "Call it with 'kho devices call' on the hub's machine, or with an admin's key."
+
+
+class WrongArguments(errors.InvalidParams):
+    """The arguments do not fit the tool."""
+
+    guidance = "device_tools shows what the tool takes."
+
+    def __init__(self, problems: Iterable[tuple[str, str]], **details: Any) -> None:
+        """`problems` are pairs of an argument's name and what is wrong with it; all of them are told at once."""
+        found = [{"field": name, "message": what} for name, what in problems]
+        super().__init__(
+            " ".join(f"'{one['field']}' {one['message']}." if one["field"] else one["message"] for one in found),
+            problems=found,
+            **details,
+        )
+
+
+class BoardGone(DeviceOffline):
+    """The board's connection ended before it answered. Whether it did what it was asked is not known."""
+
+
+class CallTimedOut(DeviceTimeout):
+    """The board did not answer in time. It may still do what it was asked."""
+
+
+class QueueFull(DeviceBusy):
+    """Too many calls are waiting for this board: it does one at a time."""
+
+
+class BoardRefused(DeviceFailed):
+    """The board refused the call."""

@@ -1,0 +1,138 @@
+"""What a board lists as its tools, read with distrust: names, descriptions and schemas come from outside and reach
+models, databases and strict clients."""
+
+import unicodedata
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import orjson
+
+from kho.kernel.jsonrpc import deeper_than
+
+MAX_TOOLS = 256
+MAX_PAGES = 64
+MAX_CURSOR = 256
+MAX_NAME = 128
+MAX_DESCRIPTION = 1000
+MAX_SCHEMA_BYTES = 16 * 1024
+MAX_SCHEMA_DEPTH = 12
+MAX_PROPERTIES = 64
+
+ANYTHING: dict[str, Any] = {"type": "object"}
+"""Stands for a schema that cannot be used: an object, of which nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardTool:
+    name: str
+    description: str
+    schema: dict[str, Any]
+    user_only: bool
+    """The board keeps it for people: models are not shown it."""
+    flawed: bool = False
+    """Its schema was unusable: `schema` says nothing, and arguments go to the board unchecked."""
+
+
+def clean(text: str, longest: int = MAX_DESCRIPTION) -> str:
+    """On one line, without control characters and without signs that nobody sees but a model reads."""
+    plain = " ".join(unicodedata.normalize("NFC", text[: longest * 5 // 4]).split())
+    if not plain.isprintable():
+        unseen = {sign for sign in set(plain) if not sign.isprintable()}
+        plain = " ".join("".join([sign for sign in plain if sign not in unseen]).split())
+    return plain if len(plain) <= longest else plain[: longest - 1].rstrip() + "…"
+
+
+def read(value: Any) -> BoardTool | None:
+    """One entry of a page; None if it has no name by which it could be called."""
+    match value:
+        case {"name": str() as name} if _callable(name):
+            found = cast(dict[str, Any], value)
+        case _:
+            return None
+    description = found.get("description")
+    schema = _schema(found.get("inputSchema"))
+    return BoardTool(
+        name=name,
+        description=clean(description) if isinstance(description, str) else "",
+        schema=ANYTHING if schema is None else schema,
+        user_only=_for_people(found.get("annotations")),
+        flawed=schema is None,
+    )
+
+
+def _callable(name: str) -> bool:
+    return 1 <= len(name) <= MAX_NAME and name == name.strip() and name.isprintable()
+
+
+def _for_people(annotations: Any) -> bool:
+    """A tool that is for nobody but the user. Anything unclear that names the user counts as that."""
+    match annotations:
+        case {"audience": audience} if isinstance(audience, list):
+            named = cast(list[Any], audience)
+            return "user" in named and "assistant" not in named
+        case {"audience": "user"}:
+            return True
+        case _:
+            return False
+
+
+def _schema(value: Any) -> dict[str, Any] | None:
+    """An object's schema with an object of properties, or None. A missing one means no arguments."""
+    if value is None:
+        return {"type": "object", "properties": {}}
+    if not isinstance(value, dict):
+        return None
+    schema = cast(dict[str, Any], value)
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if schema.get("type", "object") != "object" or not isinstance(properties, dict) or not isinstance(required, list):
+        return None
+    named = cast(dict[str, Any], properties)
+    sound = (
+        len(named) <= MAX_PROPERTIES
+        and all(isinstance(one, dict) for one in named.values())
+        and all(isinstance(one, str) for one in cast(list[Any], required))
+        and not deeper_than(schema, MAX_SCHEMA_DEPTH)
+        and len(orjson.dumps(schema)) <= MAX_SCHEMA_BYTES
+    )
+    return {**schema, "type": "object", "properties": named} if sound else None
+
+
+@dataclass(slots=True)
+class Listing:
+    """The pages so far."""
+
+    with_user_tools: bool
+    cursor: str = ""
+    """Where the page that is asked for begins."""
+    more: bool = True
+    tools: dict[str, BoardTool] = field(default_factory=dict[str, BoardTool])
+    _seen: set[str] = field(default_factory=set[str])
+
+    def take(self, result: Any) -> list[str]:
+        """Adds a page; says what was odd about it. A board that turns in circles is not followed."""
+        page = cast(dict[str, Any], result) if isinstance(result, dict) else {}
+        entries, cursor = page.get("tools"), page.get("nextCursor")
+        odd = self._add(cast(list[Any], entries)) if isinstance(entries, list) else ["page without tools"]
+        self.more = isinstance(cursor, str) and cursor != ""
+        if isinstance(cursor, str) and self.more:
+            self._seen.add(self.cursor)
+            full = len(self._seen) >= MAX_PAGES or len(self.tools) >= MAX_TOOLS
+            if full or cursor in self._seen or len(cursor) > MAX_CURSOR:
+                self.more = False
+                odd.append("endless pages")
+            self.cursor = cursor
+        return odd
+
+    def _add(self, entries: list[Any]) -> list[str]:
+        odd: list[str] = []
+        for entry in entries[: 2 * MAX_TOOLS]:
+            if len(self.tools) >= MAX_TOOLS:
+                return [*odd, "too many tools"]
+            tool = read(entry)
+            if tool is None:
+                odd.append("tool without a name")
+            elif self.tools.setdefault(tool.name, tool) is not tool:
+                odd.append("tool listed twice")
+            elif tool.flawed:
+                odd.append("broken schema")
+        return odd

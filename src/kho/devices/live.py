@@ -1,0 +1,342 @@
+"""The boards that are connected to this process, and what every process may know of them.
+
+A row says which process holds a board's connection, as long as that process says so. The newest connection of a board
+is the one that counts, whichever process it came to. A process that falls silent is given up by the others; should it
+come back, it takes its boards again, unless they have gone elsewhere.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from kho.devices import forwarding_postgres, notifications, store, toolsets
+from kho.devices.acts import CallResult, Notified
+from kho.devices.errors import DeviceOffline, NotApproved
+from kho.devices.events import Event, Events, Kind
+from kho.devices.forwarding import Forwarding, told
+from kho.devices.link import Link, Wire
+from kho.devices.notifications import CHANGED_TOOL, Notifications
+from kho.devices.queue import Queue, waiting
+from kho.devices.session import Session
+from kho.devices.store import Device, Owner
+from kho.kernel.background import Background
+from kho.kernel.clock import SECOND, Clock, iso
+from kho.kernel.errors import KhoError
+from kho.kernel.ports import Database, Tx
+
+log = logging.getLogger("kho.devices")
+
+LEASE = 20 * SECOND
+BEAT = 5.0
+SLACK = 5.0
+"""Seconds that an answer may take on its way between two processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    link: Link
+    connection: str
+
+
+class Live:
+    def __init__(
+        self,
+        db: Database,
+        background: Background,
+        clock: Clock,
+        events: Events,
+        said: Notifications,
+        queue: Queue,
+        forwarding: Forwarding,
+        process: str,
+    ) -> None:
+        self._db = db
+        self._background = background
+        self._clock = clock
+        self._events = events
+        self._said = said
+        self._queue = queue
+        self._forwarding = forwarding
+        self._process = process
+        self._boards: dict[tuple[str, str], _Held] = {}
+        self._address: str | None = None
+        self._opening = asyncio.Lock()
+        self._closing = False
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when what boards offer may have changed."""
+
+    def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> Link:
+        """A link that tells this what happens. `connected` is to follow before the first frame."""
+
+        async def notified(link: Link, what: Notified) -> None:
+            if self.find(tenant, device) is link:
+                self._said.said(tenant, device, what.method, what.params)
+
+        return Link(
+            device,
+            wire,
+            session,
+            on_ready=lambda link: self.ready(tenant, device, link),
+            on_notified=notified,
+            on_closed=lambda link, reason: self.disconnected(tenant, device, link, reason),
+        )
+
+    async def connected(self, tenant: str, device: str, link: Link) -> None:
+        """Replaces and closes an older connection of the board. Raises NotApproved."""
+        held, key = _Held(link, uuid.uuid4().hex), (tenant, device)
+        await self._reachable()
+
+        def work(tx: Tx) -> tuple[Device, Owner | None]:
+            known = store.get(tx, tenant, device)
+            if known is None or not known.approved:
+                raise NotApproved(device=device)
+            store.held(tx, tenant, device, self._process, held.connection, self._clock())
+            elsewhere = known.owner not in ("", self._process)
+            return known, store.owner(tx, known.owner, self._clock()) if elsewhere else None
+
+        known, owner = await self._db.write(work)
+        before, self._boards[key] = self._boards.get(key), held
+        if before is not None:
+            await before.link.close("A newer connection of this device took its place.")
+        if owner is not None:
+            self._background.add(partial(self._drop_elsewhere, owner, known))
+        self._tell(tenant, device, "connected", {"transport": link.wire.name})
+        if link.closed:  # it was over before it was noted
+            await self.disconnected(tenant, device, link)
+
+    async def disconnected(self, tenant: str, device: str, link: Link, reason: str = "") -> None:
+        key = tenant, device
+        held = self._boards.get(key)
+        if held is None or held.link is not link:
+            return
+        del self._boards[key]
+        self._tell(tenant, device, "disconnected", {"reason": reason} if reason else {})
+        try:
+            await self._db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self._clock()))
+        except KhoError as problem:  # the row runs out with the lease
+            log.warning("%s is gone, which could not be noted: %s", device, problem.message)
+        self.on_change()
+
+    async def ready(self, tenant: str, device: str, link: Link) -> None:
+        """The board has said what it can do; it may say so again."""
+        if self.find(tenant, device) is not link:
+            return
+        info = link.info
+        about = {"transport": link.wire.name}
+        if info is not None:
+            about |= {"name": info.name, "version": info.version, "protocol": info.protocol}
+        kept = toolsets.packed(link.tools)
+        digest = toolsets.digest(kept)
+
+        now = self._clock()
+
+        def work(tx: Tx) -> tuple[bool, list[dict[str, Any]]]:
+            known = store.get(tx, tenant, device)
+            if known is None:
+                return False, []
+            baseline, marked, fresh = toolsets.compared(
+                link.tools, store.baseline(tx, tenant, device), known.warnings, iso(now)
+            )
+            known = replace(known, info={**known.info, **about})
+            store.set_tools(tx, known, digest, kept, baseline, marked, now)
+            warnings = [_warning(name, marked[name]["changed"]) for name in fresh]
+            for what in warnings:
+                notifications.note(tx, tenant, device, CHANGED_TOOL, what, now, self._process)
+            return known.toolset != digest, warnings
+
+        changed, warnings = await self._db.write(work)
+        for what in warnings:
+            self._said.tell(tenant, device, CHANGED_TOOL, what, now)
+            log.warning("%s: %s", device, what["message"])
+        if changed:
+            self._tell(tenant, device, "tools_changed", {"tools": len(kept)})
+        self.on_change()
+        self._queue.deliver(tenant, device, self.carry)
+
+    def find(self, tenant: str, device: str) -> Link | None:
+        held = self._boards.get((tenant, device))
+        return None if held is None else held.link
+
+    @property
+    def count(self) -> int:
+        return len(self._boards)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    async def carry(self, tenant: str, device: str, tool: str, arguments: dict[str, Any], timeout: float) -> CallResult:
+        """On a board of this process."""
+        link = self.find(tenant, device)
+        if link is None:
+            raise DeviceOffline(device=device)
+        return await link.call(tool, arguments, timeout)
+
+    async def call(self, device: Device, tool: str, arguments: dict[str, Any], timeout: float) -> CallResult:
+        """On a board of whichever process holds it. Never tried twice."""
+        if self.find(device.tenant, device.id) is not None:
+            return await self.carry(device.tenant, device.id, tool, arguments, timeout)
+        owner = await self._owner(device)
+        if owner is None:
+            raise DeviceOffline(since=iso(device.last_seen), device=device.id)
+        asked = {
+            "do": "call",
+            "tenant": device.tenant,
+            "device": device.id,
+            "tool": tool,
+            "arguments": arguments,
+            "timeout": timeout,
+        }
+        answer = await self._forwarding.ask(owner, asked, timeout + SLACK)
+        return CallResult(answer["content"], answer["is_error"])
+
+    async def drop(self, device: Device, reason: str) -> None:
+        """Ends the board's connection, wherever it is."""
+        link = self.find(device.tenant, device.id)
+        if link is not None:
+            await link.close(reason, 1008)
+            await self.disconnected(device.tenant, device.id, link, reason)
+        elif (owner := await self._owner(device)) is not None:
+            await self._drop_elsewhere(owner, device)
+
+    async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What another process asks of this one."""
+        match message:
+            case {
+                "do": "call",
+                "tenant": str(tenant),
+                "device": str(device),
+                "tool": str(tool),
+                "arguments": dict(),
+                "timeout": float() | int() as timeout,
+            }:
+                try:
+                    found = await self.carry(tenant, device, tool, cast(dict[str, Any], message["arguments"]), timeout)
+                except KhoError as error:
+                    return told(error)
+                return {"result": {"content": found.content, "is_error": found.is_error}}
+            case {"do": "drop", "tenant": str(tenant), "device": str(device), "connection": str(connection)}:
+                held = self._boards.get((tenant, device))
+                if held is not None and held.connection == connection:
+                    await held.link.close("This device is no longer connected here.", 1008)
+                return {"result": {}}
+            case _:
+                return told(KhoError("This process does not understand the other one: both must be of one version."))
+
+    async def _owner(self, device: Device) -> Owner | None:
+        if device.owner in ("", self._process):
+            return None
+        return await self._db.read(lambda tx: store.owner(tx, device.owner, self._clock()))
+
+    async def _drop_elsewhere(self, owner: Owner, device: Device) -> None:
+        message = {"do": "drop", "tenant": device.tenant, "device": device.id, "connection": device.connection}
+        with suppress(KhoError):  # it is gone already, or will find out when it looks
+            await self._forwarding.ask(owner, message, SLACK)
+
+    # -- the lease ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Works until the hub stops: says that this process is there, and clears up after those that are not."""
+        while not self._background.stopping:
+            await self._background.pause(BEAT)
+            try:
+                await self.beat()
+                await self.sweep()
+                await self._queue.expire()
+                await self._deliver_waiting()
+            except KhoError as problem:
+                log.warning("boards: the database is away: %s", problem.message)
+
+    async def _deliver_waiting(self) -> None:
+        """What was queued in the moment when its board came back."""
+        if self._boards:
+            for tenant, device in await self._db.read(lambda tx: waiting(tx, self._process)):
+                link = self.find(tenant, device)
+                if link is not None and link.session.state == "ready":
+                    self._queue.deliver(tenant, device, self.carry)
+
+    async def beat(self) -> None:
+        if self._address is None or self._closing:
+            return
+        address, boards, now = self._address, dict(self._boards), self._clock()
+
+        def work(tx: Tx) -> list[tuple[str, str]]:
+            forwarding_postgres.sweep(tx, now)
+            if store.beat(tx, self._process, now + LEASE):
+                return []
+            store.arrive(tx, self._process, address, now + LEASE)
+            return [
+                key
+                for key, held in boards.items()
+                if not store.held_again(tx, *key, self._process, held.connection, now)
+            ]
+
+        for key in await self._db.write(work):
+            await boards[key].link.close("A newer connection of this device took its place.")
+
+    async def sweep(self) -> None:
+        """Gives up processes that have fallen silent."""
+        now = self._clock()
+        gone = await self._db.read(lambda tx: store.stale(tx, now))
+        if not gone:
+            return
+
+        def work(tx: Tx) -> None:
+            for owner in store.stale(tx, now):
+                store.leave(tx, owner.process, now)
+
+        await self._db.write(work)
+        _clear_away(gone)
+        self.on_change()
+
+    async def close(self) -> None:
+        """Ends every connection of this process."""
+        self._closing = True
+        boards = list(self._boards.values())
+        self._boards.clear()  # one statement below lets go of all of them
+        await asyncio.gather(*(_ended(held.link) for held in boards))
+        await self._forwarding.close()
+        if self._address is not None:
+            self._address = None
+            try:
+                await self._db.write(lambda tx: store.leave(tx, self._process, self._clock()))
+            except KhoError as problem:  # the others find out when the lease is over
+                log.warning("boards could not be let go of: %s", problem.message)
+
+    async def _reachable(self) -> None:
+        """Others reach this process from its first board on."""
+        if self._closing:
+            raise DeviceOffline("The hub stops.")
+        if self._address is not None:
+            return
+        async with self._opening:
+            if self._address is None:
+                address = await self._forwarding.open(self.answer)
+                until = self._clock() + LEASE
+                await self._db.write(lambda tx: store.arrive(tx, self._process, address, until))
+                self._address = address
+
+    def _tell(self, tenant: str, device: str, kind: Kind, data: dict[str, Any]) -> None:
+        self._events.publish(tenant, Event(kind, device, self._clock(), data))
+
+
+def _warning(tool: str, changed: list[str]) -> dict[str, Any]:
+    message = f"The tool {tool} is not what was approved: its {' and '.join(changed)} changed."
+    return {"tool": tool, "changed": changed, "message": message}
+
+
+async def _ended(link: Link) -> None:
+    await link.close("The hub stops.", 1001)
+    await link.settled()
+
+
+def _clear_away(gone: list[Owner]) -> None:
+    """The sockets of processes that had no time to."""
+    for owner in gone:
+        if owner.address.endswith(".sock"):
+            with suppress(OSError):
+                Path(owner.address).unlink()

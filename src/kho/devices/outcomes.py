@@ -1,0 +1,102 @@
+"""What came of a call: as it is filed, as it is told, and as an MCP client gets it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kho.devices import history, queue, results
+from kho.devices.acts import CallResult
+from kho.devices.queue import text_of
+from kho.kernel.call import Call
+from kho.kernel.clock import iso
+from kho.kernel.errors import KhoError
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    device: str
+    tool: str
+    arguments: dict[str, Any]
+    result: CallResult | None = None
+    problem: KhoError | None = None
+    ms: int | None = None
+    queued: bool = False
+
+    @property
+    def outcome(self) -> str:
+        if self.queued:
+            return queue.QUEUED
+        return self.problem.code if self.problem else "ok"
+
+    @property
+    def message(self) -> str:
+        if self.problem is not None:
+            return self.problem.message
+        return text_of(self.result) if self.result is not None else ""
+
+
+def line(one: Done, call: Call, now: int) -> history.Entry:
+    return history.Entry(
+        number=0,
+        device=one.device,
+        tool=one.tool,
+        arguments=one.arguments,
+        caller=call.principal.sub,
+        door=call.door,
+        request_id=call.request_id,
+        outcome=one.outcome,
+        message=one.message,
+        ms=one.ms,
+        at=now,
+    )
+
+
+def outcome(one: Done, number: int | None, until: int) -> results.Outcome:
+    problem = one.problem
+    blocks = one.result.content if one.result else []
+    return results.Outcome(
+        device=one.device,
+        status="queued" if one.queued else "failed" if problem else "ok",
+        text=text_of(one.result) if one.result else None,
+        content=blocks if any(block.get("type") != "text" for block in blocks) else None,
+        ms=one.ms,
+        call=number,
+        expires_at=iso(until) if one.queued else None,
+        error=None
+        if problem is None
+        else results.Problem(code=problem.code, message=problem.message, guidance=problem.guidance or None),
+    )
+
+
+def called(tool: str, told: Sequence[results.Outcome], several: bool) -> results.Called:
+    if not several:
+        one = told[0]
+        return results.Called(tool=tool, **one.model_dump(exclude={"error"}))
+    states = {one.status for one in told}
+    return results.Called(tool=tool, status=told[0].status if len(states) == 1 else "partly", results=list(told))
+
+
+def for_door(called: results.Called, call: Call, *, structured: bool) -> Any:
+    """Over MCP images are blocks of their own, and a board's tool answers as the board did."""
+    if call.door != "mcp":
+        return called
+    told = called.results or [called]
+    blocks = [block for one in told for block in one.content or []]
+    binary = [block for block in blocks if block.get("type") != "text"]
+    if structured and not binary:
+        return called
+    plain = called.model_dump(mode="json", exclude_none=True)
+    for one in plain.get("results", [plain]):
+        one["content"] = [{k: v for k, v in block.items() if k != "data"} for block in one.pop("content", [])]
+    return _as_mcp(called, plain, binary, structured=structured)
+
+
+def _as_mcp(called: results.Called, plain: dict[str, Any], binary: list[dict[str, Any]], *, structured: bool) -> Any:
+    # Loaded by the door long before; the command line never needs it.
+    import mcp_types
+    import orjson
+
+    text = called.text if called.results is None and not structured else orjson.dumps(plain).decode()
+    content = [*([{"type": "text", "text": text}] if text else []), *binary]
+    body = {"content": content, "isError": called.status == "failed"}
+    return mcp_types.CallToolResult.model_validate({**body, "structuredContent": plain} if structured else body)

@@ -1,0 +1,193 @@
+"""Calls that wait for their board: carried out in order when it is back, or ended when their time is over.
+
+A call is taken out of the database before the board hears of it, so that however many processes look, it is carried
+out once. One whose process dies in that moment stays in the history as 'sent': it may have been done.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+
+from kho.devices import history
+from kho.devices.acts import CallResult
+from kho.devices.errors import DeviceFailed, DeviceOffline
+from kho.devices.events import Event, Events
+from kho.kernel.background import Background
+from kho.kernel.clock import Clock
+from kho.kernel.errors import KhoError
+from kho.kernel.ports import Database, Row, Tx
+
+MOST = 100
+"""That wait for one board."""
+EXPIRED = "EXPIRED"
+TOO_LATE = "The device did not come back in time; it was not asked."
+SENT = "sent"
+QUEUED = "queued"
+Carry = Callable[[str, str, str, dict[str, Any], float], Awaitable[CallResult]]
+"""Has a board of this process do something: tenant, device, tool, arguments, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    tenant: str
+    number: int
+    device: str
+    tool: str
+    arguments: dict[str, Any]
+    timeout: float
+
+
+class Queue:
+    def __init__(self, db: Database, background: Background, clock: Clock, events: Events, process: str) -> None:
+        self._db = db
+        self._background = background
+        self._clock = clock
+        self._events = events
+        self._process = process
+        self._delivering: set[tuple[str, str]] = set()
+        self._again: set[tuple[str, str]] = set()
+
+    def deliver(self, tenant: str, device: str, carry: Carry) -> None:
+        """Begins with what waits for the board, now that this process holds its connection."""
+        board = tenant, device
+        if board in self._delivering:
+            self._again.add(board)
+        else:
+            self._delivering.add(board)
+            self._background.add(partial(self._deliver, board, carry))
+
+    async def expire(self) -> int:
+        """Ends what has waited too long, in any process."""
+        if not await self._db.read(lambda tx: any_expired(tx, self._clock())):
+            return 0
+        gone = await self._db.write(lambda tx: end_expired(tx, self._clock()))
+        for one in gone:
+            self._tell(one, EXPIRED, TOO_LATE)
+        return len(gone)
+
+    async def _deliver(self, board: tuple[str, str], carry: Carry) -> None:
+        try:
+            while not self._background.stopping:
+                self._again.discard(board)
+                one = await self._db.write(lambda tx: take(tx, *board, self._process, self._clock()))
+                if one is not None:
+                    if not await self._carry_out(one, carry):
+                        return
+                elif board not in self._again:
+                    return
+        finally:
+            self._delivering.discard(board)
+
+    async def _carry_out(self, one: Waiting, carry: Carry) -> bool:
+        """Whether the board is still there."""
+        started, outcome, message = time.perf_counter(), "ok", ""
+        there = True
+        try:
+            work = carry(one.tenant, one.device, one.tool, one.arguments, one.timeout)
+            result = await self._background.unless_stopping(work)
+            if result is None:
+                outcome, message = DeviceOffline.code, "The hub stopped before the device answered."
+            elif result.is_error:
+                outcome, message = DeviceFailed.code, text_of(result)
+            else:
+                message = text_of(result)
+        except KhoError as error:
+            outcome, message = error.code, error.message
+            there = not isinstance(error, DeviceOffline)
+        ms = round((time.perf_counter() - started) * 1000)
+        await self._db.write(lambda tx: history.ended(tx, one.tenant, one.number, outcome, message, ms))
+        self._tell(one, outcome, message)
+        return there
+
+    def _tell(self, one: Waiting, outcome: str, message: str) -> None:
+        data = {"call": one.number, "tool": one.tool, "outcome": outcome, "message": message[: history.SAID]}
+        self._events.publish(one.tenant, Event("call", one.device, self._clock(), {**data, "queued": True}))
+
+
+def text_of(result: CallResult) -> str:
+    return "\n".join(str(block["text"]) for block in result.content if block.get("type") == "text" and "text" in block)
+
+
+def add(
+    tx: Tx, tenant: str, number: int, device: str, tool: str, arguments: dict[str, Any], s: float, end: int
+) -> None:
+    tx.run(
+        "INSERT INTO device_queue (tenant, number, device, tool, arguments, timeout, until) "
+        "VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        tenant,
+        number,
+        device,
+        tool,
+        orjson.dumps(arguments).decode(),
+        s,
+        end,
+    )
+
+
+def take(tx: Tx, tenant: str, device: str, process: str, now: int) -> Waiting | None:
+    """The oldest, if this process still holds the board."""
+    row = tx.one(
+        "DELETE FROM device_queue WHERE tenant = $1 AND number = (SELECT MIN(number) FROM device_queue "
+        "WHERE tenant = $1 AND device = $2 AND until > $3) AND EXISTS (SELECT 1 FROM devices WHERE "
+        "devices.tenant = $1 AND devices.id = $2 AND owner = $4 AND revoked_at IS NULL) "
+        "RETURNING tenant, number, device, tool, arguments, timeout",
+        tenant,
+        device,
+        now,
+        process,
+    )
+    if row is None:
+        return None
+    history.ended(tx, tenant, row[1], SENT, "", None)
+    return _waiting(row)
+
+
+def waiting(tx: Tx, process: str) -> list[tuple[str, str]]:
+    """The boards of a process that something waits for."""
+    rows = tx.all(
+        "SELECT DISTINCT device_queue.tenant, device FROM device_queue JOIN devices "
+        "ON devices.tenant = device_queue.tenant AND devices.id = device WHERE owner = $1",
+        process,
+    )
+    return [(tenant, device) for tenant, device in rows]
+
+
+def any_expired(tx: Tx, now: int) -> bool:
+    return tx.one("SELECT 1 FROM device_queue WHERE until <= $1 LIMIT 1", now) is not None
+
+
+def end_expired(tx: Tx, now: int) -> list[Waiting]:
+    rows = tx.all(
+        "DELETE FROM device_queue WHERE until <= $1 RETURNING tenant, number, device, tool, arguments, timeout", now
+    )
+    gone = sorted((_waiting(row) for row in rows), key=lambda one: one.number)
+    for one in gone:
+        history.ended(tx, one.tenant, one.number, EXPIRED, TOO_LATE, None)
+    return gone
+
+
+def count(tx: Tx, tenant: str, device: str) -> int:
+    row = tx.one("SELECT COUNT(*) FROM device_queue WHERE tenant = $1 AND device = $2", tenant, device)
+    return 0 if row is None else row[0]
+
+
+def counts(tx: Tx, tenant: str) -> dict[str, int]:
+    """How many wait, by device."""
+    rows = tx.all("SELECT device, COUNT(*) FROM device_queue WHERE tenant = $1 GROUP BY device", tenant)
+    return {row[0]: row[1] for row in rows}
+
+
+def forget(tx: Tx, tenant: str, device: str, outcome: str, message: str) -> None:
+    """Nothing that waits for the board is carried out any more."""
+    rows = tx.all("DELETE FROM device_queue WHERE tenant = $1 AND device = $2 RETURNING number", tenant, device)
+    for (number,) in rows:
+        history.ended(tx, tenant, number, outcome, message, None)
+
+
+def _waiting(row: Row) -> Waiting:
+    tenant, number, device, tool, arguments, timeout = row
+    return Waiting(tenant, number, device, tool, orjson.loads(arguments), timeout)

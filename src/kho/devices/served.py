@@ -1,0 +1,35 @@
+"""Everything that devices serve over HTTP beside their operations."""
+
+from kho.devices import events
+from kho.devices.events import Events
+from kho.devices.live import Live
+from kho.devices.newcomers import Newcomers
+from kho.devices.ota import Approving, Mqtt, Ota
+from kho.devices.registrations import Registrations
+from kho.devices.stated import normal
+from kho.devices.tokens import Tokens
+from kho.devices.vision import Seer, Vision
+from kho.devices.websocket import WebSocketDoor
+from kho.kernel.clock import Clock
+from kho.kernel.web import Served
+
+
+def served(
+    registrations: Registrations,
+    live: Live,
+    happening: Events,
+    tokens: Tokens,
+    clock: Clock,
+    approval: Approving,
+    *,
+    seer: Seer | None = None,
+    public_url: str = "",
+    mqtt: Mqtt | None = None,
+) -> tuple[Served, ...]:
+    """`public_url` is where boards reach the hub, when that is not the address they use to ask. With `mqtt` they are
+    sent to a broker."""
+    newcomers = Newcomers()
+    ota = Ota(registrations, tokens, clock, newcomers, approval=approval, public_url=public_url, mqtt=mqtt)
+    sockets = WebSocketDoor(registrations, tokens, live, clock, newcomers, approval=approval, public_url=public_url)
+    photos = Vision(seer, registrations, tokens, clock)
+    return (*ota.pages, *sockets.sockets, photos.page, events.stream(happening, normal))

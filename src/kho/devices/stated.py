@@ -1,0 +1,53 @@
+"""Who a board says it is, and how it reached the hub: its headers, or the query where a browser plays the board."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kho.kernel.errors import InvalidParams
+from kho.kernel.patterns import pattern
+
+_ID = pattern(r"[A-Za-z0-9._:/-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    device: str
+    """As it is kept: in lower case. Empty when it says nothing."""
+    client: str
+    """What the firmware made for itself when it first started."""
+    token: str
+
+    @property
+    def named(self) -> "Stated":
+        if not self.device:
+            raise InvalidParams("Say which board this is, in the header Device-Id.", field="Device-Id")
+        return self
+
+
+def normal(device: str) -> str:
+    return device.strip().lower()
+
+
+def stated(headers: Mapping[str, str], query: Mapping[str, str]) -> Stated:
+    """Raises InvalidParams on what cannot be an id."""
+
+    def said(name: str) -> str:
+        return (headers.get(name) or query.get(name) or "").strip()
+
+    device, client = normal(said("device-id")), said("client-id")
+    for name, value in (("Device-Id", device), ("Client-Id", client)):
+        if value and not _ID.fullmatch(value):
+            raise InvalidParams(f"{name} must be 1 to 128 of A-Z a-z 0-9 . _ : / -", field=name)
+    credential = said("authorization")
+    scheme, _, rest = credential.partition(" ")
+    return Stated(device, client, rest.strip() if scheme.lower() == "bearer" else credential)
+
+
+def base(public_url: str, scheme: str, headers: Mapping[str, str]) -> str:
+    """What comes before a path of the hub, as the board can reach it: the configured address, or else the one it has
+    just used. The guard has checked the host."""
+    return public_url.rstrip("/") or f"{scheme}://{headers.get('host', '')}"
+
+
+def socket_base(http: str) -> str:
+    return "ws" + http.removeprefix("http")

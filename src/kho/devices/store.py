@@ -1,0 +1,354 @@
+"""The SQL of boards: who they are, what they offer, which process holds their connection. Statements that answer a
+caller name the tenant; those about connections are the processes' own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from kho.kernel.ports import Row, Tx, Value
+
+PENDING = ""
+"""The tenant of boards that nobody has approved yet."""
+MOST_PENDING = 1_000
+_KEY_LOCK = 0x6B686F64  # "khod"; any number does, as long as every process takes the same
+_DEVICE = (
+    "tenant, id, client, label, info, approved_at, revoked_at, code, code_until, first_seen, last_seen, toolset, "
+    "warnings, owner, connection, connected_at"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    tenant: str
+    id: str
+    client: str
+    label: str
+    info: dict[str, Any]
+    approved_at: int | None
+    revoked_at: int | None
+    code: str | None
+    code_until: int | None
+    first_seen: int
+    last_seen: int
+    toolset: str
+    warnings: dict[str, Any]
+    """By tool: since when it is something else than what was approved, and in what."""
+    owner: str
+    connection: str
+    connected_at: int | None
+
+    @property
+    def approved(self) -> bool:
+        return self.approved_at is not None and self.revoked_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    process: str
+    address: str
+    until: int
+
+
+def get(tx: Tx, tenant: str, id: str) -> Device | None:
+    row = tx.one(f"SELECT {_DEVICE} FROM devices WHERE tenant = $1 AND id = $2", tenant, id)
+    return None if row is None else _device(row)
+
+
+def by_id(tx: Tx, id: str) -> list[Device]:
+    """Everywhere: a board that asks for its credentials does not know its tenant."""
+    return [_device(row) for row in tx.all(f"SELECT {_DEVICE} FROM devices WHERE id = $1 ORDER BY tenant", id)]
+
+
+def by_label(tx: Tx, tenant: str, label: str) -> list[Device]:
+    rows = tx.all(f"SELECT {_DEVICE} FROM devices WHERE tenant = $1 AND label = $2 ORDER BY id", tenant, label)
+    return [_device(row) for row in rows]
+
+
+def page(tx: Tx, tenant: str, after: str, most: int, label: str | None = None) -> list[Device]:
+    values: list[Value] = [tenant, after]
+    narrowed = ""
+    if label is not None:
+        values.append(label)
+        narrowed = " AND label = $3"
+    rows = tx.all(
+        f"SELECT {_DEVICE} FROM devices WHERE tenant = $1 AND id > $2{narrowed} ORDER BY id LIMIT ${len(values) + 1}",
+        *values,
+        most,
+    )
+    return [_device(row) for row in rows]
+
+
+def last_over(tx: Tx, transport: str) -> list[Device]:
+    """Approved boards, everywhere, that last came over this transport and are not connected now."""
+    rows = tx.all(
+        f"SELECT {_DEVICE} FROM devices WHERE tenant <> '' AND owner = '' AND approved_at IS NOT NULL "
+        "AND revoked_at IS NULL AND info LIKE $1 ORDER BY last_seen DESC",
+        f'%"transport":"{transport}"%',
+    )
+    return [_device(row) for row in rows]
+
+
+def pending(tx: Tx, now: int, most: int) -> list[Device]:
+    """Those that show a code which somebody may approve."""
+    rows = tx.all(
+        f"SELECT {_DEVICE} FROM devices WHERE tenant = '' AND code_until > $1 ORDER BY last_seen DESC LIMIT $2",
+        now,
+        most,
+    )
+    return [_device(row) for row in rows]
+
+
+def by_code(tx: Tx, code: str, now: int) -> Device | None:
+    row = tx.one(f"SELECT {_DEVICE} FROM devices WHERE code = $1 AND code_until > $2", code, now)
+    return None if row is None else _device(row)
+
+
+def add(tx: Tx, tenant: str, id: str, client: str, info: dict[str, Any], now: int) -> None:
+    tx.run(
+        "INSERT INTO devices (tenant, id, client, info, first_seen, last_seen) VALUES ($1, $2, $3, $4, $5, $5)",
+        tenant,
+        id,
+        client,
+        orjson.dumps(info).decode(),
+        now,
+    )
+
+
+def seen(tx: Tx, tenant: str, id: str, client: str, info: dict[str, Any], now: int) -> None:
+    """What it says of itself now."""
+    tx.run(
+        "UPDATE devices SET client = $1, info = $2, last_seen = $3 WHERE tenant = $4 AND id = $5",
+        client,
+        orjson.dumps(info).decode(),
+        now,
+        tenant,
+        id,
+    )
+
+
+def set_code(tx: Tx, id: str, code: str, until: int) -> None:
+    tx.run("UPDATE devices SET code = $1, code_until = $2 WHERE tenant = '' AND id = $3", code, until, id)
+
+
+def forget_pending(tx: Tx, id: str) -> None:
+    tx.run("DELETE FROM devices WHERE tenant = '' AND id = $1", id)
+
+
+def make_room(tx: Tx) -> None:
+    """Anybody may ask for a code: only so many of them wait, and the oldest go first."""
+    tx.run(
+        "DELETE FROM devices WHERE tenant = '' AND id NOT IN "
+        "(SELECT id FROM devices WHERE tenant = '' ORDER BY last_seen DESC LIMIT $1)",
+        MOST_PENDING - 1,
+    )
+
+
+def approve(tx: Tx, tenant: str, id: str, by: str, now: int) -> None:
+    """From now on what its tools say is what was approved."""
+    tx.run(
+        "UPDATE devices SET approved_at = $1, approved_by = $2, revoked_at = NULL, code = NULL, code_until = NULL, "
+        "baseline = '{}', warnings = '{}' WHERE tenant = $3 AND id = $4",
+        now,
+        by,
+        tenant,
+        id,
+    )
+
+
+def revoke(tx: Tx, tenant: str, id: str, now: int) -> bool:
+    return bool(tx.run("UPDATE devices SET revoked_at = $1 WHERE tenant = $2 AND id = $3", now, tenant, id))
+
+
+def set_label(tx: Tx, tenant: str, id: str, label: str) -> bool:
+    return bool(tx.run("UPDATE devices SET label = $1 WHERE tenant = $2 AND id = $3", label, tenant, id))
+
+
+def tools(tx: Tx, tenant: str, digest: str) -> list[dict[str, Any]]:
+    row = tx.one("SELECT tools FROM device_toolsets WHERE tenant = $1 AND digest = $2", tenant, digest)
+    return [] if row is None else orjson.loads(row[0])
+
+
+def baseline(tx: Tx, tenant: str, id: str) -> dict[str, Any]:
+    row = tx.one("SELECT baseline FROM devices WHERE tenant = $1 AND id = $2", tenant, id)
+    return {} if row is None else orjson.loads(row[0])
+
+
+def set_baseline(tx: Tx, tenant: str, id: str, baseline: dict[str, Any]) -> None:
+    tx.run(
+        "UPDATE devices SET baseline = $1 WHERE tenant = $2 AND id = $3", orjson.dumps(baseline).decode(), tenant, id
+    )
+
+
+def set_tools(
+    tx: Tx,
+    device: Device,
+    digest: str,
+    tools: Sequence[dict[str, Any]],
+    baseline: dict[str, Any],
+    warnings: dict[str, Any],
+    now: int,
+) -> None:
+    tx.run(
+        "INSERT INTO device_toolsets (tenant, digest, tools, seen_at) VALUES ($1, $2, $3, $4) "
+        "ON CONFLICT (tenant, digest) DO UPDATE SET seen_at = excluded.seen_at",
+        device.tenant,
+        digest,
+        orjson.dumps(tools).decode(),
+        now,
+    )
+    tx.run(
+        "UPDATE devices SET toolset = $1, baseline = $2, warnings = $3, info = $4, last_seen = $5 "
+        "WHERE tenant = $6 AND id = $7",
+        digest,
+        orjson.dumps(baseline).decode(),
+        orjson.dumps(warnings).decode(),
+        orjson.dumps(device.info).decode(),
+        now,
+        device.tenant,
+        device.id,
+    )
+    if device.toolset not in ("", digest):
+        tx.run(
+            "DELETE FROM device_toolsets WHERE tenant = $1 AND digest = $2 AND NOT EXISTS "
+            "(SELECT 1 FROM devices WHERE devices.tenant = device_toolsets.tenant AND toolset = digest)",
+            device.tenant,
+            device.toolset,
+        )
+
+
+def held(tx: Tx, tenant: str, id: str, process: str, connection: str, now: int) -> None:
+    """The newest connection is the one that counts."""
+    tx.run(
+        "UPDATE devices SET owner = $1, connection = $2, connected_at = $3, last_seen = $3 "
+        "WHERE tenant = $4 AND id = $5",
+        process,
+        connection,
+        now,
+        tenant,
+        id,
+    )
+
+
+def held_again(tx: Tx, tenant: str, id: str, process: str, connection: str, now: int) -> bool:
+    """After others gave the process up. False if a newer connection has taken its place."""
+    return bool(
+        tx.run(
+            "UPDATE devices SET owner = $1, connection = $2, connected_at = $3 "
+            "WHERE tenant = $4 AND id = $5 AND connection IN ('', $2)",
+            process,
+            connection,
+            now,
+            tenant,
+            id,
+        )
+    )
+
+
+def let_go(tx: Tx, tenant: str, id: str, connection: str, now: int) -> bool:
+    """False if a newer connection has taken its place."""
+    return bool(
+        tx.run(
+            "UPDATE devices SET owner = '', connection = '', connected_at = NULL, last_seen = $1 "
+            "WHERE tenant = $2 AND id = $3 AND connection = $4",
+            now,
+            tenant,
+            id,
+            connection,
+        )
+    )
+
+
+def beat(tx: Tx, process: str, until: int) -> bool:
+    """False if the others have given this process up."""
+    return bool(tx.run("UPDATE device_owners SET until = $1 WHERE process = $2", until, process))
+
+
+def arrive(tx: Tx, process: str, address: str, until: int) -> None:
+    tx.run(
+        "INSERT INTO device_owners (process, address, until) VALUES ($1, $2, $3) "
+        "ON CONFLICT (process) DO UPDATE SET address = excluded.address, until = excluded.until",
+        process,
+        address,
+        until,
+    )
+
+
+def owner(tx: Tx, process: str, now: int) -> Owner | None:
+    row = tx.one("SELECT process, address, until FROM device_owners WHERE process = $1 AND until > $2", process, now)
+    return None if row is None else Owner(*row)
+
+
+def owners(tx: Tx, now: int) -> set[str]:
+    return {row[0] for row in tx.all("SELECT process FROM device_owners WHERE until > $1", now)}
+
+
+def stale(tx: Tx, now: int) -> list[Owner]:
+    rows = tx.all("SELECT process, address, until FROM device_owners WHERE until <= $1", now)
+    return [Owner(*row) for row in rows]
+
+
+def leave(tx: Tx, process: str, now: int) -> None:
+    """The process holds nothing any more."""
+    tx.run(
+        "UPDATE devices SET owner = '', connection = '', connected_at = NULL, last_seen = $1 WHERE owner = $2",
+        now,
+        process,
+    )
+    tx.run("DELETE FROM device_owners WHERE process = $1", process)
+
+
+def offered(tx: Tx, now: int) -> list[tuple[str, str, int, str]]:
+    """Tenant, toolset, how many approved boards with it are connected to any process, and one of them."""
+    rows = tx.all(
+        "SELECT devices.tenant, toolset, COUNT(*), MIN(devices.id) FROM devices JOIN device_owners ON owner = process "
+        "WHERE until > $1 AND approved_at IS NOT NULL AND revoked_at IS NULL AND toolset <> '' "
+        "GROUP BY devices.tenant, toolset ORDER BY devices.tenant, toolset",
+        now,
+    )
+    return [(tenant, toolset, count, id) for tenant, toolset, count, id in rows]
+
+
+def connected(tx: Tx, tenant: str, now: int, most: int) -> list[Device]:
+    columns = ", ".join(f"devices.{name}" for name in _DEVICE.split(", "))
+    rows = tx.all(
+        f"SELECT {columns} FROM devices JOIN device_owners ON owner = process WHERE devices.tenant = $1 "
+        "AND until > $2 AND approved_at IS NOT NULL AND revoked_at IS NULL ORDER BY devices.id LIMIT $3",
+        tenant,
+        now,
+        most,
+    )
+    return [_device(row) for row in rows]
+
+
+def signing_keys(tx: Tx) -> list[tuple[str, str]]:
+    """Ids and secrets, the newest first."""
+    if tx.engine == "postgres":  # two processes that both find none would both make one
+        tx.one("SELECT pg_advisory_xact_lock($1)", _KEY_LOCK)
+    rows = tx.all("SELECT id, secret FROM device_keys ORDER BY created_at DESC, id")
+    return [(id, secret) for id, secret in rows]
+
+
+def add_signing_key(tx: Tx, id: str, secret: str, now: int) -> None:
+    tx.run("INSERT INTO device_keys (id, secret, created_at) VALUES ($1, $2, $3)", id, secret, now)
+
+
+def _device(row: Row) -> Device:
+    tenant, id, client, label, info, approved, revoked, code, code_until, first, last, toolset, warnings, *held = row
+    return Device(
+        tenant,
+        id,
+        client,
+        label,
+        orjson.loads(info),
+        approved,
+        revoked,
+        code,
+        code_until,
+        first,
+        last,
+        toolset,
+        orjson.loads(warnings),
+        *held,
+    )

@@ -1,0 +1,39 @@
+"""Rewriting the embedded database's file, so that nothing is left of rows that were deleted.
+
+SQLite keeps deleted rows in pages that it has not used again, the word index keeps the terms of a deleted passage until
+it merges its segments, and the write-ahead log keeps old pages until it begins anew.
+"""
+
+import asyncio
+from pathlib import Path
+
+import apsw
+
+from kho.kernel.errors import DatabaseError
+from kho.storage.sqlite_driver import connect
+from kho.storage.sqlite_tx import translate
+
+PATIENCE = 60
+"""Seconds that it waits for others to end what they are writing or reading."""
+
+
+async def wipe(path: Path) -> None:
+    """Takes as long as copying the file does, and as much room on the disk. Others read meanwhile, but do not write."""
+    await asyncio.to_thread(_wipe, str(path))
+
+
+def _wipe(name: str) -> None:
+    # A connection of its own: VACUUM runs in no transaction, and the writer's are shared with others.
+    try:
+        connection = connect(name)
+        try:
+            connection.set_busy_timeout(PATIENCE * 1000)
+            connection.execute("INSERT INTO words_index (words_index) VALUES ('optimize')")
+            connection.execute("VACUUM")
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy is None or busy[0]:
+                raise DatabaseError("Others keep the database busy, so old pages are left in its log. Try again.")
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise translate(error) from error

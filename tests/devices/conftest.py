@@ -1,0 +1,67 @@
+"""Devices on each database. The databases serve a whole module; tenants keep the tests apart."""
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from tests.devices.house import House
+
+from kho import devices
+from kho.kernel.ports import Database
+from kho.storage.migrate import OWN, migrate
+from kho.storage.postgres import Postgres
+from kho.storage.sqlite import Sqlite
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    db: Database
+    home: Path
+    url: str | None
+
+
+@pytest.fixture(scope="module")
+def devices_schema_url(postgres_url: str) -> Iterator[str]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(b"CREATE SCHEMA devices")
+        yield f"{postgres_url}&options=-csearch_path%3Ddevices,public"
+        connection.execute(b"DROP SCHEMA devices CASCADE")
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
+    with tempfile.TemporaryDirectory(prefix="kho-") as home:
+        url: str | None = None
+        if request.param == "sqlite":
+            db: Database = Sqlite.open(Path(home) / "kho.db", durable=False)
+        else:
+            url = str(request.getfixturevalue("devices_schema_url"))
+            db = Postgres.open(url)
+        try:
+            await migrate(db, [OWN, ("devices", devices.MIGRATIONS)])
+            yield Ground(db, Path(home), url)
+        finally:
+            await db.aclose()
+
+
+@pytest.fixture
+async def houses(ground: Ground) -> AsyncIterator[Callable[..., House]]:
+    """Makes houses: several are several processes of one hub."""
+    made: list[House] = []
+
+    def make(**chosen: Any) -> House:
+        made.append(House(ground.db, ground.home, ground.url, **chosen))
+        return made[-1]
+
+    yield make
+    for house in made:
+        await house.close()
+
+
+@pytest.fixture
+def house(houses: Callable[..., House]) -> House:
+    return houses()

@@ -1,0 +1,56 @@
+"""A process that holds a virtual board's connection until its stdin ends. Says 'ready', then every call it hears of.
+
+holder.py HOME DEVICE [DATABASE_URL] [--mute]
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.devices.house import House, Wire
+
+from kho import devices
+from kho.devices import live
+from kho.devices.board import Board
+from kho.devices.session import Session
+from kho.kernel.clock import SECOND
+from kho.kernel.ports import Database
+from kho.storage.migrate import OWN, migrate
+from kho.storage.postgres import Postgres
+from kho.storage.sqlite import Sqlite
+
+
+class Spoken(Wire):
+    """Says what it hears; with `mute` it never answers a call."""
+
+    async def send(self, text: str) -> None:
+        if '"tools/call"' in text:
+            sys.stdout.write("called\n")
+            sys.stdout.flush()
+        await super().send(text)
+
+
+async def main(home: Path, device: str, url: str | None, mute: bool) -> None:
+    live.LEASE, live.BEAT = 4 * SECOND, 1.0  # so that the others need not wait long when this is killed
+    db: Database = Sqlite.open(home / "kho.db") if url is None else Postgres.open(url)
+    await migrate(db, [OWN, ("devices", devices.MIGRATIONS)])
+    house = House(db, home, url, tenant="local")
+    await house.registrations.register(device, "client", {})
+    wire = Spoken(Board(device))
+    wire.link = house.live.attach("local", device, wire, Session())
+    await house.live.connected("local", device, wire.link)
+    await wire.link.received(wire.board.hello())
+    await wire.link.settled()
+    if mute:
+        wire.free.clear()
+    house.background.add(house.live.run)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.read)
+    await house.close()
+    await db.aclose()
+
+
+if __name__ == "__main__":
+    options = [word for word in sys.argv[1:] if word != "--mute"]
+    asyncio.run(main(Path(options[0]), options[1], options[2] if len(options) > 2 else None, "--mute" in sys.argv))

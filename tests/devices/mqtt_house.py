@@ -1,0 +1,188 @@
+"""A hub's devices over MQTT: with a broker of its own, or at one that is there already."""
+
+import asyncio
+import shutil
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amqtt.broker import Broker  # pyright: ignore[reportMissingTypeStubs]
+from amqtt.contexts import BrokerConfig, ListenerConfig  # pyright: ignore[reportMissingTypeStubs]
+from tests.devices.house import PATIENCE, House, approved_at_once, approved_by_code
+from tests.devices.web_house import Served, web
+
+from kho.devices import mqtt_client, mqtt_topics, simulator
+from kho.devices.board import Board
+from kho.devices.link import Link
+from kho.devices.mqtt_client import Address, Client
+from kho.devices.mqtt_served import Brokers, MqttServed
+from kho.devices.simulator import Happening, Simulated
+from kho.devices.store import Device
+from kho.kernel.clock import system_clock
+
+BROKERS = ["amqtt", "mosquitto"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def mosquitto() -> str | None:
+    """From the system, if it is there."""
+    return shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+
+
+class Amqtt:
+    """A broker that anybody may use, as it comes."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._broker: Broker | None = None
+
+    async def start(self) -> None:
+        plugins = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+        plugins["tests.devices.mqtt_anything.Anything"] = {}
+        self._broker = Broker(
+            BrokerConfig(listeners={"default": ListenerConfig(bind=f"127.0.0.1:{self.port}")}, plugins=plugins)
+        )
+        await self._broker.start()
+
+    async def stop(self) -> None:
+        if self._broker is not None:
+            await self._broker.shutdown()
+            self._broker = None
+
+
+class Mosquitto:
+    def __init__(self, port: int, folder: Path) -> None:
+        self.port = port
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        config = self._folder / "mosquitto.conf"
+        config.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\n")
+        self._process = await asyncio.create_subprocess_exec(mosquitto() or "", "-c", str(config))
+        await listening(self.port)
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            await self._process.wait()
+            self._process = None
+
+
+async def listening(port: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionRefusedError:
+                continue
+            writer.close()
+            await writer.wait_closed()
+            return
+
+
+@asynccontextmanager
+async def mqtt(house: House, *, by_code: bool = False, **chosen: Any) -> AsyncGenerator[MqttServed, None]:
+    """The hub serves boards at a broker; ready when it does."""
+    approval = approved_by_code if by_code else approved_at_once
+    parts = house.live, house.registrations, house.parts.tokens
+    served = MqttServed(Brokers(**chosen), house.db, house.background, house.clock, *parts, approval)
+    for holder in served.holders:
+        house.background.add(holder.run)
+    for holder in served.holders:
+        async with asyncio.timeout(PATIENCE):
+            await holder.there.wait()
+    yield served
+    await house.background.drain()
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A hub with a broker of its own, and boards that ask it for their settings over HTTP."""
+
+    house: House
+    hub: Served
+    served: MqttServed
+    simulate: Callable[..., Awaitable[Simulated]]
+
+    @property
+    def port(self) -> int:
+        assert self.served.broker is not None
+        return self.served.broker.port
+
+    async def link(self, device: str) -> Link:
+        return await linked(self.house, device)
+
+    async def credentials(self, device: str, client: str = "c-1") -> dict[str, Any]:
+        return (await self.hub.ota(device, client))["mqtt"]
+
+
+async def linked(house: House, device: str) -> Link:
+    async with asyncio.timeout(PATIENCE):
+        while (link := house.live.find(house.tenant, device)) is None or link.session.state != "ready":  # noqa: ASYNC110 - nobody tells when a known board is ready again
+            await asyncio.sleep(0)
+    return link
+
+
+async def unlinked(house: House, device: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while house.live.find(house.tenant, device) is not None:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def desk(house: House, **chosen: Any) -> AsyncGenerator[Desk, None]:
+    async with AsyncExitStack() as stack:
+        served = await stack.enter_async_context(mqtt(house, listen="127.0.0.1:0", **chosen))
+        hub = await stack.enter_async_context(web(house, mqtt=served.told))
+        http = await stack.enter_async_context(simulator.http())
+        yield Desk(house, hub, served, await boards(stack, house, hub.url, http))
+
+
+async def boards(stack: AsyncExitStack, house: House, url: str, http: Any) -> Callable[..., Awaitable[Simulated]]:
+    """Makes virtual boards that live until the end of the test, and waits for each."""
+
+    async def simulate(device: str | Board, **more: Any) -> Simulated:
+        board = device if isinstance(device, Board) else Board(device)
+        one = Simulated(board, url, http, first_pause=0.05, **more)
+        life = asyncio.ensure_future(one.run())
+
+        async def end() -> None:
+            life.cancel()
+            await asyncio.wait({life})
+
+        stack.push_async_callback(end)
+        await linked(house, board.id)
+        return one
+
+    return simulate
+
+
+@asynccontextmanager
+async def dialled(port: int, told: dict[str, Any], **other: Any) -> AsyncGenerator[Client, None]:
+    """A client with a board's credentials, or with some of them changed."""
+    told = {**told, **other}
+    where = Address("127.0.0.1", port, told.get("username"), told.get("password"))
+    async with mqtt_client.connected(where, told["client_id"], told.get("topics", ())) as client:
+        yield client
+
+
+def nothing(happening: Happening) -> None:
+    return None
+
+
+def down(device: str) -> str:
+    return mqtt_topics.down(device)
+
+
+def registered(device: str, client: str) -> Device:
+    now = system_clock()
+    return Device("local", device, client, "", {}, now, None, None, None, now, now, "", {}, "", "", None)

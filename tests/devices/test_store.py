@@ -1,0 +1,164 @@
+"""What is kept of boards, and how much of it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.devices.conftest import Ground
+from tests.devices.house import House
+
+from kho.devices import history, notifications, queue, store
+from kho.devices.board import Board
+from kho.devices.errors import DeviceBusy
+from kho.devices.notifications import Notifications
+from kho.devices.registrations import Registrations, approve_code
+from kho.devices.tokens import SigningKey
+from kho.kernel.ports import Tx
+
+pytestmark = pytest.mark.anyio
+A, B = "ff:01", "ff:02"
+
+
+def entry(**more: Any) -> history.Entry:
+    given: dict[str, Any] = {"number": 0, "device": A, "tool": "t", "arguments": {}, "caller": "lan", "door": "mcp"}
+    rest: dict[str, Any] = {"request_id": "r", "outcome": "ok", "message": "", "ms": 1, "at": 5}
+    return history.Entry(**{**given, **rest, **more})
+
+
+async def test_the_history_is_bounded_by_tenant(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "KEPT", 20)
+
+    def work(tx: Tx) -> list[int]:
+        for _ in range(25):
+            history.add(tx, house.tenant, entry())
+        history.add(tx, f"{house.tenant}-other", entry())
+        found = history.page(tx, house.tenant, device=None, tool=None, since=None, before=None, most=100)
+        return [one.number for one in found]
+
+    assert await house.db.write(work) == list(range(25, 5, -1))
+
+
+async def test_notifications_are_bounded_by_device(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "KEPT", 10)
+    await house.registrations.register(A, "c", {})
+    await house.registrations.register(B, "c", {})
+
+    def work(tx: Tx) -> list[int]:
+        for number in range(30):
+            notifications.note(tx, house.tenant, A, "m", {"n": number}, number, "p")
+        notifications.note(tx, house.tenant, B, "m", {}, 99, "p")
+        found = notifications.page(tx, house.tenant, device=A, method=None, since=None, before=None, most=100)
+        return [one.params["n"] for one in found]
+
+    assert await house.db.write(work) == list(range(29, 19, -1))
+
+
+async def test_a_flood_of_notifications_is_dropped_not_kept_waiting(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "LINE", 50)
+    said: Notifications = house.parts.notifications
+    await house.registrations.register(A, "c", {})
+    for number in range(80):
+        said.said(house.tenant, A, "m", {"n": number})
+    assert said.dropped == 30
+    await house.settle()
+    kept = (await house.ask("device_notifications", {"limit": 100}))["notifications"]
+    assert len(kept) == 50
+
+
+@pytest.mark.parametrize("params", [{"x": "\ud800"}, {"x": "\0"}, {"x": "a" * 40_000}, None, [1], 2**70])
+async def test_odd_notifications_are_kept_as_far_as_they_can_be(house: House, params: Any) -> None:
+    await house.registrations.register(A, "c", {})
+    house.parts.notifications.said(house.tenant, A, "odd\n\0" + "m" * 500, params)
+    await house.settle()
+    [kept] = (await house.ask("device_notifications", {}))["notifications"]
+    assert len(kept["method"]) == 200
+    assert "\n" not in kept["method"]
+
+
+async def test_so_many_calls_wait_and_no_more(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "MOST", 3)
+    await house.leave(await house.join(Board(A)))
+    call = {"device": A, "tool": "self.get_device_status", "queue_for": "1h"}
+    for _ in range(3):
+        await house.ask("device_call", call)
+    with pytest.raises(DeviceBusy):
+        await house.ask("device_call", call)
+    several = await house.ask("device_call", {**call, "device": [A]})
+    assert several["results"][0]["error"]["code"] == "DEVICE_BUSY"
+
+
+async def test_boards_that_wait_for_approval_are_bounded(
+    houses: Callable[..., House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_PENDING", 5)
+    house = houses(by_code=True)
+    codes = [(await house.registrations.register(f"pending:{n}", "c", {})).code for n in range(8)]
+    assert len({*codes}) == 8
+
+    def work(tx: Tx) -> list[str]:
+        return [one.id for one in store.pending(tx, house.clock(), 100)]
+
+    assert await house.db.read(work) == [f"pending:{n}" for n in (7, 6, 5, 4, 3)]
+    await house.db.write(lambda tx: [store.forget_pending(tx, f"pending:{n}") for n in range(8)])
+
+
+async def test_boards_that_are_alike_share_their_tools(house: House) -> None:
+    await house.join(Board(A))
+    wire = await house.join(Board(B, version="2.4.3"))
+
+    def sets(tx: Tx) -> int:
+        row = tx.one("SELECT COUNT(*) FROM device_toolsets WHERE tenant = $1", house.tenant)
+        assert row is not None
+        return row[0]
+
+    assert await house.db.read(sets) == 1
+    await house.leave(wire)
+    await house.join(Board(B, lists_user_tools=False))
+    assert await house.db.read(sets) == 2
+    await house.join(Board(B))
+    assert await house.db.read(sets) == 1  # what no board has is not kept
+
+
+async def test_all_processes_have_the_same_signing_key(ground: Ground, houses: Callable[..., House]) -> None:
+    several = [houses().registrations for _ in range(4)]
+
+    async def keys(registrations: Registrations, number: int) -> list[SigningKey]:
+        return list(await registrations.signing_keys(SigningKey(str(number), bytes([number]) * 32)))
+
+    found = await asyncio.gather(*(keys(one, number) for number, one in enumerate(several)))
+    assert all(len(one) == 1 and one == found[0] for one in found)
+
+
+async def test_an_approved_board_keeps_what_it_was_called(houses: Callable[..., House]) -> None:
+    house = houses(by_code=True)
+    first = await house.registrations.register("ff:07", "one", {"board": "x"})
+    await house.ask("device_approve", {"code": first.code, "label": "hall"})
+    second = await house.registrations.register("ff:07", "two", {"board": "y"})
+    code = second.code
+    assert code is not None
+    taken = await house.db.write(lambda tx: approve_code(tx, house.tenant, code, "lan", house.clock()))
+    assert taken is not None
+    assert (taken.label, taken.client, taken.info) == ("hall", "two", {"board": "y"})
+    assert await house.registrations.find("ff:07", "one") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (
+            {"password": "x", "Wifi_Password": 1, "ssid": "home"},
+            {"password": "***", "Wifi_Password": "***", "ssid": "home"},
+        ),
+        ({"api_key": "x", "key": "x", "keyboard": "us"}, {"api_key": "***", "key": "***", "keyboard": "us"}),
+        ({"auth": {"Authorization": "Bearer x"}}, {"auth": {"Authorization": "***"}}),
+        ({"list": [{"token": "x"}, "plain"]}, {"list": [{"token": "***"}, "plain"]}),
+        ({"access_token": "x", "secret": ["a"], "pin": 1234}, {"access_token": "***", "secret": "***", "pin": "***"}),
+        ({"url": "https://a:b@h/p?api_key=1&x=2#f"}, {"url": "https://***@h/p?api_key=***&x=2#f"}),
+        ({"text": "ask me://nothing", "n": 3, "b": True}, {"text": "ask me://nothing", "n": 3, "b": True}),
+    ],
+)
+def test_what_is_secret_is_masked(given: dict[str, Any], kept: dict[str, Any]) -> None:
+    assert history.masked(given) == kept

@@ -1,0 +1,170 @@
+"""A hub's devices behind the HTTP door, on a real socket, and virtual boards that dial in."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import uvicorn
+from tests.devices.house import PATIENCE, House, approved_at_once, approved_by_code
+from tests.doors.doors import PLAIN
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from kho.devices.board import Board, Say
+from kho.devices.served import served
+from kho.devices.tokens import Tokens
+from kho.doors.http import Application
+from kho.doors.slow_clients import guarded_protocol
+from kho.kernel import identity
+from kho.kernel.call import Principal
+from kho.kernel.capability import Capability
+from kho.kernel.clock import DAY
+from kho.kernel.hub import Hub
+from kho.kernel.identity import ApiKey
+from kho.kernel.registry import Registry
+from kho.settings import Settings
+from kho.storage.keys import Keys
+from kho.storage.receipts import Receipts
+
+Json = dict[str, Any]
+Houses = Callable[..., House]
+
+
+@dataclass(frozen=True)
+class Served:
+    url: str
+    house: House
+    tokens: Tokens
+    http: httpx2.AsyncClient
+    app: Application
+
+    async def ota(self, device: str, client: str = "c-1", body: Any = None, **headers: str) -> Json:
+        answer = await self.post("/xiaozhi/ota/", device, client, body, **headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def post(
+        self, path: str, device: str, client: str = "c-1", body: Any = None, **headers: str
+    ) -> httpx2.Response:
+        named = {"device-id": device, "client-id": client} | {k.replace("_", "-"): v for k, v in headers.items()}
+        return await self.http.post(path, json={} if body is None else body, headers=named)
+
+    def dial(self, path: str = "/xiaozhi/v1/", **headers: str) -> connect:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return connect(
+            self.url.replace("http", "ws") + path,
+            additional_headers=named,
+            proxy=None,
+            compression=None,
+            close_timeout=5,
+        )
+
+
+@asynccontextmanager
+async def web(house: House, *, by_code: bool = False, **chosen: Any) -> AsyncGenerator[Served, None]:
+    tokens = Tokens(house.registrations)
+    approval = approved_by_code if by_code else approved_at_once
+    pages = served(house.registrations, house.live, house.events, tokens, house.clock, approval, **chosen)
+    background = house.background
+
+    @asynccontextmanager
+    async def open_hub() -> AsyncGenerator[Hub, None]:
+        local = Principal("local", house.tenant, frozenset({"*"}))
+        registry = Registry((Capability("devices", "devices-server", (), web=pages),), background)
+        keys, receipts = Keys(house.db), Receipts(house.db, house.clock)
+        yield Hub("test", "", registry, _nothing, keys, receipts, house.clock, local)
+
+    settings = Settings()
+    app = Application(open_hub, settings.http, settings.mcp)
+    config = uvicorn.Config(app, http=guarded_protocol(), log_config=None, timeout_graceful_shutdown=2)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        await server.startup([listener])
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=PLAIN) as http:
+                yield Served(url, house, tokens, http, app)
+        finally:
+            await server.shutdown([listener])
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def new_key(house: House, *scopes: str) -> str:
+    id, text, digest = identity.mint()
+    now = house.clock()
+    await Keys(house.db).add(ApiKey(id, "bot", house.tenant, scopes or ("*",), digest, now, now + DAY))
+    return text
+
+
+async def forget_keys(house: House) -> None:
+    """The database serves a whole module, and a hub with keys stays one."""
+    await house.db.write(lambda tx: tx.run("DELETE FROM api_keys"))
+
+
+class Dialled:
+    """A virtual board on a WebSocket: it answers whatever the hub asks until it is told to leave."""
+
+    def __init__(self, board: Board, socket: ClientConnection) -> None:
+        self.board = board
+        self.socket = socket
+        self.frames: list[Json] = []
+        self._answering = asyncio.ensure_future(self._answer())
+
+    async def _answer(self) -> tuple[int, str]:
+        await self.socket.send(self.board.hello())
+        try:
+            while True:
+                text = await self.socket.recv()
+                assert isinstance(text, str)
+                self.frames.append(json.loads(text))
+                for said in self.board.hear(text):
+                    if isinstance(said, Say):
+                        await self.socket.send(said.text)
+        except ConnectionClosed as gone:
+            return (gone.rcvd.code, gone.rcvd.reason) if gone.rcvd else (1006, "")
+
+    async def closed(self) -> tuple[int, str]:
+        async with asyncio.timeout(PATIENCE):
+            return await self._answering
+
+    async def leave(self) -> None:
+        await self.socket.close()
+        await self.closed()
+
+
+async def ready(house: House, device: str) -> None:
+    """Until the board's tools are known. Looks again whenever the loop has gone round."""
+    async with asyncio.timeout(PATIENCE):
+        while (link := house.live.find(house.tenant, device)) is None or link.session.state != "ready":  # noqa: ASYNC110 - nobody tells when a known board is ready again
+            await asyncio.sleep(0)
+
+
+async def gone(house: House, device: str) -> None:
+    """Until the board's row says so, too."""
+    async with asyncio.timeout(PATIENCE):
+        while (known := await house.registrations.of(house.tenant, device)) is not None and known.connected_at:
+            pass
+    assert house.live.find(house.tenant, device) is None
+
+
+async def closing(socket: ClientConnection) -> tuple[int, str]:
+    async with asyncio.timeout(PATIENCE):
+        try:
+            while True:
+                await socket.recv()
+        except ConnectionClosed as gone:
+            return (gone.rcvd.code, gone.rcvd.reason) if gone.rcvd else (1006, "")
+
+
+def refused(answer: httpx2.Response, status: int, code: str) -> None:
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
