@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import psycopg
 from bench.search_data import DIMENSION, Block, Floats
 
@@ -13,7 +14,7 @@ from kho import __version__
 from kho.kernel.clock import system_clock
 from kho.kernel.ports import Database, Tx, Vectors, Where, Words
 from kho.search import passages
-from kho.search.calibrate import Calibration, Scale
+from kho.search.calibrate import Calibration, Scale, unit
 from kho.search.filling import MODEL, calibration_row
 from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
 from kho.search.query import Searcher
@@ -127,7 +128,9 @@ def document(block: Block, place: int) -> Prepared:
 def calibrate(tx: Tx, block: Block) -> None:
     """What the hub measures once per model by embedding sentences of its own; here the vectors tell."""
     middle = block.vectors.mean(axis=0)
-    calibration = Calibration({"": middle}, {"": middle}, Scale(0.75, 0.9), Scale(0.0, 0.6))
+    nonsense = unit(np.random.default_rng(0).normal(size=(24, len(middle))).astype(np.float32))
+    scales = Scale(0.75, 0.9), Scale(0.0, 0.6), Scale(0.3, 0.7)
+    calibration = Calibration({"": middle}, {"": middle}, nonsense, *scales)
     passages.set_state(tx, calibration_row(NAME), calibration.dump())
     passages.set_state(tx, MODEL, NAME)
 
