@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 BENCHES = (
-    "doors", "storage", "search", "embedding", "memory", "documents", "experiences", "research", "ingest", "sanitize",
-    "crash",
+    "doors", "storage", "search", "embedding", "memory", "documents", "devices", "experiences", "research", "ingest",
+    "sanitize", "crash",
 )  # fmt: skip
 
 

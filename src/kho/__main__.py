@@ -45,6 +45,9 @@ def main() -> None:
         evaluate=partial(evaluate, settings),
         examine=partial(examine, settings),
         asking=asking,
+        attach=partial(attach, settings),
+        simulate=simulate,
+        listen_mqtt=partial(setattr, settings.devices, "mqtt_broker"),
     )
     import_module("kho.doors.cli").main(program)
 
@@ -59,6 +62,16 @@ def examine(settings: Settings, **options: Any) -> Coroutine[Any, Any, dict[str,
 
 def asking(door: str, hub: Hub) -> AbstractAsyncContextManager[Any]:
     return import_module("kho.doors.asking").asking(door, hub)
+
+
+def attach(settings: Settings, url: str, tools: list[str], tell: Any) -> Coroutine[Any, Any, None]:
+    toolsets = frozenset(tools or settings.mcp.tools)
+    serve = import_module("kho.doors.mcp_endpoint").attach
+    return serve(lambda: app.open_hub(settings), url, toolsets, settings.mcp.page_size, tell)
+
+
+def simulate(*arguments: Any, **options: Any) -> Coroutine[Any, Any, None]:
+    return import_module("kho.upkeep").simulate(*arguments, **options)
 
 
 def stdio(settings: Settings, tools: list[str]) -> None:

@@ -1,5 +1,5 @@
-"""What only some commands need: measuring search (`kho eval`) and looking after the store (`kho doctor`). Apart from
-`app`, which every start imports."""
+"""What only some commands need: measuring search (`kho eval`), looking after the store (`kho doctor`), virtual boards
+(`kho devices simulate`). Apart from `app`, which every start imports."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from kho import evaluation
 from kho.app import Core, open_hub, opened
+from kho.devices.simulator import simulate
 from kho.kernel.capability import Capability
 from kho.kernel.clock import system_clock
 from kho.kernel.errors import KhoError
@@ -21,6 +22,8 @@ from kho.kernel.ports import Tx
 from kho.search import health
 from kho.search.query import Limits as SearchLimits
 from kho.settings import Settings
+
+__all__ = ["change", "evaluator", "examine", "open_bench", "simulate"]
 
 
 @asynccontextmanager

@@ -1,5 +1,7 @@
 """A hub's devices over MQTT: with a broker of its own, or at one that is there already."""
 
+# pyright: reportMissingTypeStubs=false
+
 import asyncio
 import shutil
 import socket
@@ -9,19 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amqtt.broker import Broker  # pyright: ignore[reportMissingTypeStubs]
-from amqtt.contexts import BrokerConfig, ListenerConfig  # pyright: ignore[reportMissingTypeStubs]
+from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter
+from amqtt.broker import Broker
+from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 from tests.devices.house import PATIENCE, House, approved_at_once, approved_by_code
 from tests.devices.web_house import Served, web
 
-from kho.devices import mqtt_client, mqtt_topics, simulator
+from kho.devices import mqtt_client, simulator
 from kho.devices.board import Board
 from kho.devices.link import Link
 from kho.devices.mqtt_client import Address, Client
 from kho.devices.mqtt_served import Brokers, MqttServed
-from kho.devices.simulator import Happening, Simulated
-from kho.devices.store import Device
-from kho.kernel.clock import system_clock
+from kho.devices.simulator import Simulated
 
 BROKERS = ["amqtt", "mosquitto"]
 
@@ -38,24 +39,42 @@ def mosquitto() -> str | None:
 
 
 class Amqtt:
-    """A broker that anybody may use, as it comes."""
+    """A broker that anybody may use. Its sockets are served here: the library leaves some of them open."""
 
     def __init__(self, port: int) -> None:
         self.port = port
         self._broker: Broker | None = None
+        self._server: asyncio.Server | None = None
+        self._writers: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
 
     async def start(self) -> None:
+        listeners = {"default": ListenerConfig(type=ListenerType.EXTERNAL)}
         plugins = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
         plugins["tests.devices.mqtt_anything.Anything"] = {}
-        self._broker = Broker(
-            BrokerConfig(listeners={"default": ListenerConfig(bind=f"127.0.0.1:{self.port}")}, plugins=plugins)
-        )
+        self._broker = Broker(BrokerConfig(listeners=dict(listeners), plugins=plugins))
         await self._broker.start()
+        self._server = await asyncio.start_server(self._visited, "127.0.0.1", self.port)
+
+    async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert self._broker is not None
+        self._writers[writer] = asyncio.current_task()
+        try:
+            incoming, outgoing = StreamReaderAdapter(reader), StreamWriterAdapter(writer)
+            await self._broker.external_connected(incoming, outgoing, "default")
+        finally:
+            writer.close()
+            del self._writers[writer]
 
     async def stop(self) -> None:
-        if self._broker is not None:
-            await self._broker.shutdown()
-            self._broker = None
+        if self._broker is None or self._server is None:
+            return
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        if tasks := [task for task in self._writers.values() if task is not None]:
+            await asyncio.wait(tasks)
+        await self._broker.shutdown()
+        self._broker = None
 
 
 class Mosquitto:
@@ -173,16 +192,3 @@ async def dialled(port: int, told: dict[str, Any], **other: Any) -> AsyncGenerat
     where = Address("127.0.0.1", port, told.get("username"), told.get("password"))
     async with mqtt_client.connected(where, told["client_id"], told.get("topics", ())) as client:
         yield client
-
-
-def nothing(happening: Happening) -> None:
-    return None
-
-
-def down(device: str) -> str:
-    return mqtt_topics.down(device)
-
-
-def registered(device: str, client: str) -> Device:
-    now = system_clock()
-    return Device("local", device, client, "", {}, now, None, None, None, now, now, "", {}, "", "", None)

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from tests.doors.doors import Finished
 
 from kho import app, upkeep
-from kho.__main__ import asking
+from kho.__main__ import asking, attach
 from kho.doors.cli import build
 from kho.doors.cli.program import Program
 from kho.kernel.background import Background
@@ -29,6 +29,9 @@ def program_of(settings: Settings, *extra: Capability, name: str = "kho") -> Pro
         evaluate=upkeep.evaluator(settings),
         examine=partial(upkeep.examine, settings),
         asking=asking,
+        attach=partial(attach, settings),
+        simulate=upkeep.simulate,
+        listen_mqtt=partial(setattr, settings.devices, "mqtt_broker"),
         name=name,
     )
 

@@ -103,9 +103,9 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def served(settings: Settings, *extra: Capability) -> AsyncGenerator[Served, None]:
-    """The whole HTTP application, by uvicorn in this loop, on a free port of the loopback."""
-    app = Application(lambda: open_hub(settings, extra), settings.http, settings.mcp)
+async def served(settings: Settings, *extra: Capability, serving: bool = False) -> AsyncGenerator[Served, None]:
+    """The whole HTTP application, by uvicorn in this loop, on a free port of the loopback. `serving` as `kho serve`."""
+    app = Application(lambda: open_hub(settings, extra, serving=serving), settings.http, settings.mcp)
     config = uvicorn.Config(app, http=guarded_protocol(), log_config=None, timeout_graceful_shutdown=1)
     config.load()
     server = uvicorn.Server(config)

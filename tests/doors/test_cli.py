@@ -53,6 +53,8 @@ def test_every_command_is_there(settings: Settings) -> None:
         "collections create", "collections delete", "collections info", "collections list",
         "collections move-documents", "collections rename",
         "completion",
+        "devices approve", "devices attach", "devices call", "devices label", "devices list", "devices log",
+        "devices notifications", "devices revoke", "devices simulate", "devices tools",
         "docs audit", "docs create", "docs delete", "docs diff", "docs edit", "docs export", "docs get",
         "docs get-many", "docs history", "docs import", "docs list", "docs move", "docs query", "docs restore",
         "docs revert", "docs update",

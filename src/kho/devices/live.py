@@ -20,6 +20,7 @@ from kho.devices.acts import CallResult, Notified
 from kho.devices.errors import DeviceOffline, NotApproved
 from kho.devices.events import Event, Events, Kind
 from kho.devices.forwarding import Forwarding, told
+from kho.devices.lasting import Lasting
 from kho.devices.link import Link, Wire
 from kho.devices.notifications import CHANGED_TOOL, Notifications
 from kho.devices.queue import Queue, waiting
@@ -65,6 +66,7 @@ class Live:
         self._forwarding = forwarding
         self._process = process
         self._boards: dict[tuple[str, str], _Held] = {}
+        self._lasting = Lasting()
         self._address: str | None = None
         self._opening = asyncio.Lock()
         self._closing = False
@@ -102,7 +104,9 @@ class Live:
 
         known, owner = await self._db.write(work)
         before, self._boards[key] = self._boards.get(key), held
+        self._lasting.came()
         if before is not None:
+            self._lasting.went()
             await before.link.close("A newer connection of this device took its place.")
         if owner is not None:
             self._background.add(partial(self._drop_elsewhere, owner, known))
@@ -116,6 +120,7 @@ class Live:
         if held is None or held.link is not link:
             return
         del self._boards[key]
+        self._lasting.went()
         self._tell(tenant, device, "disconnected", {"reason": reason} if reason else {})
         try:
             await self._db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self._clock()))
@@ -241,6 +246,7 @@ class Live:
 
     async def run(self) -> None:
         """Works until the hub stops: says that this process is there, and clears up after those that are not."""
+        self._lasting.set_aside()
         while not self._background.stopping:
             await self._background.pause(BEAT)
             try:
@@ -299,6 +305,7 @@ class Live:
         boards = list(self._boards.values())
         self._boards.clear()  # one statement below lets go of all of them
         await asyncio.gather(*(_ended(held.link) for held in boards))
+        self._lasting.close()
         await self._forwarding.close()
         if self._address is not None:
             self._address = None

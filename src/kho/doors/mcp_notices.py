@@ -90,6 +90,11 @@ class Notices:
         """A session of the handshake era that has no stream of its own for notices."""
         self._room(self._tenant_of(ctx)).sessions.add(ctx.session)
 
+    def forget_sessions(self) -> None:
+        """Their connection ended. For a door that outlives its connections."""
+        for room in self._rooms.values():
+            room.sessions.clear()
+
     def subscribe(self, tenant: str, listener: Callable[[Notice], None]) -> Callable[[], None]:
         """What it returns ends it."""
         room = self._room(tenant)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kho.doors.cli import completion, doctor, evaluate, keys, operations, serve, transfer
+from kho.doors.cli import boards, completion, doctor, evaluate, keys, operations, serve, transfer
 from kho.doors.cli.program import Program
 
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.
@@ -41,6 +41,7 @@ def build(program: Program) -> click.Group:
     serve.register(group, program)
     keys.register(group, program)
     operations.register(group, program)
+    boards.register(group, program)
     transfer.register(group, program)
     evaluate.register(group, program)
     doctor.register(group, program)

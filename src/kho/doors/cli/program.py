@@ -58,6 +58,33 @@ class Examine(Protocol):
     async def __call__(self, *, repair: bool, progress: Report) -> dict[str, Any]: ...
 
 
+class Attach(Protocol):
+    """Serves MCP at an address that Kho dials, until it is cancelled; tells what happens, and a sentence about it."""
+
+    def __call__(self, url: str, tools: list[str], tell: Callable[[str, str], None]) -> Coroutine[Any, Any, None]: ...
+
+
+class Happening(Protocol):
+    """What a virtual board did or met."""
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def what(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def more(self) -> Mapping[str, Any]: ...
+
+
+class Simulate(Protocol):
+    """Virtual boards that connect to a hub, until it is cancelled."""
+
+    def __call__(
+        self, count: int, hub: str, *, mqtt: str, faults: Sequence[Any], tell: Callable[[Happening], None]
+    ) -> Coroutine[Any, Any, None]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     version: str
@@ -78,6 +105,10 @@ class Program:
     examine: Examine
     asking: Callable[[str, Hub], AbstractAsyncContextManager[Ask]]
     """A client of a hub through one of its doors: memory, mcp or http."""
+    attach: Attach
+    simulate: Simulate
+    listen_mqtt: Callable[[str], None]
+    """Has the hub that is opened next listen there for boards that speak MQTT."""
     name: str = "kho"
     """How it was called."""
 

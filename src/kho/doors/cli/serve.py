@@ -16,6 +16,8 @@ from kho.doors.slow_clients import GuardedProtocol, guarded_protocol
 from kho.kernel.hub import Hub
 
 EVERYWHERE = ("0.0.0.0", "::")
+MQTT_PORT = 1883
+HERE = "here"
 
 
 def register(group: click.Group, program: Program) -> None:
@@ -26,10 +28,19 @@ def register(group: click.Group, program: Program) -> None:
     @click.option("--port", default=http.port, show_default=True, type=click.IntRange(0, 65535))
     @click.option("--workers", default=http.workers, show_default=True, type=click.IntRange(1, 64))
     @click.option("--tools", default="", help="Offer only these capabilities' tools over MCP, e.g. 'experiences'.")
+    @click.option(
+        "--mqtt-broker",
+        metavar="[HOST:PORT]",
+        is_flag=False,
+        flag_value=HERE,
+        help=f"Be an MQTT broker for boards, too, here or on port {MQTT_PORT} of --host.",
+    )
     @click.option("--reload", is_flag=True, help="Start again whenever the source changes, for developers.")
     def serve(  # pyright: ignore[reportUnusedFunction]
-        host: str, port: int, workers: int, tools: str, reload: bool
+        host: str, port: int, workers: int, tools: str, mqtt_broker: str | None, reload: bool
     ) -> None:
+        if mqtt_broker is not None:
+            _listen_mqtt(program, f"{host}:{MQTT_PORT}" if mqtt_broker == HERE else mqtt_broker)
         # Opened once before the server does: what is wrong with the settings is a sentence here, a traceback there.
         if not program.run(partial(_has_keys, tools=_names(tools))) and not is_loopback(host):
             raise fail(
@@ -51,6 +62,14 @@ def register(group: click.Group, program: Program) -> None:
         program.stdio(_names(tools))
 
 
+def _listen_mqtt(program: Program, where: str) -> None:
+    host, _, port = where.rpartition(":")
+    if not host or not port.isdigit():
+        raise fail("--mqtt-broker is written HOST:PORT.")
+    os.environ["KHO_DEVICES__MQTT_BROKER"] = f"{host}:{_free_port(host, int(port), '--mqtt-broker')}"
+    program.listen_mqtt(where)
+
+
 async def _has_keys(hub: Hub, *, tools: list[str]) -> bool:
     hub.registry.need_capabilities(tools)
     return await hub.keys.in_use()
@@ -60,7 +79,7 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _free_port(host: str, port: int) -> int:
+def _free_port(host: str, port: int, option: str = "--port") -> int:
     """The port, or one that is free for 0. A taken port is a plain sentence, not a traceback of the server."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -69,7 +88,7 @@ def _free_port(host: str, port: int) -> int:
             probe.bind((host.strip("[]"), port))
         except OSError as problem:
             if problem.errno == errno.EADDRINUSE:
-                raise fail(f"port {port} is taken. Choose another with --port.") from None
+                raise fail(f"port {port} is taken. Choose another with {option}.") from None
             raise fail(f"cannot listen on {host}:{port}: {problem.strerror}.") from None
         return probe.getsockname()[1]
 

@@ -1,0 +1,342 @@
+"""Virtual boards on real wires: what `kho devices simulate` runs, and what tests and measurements connect with.
+
+Each does what a board does: it asks at `/xiaozhi/ota/` for its settings, shows a code until it is approved, connects
+over WebSocket or MQTT as it is told, serves its tools, and comes back when it was cut off. A board is one task.
+"""
+
+import asyncio
+import resource
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
+from uuid import NAMESPACE_URL, uuid5
+
+import httpx2
+import orjson
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+
+from kho.devices import frames, mqtt_client, mqtt_topics
+from kho.devices.board import Board, Fault, HangUp, Payload, Say
+from kho.devices.board_tools import Upload
+from kho.devices.mqtt_client import Address
+from kho.devices.ota import PATH as OTA_PATH
+from kho.kernel.errors import KhoError
+
+FIRST_PAUSE = 0.5
+LAST_PAUSE = 30.0
+ASK_AGAIN = 3.0
+"""Seconds between two questions whether the board is approved by now."""
+AT_ONCE = 32
+"""Boards that connect at the same time; the others wait for their turn."""
+SOFTWARE = "kho-sim/2.4.2"
+
+What = Literal["connected", "disconnected", "waiting", "called", "refused"]
+Send = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    device: str
+    what: What
+    text: str
+    """In words."""
+    more: dict[str, Any]
+
+
+Tell = Callable[[Happening], None]
+
+
+class Away(ConnectionError):
+    """The hub, or the connection to it, is not there."""
+
+
+class _Restart(Exception):
+    """The board ended the connection itself."""
+
+
+class Simulated:
+    """A board that lives as long as `run` does. `mqtt` is a broker to use instead of what the hub says; a board that
+    subscribes does so as old firmware did."""
+
+    def __init__(
+        self,
+        board: Board,
+        hub: str,
+        http: httpx2.AsyncClient,
+        *,
+        mqtt: Address | None = None,
+        subscribes: bool = False,
+        tell: Tell = lambda happening: None,
+        turns: asyncio.Semaphore | None = None,
+        first_pause: float = FIRST_PAUSE,
+    ) -> None:
+        self.board = board
+        self.client = str(uuid5(NAMESPACE_URL, board.id))
+        self.connected = asyncio.Event()
+        """Set while the hub and the board talk: the hub has said hello, or has asked something."""
+        self.faults: deque[Fault] = deque()
+        """What the answers to the next calls suffer from, one each."""
+        self._hub = _base(hub)
+        self._socket = _socket(hub)
+        self._http = http
+        self._mqtt = mqtt
+        self._subscribes = subscribes or mqtt is not None
+        self._tell = tell
+        self._turns = turns or asyncio.Semaphore(AT_ONCE)
+        self._first_pause = first_pause
+        self._send: Send | None = None
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        pause = self._first_pause
+        while True:
+            try:
+                await self._live()
+            except (_Restart, Away) as end:
+                if isinstance(end, _Restart) or self.connected.is_set():
+                    pause = self._first_pause
+                self._say("disconnected", str(end) or "restarts")
+            finally:
+                self.connected.clear()
+                self._send = None
+            await asyncio.sleep(pause)
+            pause = min(LAST_PAUSE, pause * 2)
+
+    async def say(self, *payloads: Payload) -> None:
+        """Sends messages of the board's own accord, such as notifications. Raises Away."""
+        if self._send is None:
+            raise Away("is not connected")
+        for said in self.board.say(list(payloads)):
+            await self._do(said, self._send)
+
+    async def become(self, mode: str) -> None:
+        """The board listens, speaks or idles from now on, and says so."""
+        await self.say(*self.board.become(mode))
+
+    # -- its life -------------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        async with self._turns:
+            settings = await self.bootstrap()
+        mqtt: Any = settings.get("mqtt")
+        if isinstance(mqtt, dict) or self._mqtt is not None:
+            await self._over_mqtt(cast(dict[str, Any], mqtt) if isinstance(mqtt, dict) else {})
+        else:
+            await self._over_websocket(cast(dict[str, Any], settings.get("websocket") or {}))
+
+    async def bootstrap(self) -> dict[str, Any]:
+        """What the hub tells the board, once it is approved. Raises Away."""
+        shown = ""
+        while True:
+            settings = await self._post(OTA_PATH)
+            match settings.get("activation"):
+                case {"code": str() as code}:
+                    if code != shown:
+                        self._say("waiting", f"shows the code {code}: kho devices approve {code}", code=code)
+                    shown = code
+                    await asyncio.sleep(ASK_AGAIN)
+                case _:
+                    return settings
+
+    async def _post(self, path: str) -> dict[str, Any]:
+        about = {
+            "version": 2,
+            "mac_address": self.board.id,
+            "uuid": self.client,
+            "chip_model_name": "esp32s3",
+            "application": {"name": "xiaozhi", "version": self.board.version},
+            "board": {"type": "kho-sim", "name": self.board.name},
+        }
+        headers = {"device-id": self.board.id, "client-id": self.client, "user-agent": SOFTWARE}
+        try:
+            answer = await self._http.post(self._hub + path, json=about, headers=headers)
+            found = orjson.loads(answer.content)
+        except httpx2.HTTPError as problem:
+            raise Away(f"finds no hub at {self._hub}: {problem}") from None
+        except orjson.JSONDecodeError:
+            raise Away(f"finds something at {self._hub} that is no hub") from None
+        if answer.status_code != 200 or not isinstance(found, dict):
+            raise Away(f"is refused: {_reason(found)}")
+        return cast(dict[str, Any], found)
+
+    async def _over_websocket(self, told: dict[str, Any]) -> None:
+        headers = {"device-id": self.board.id, "client-id": self.client, "protocol-version": "1"}
+        if told.get("token"):
+            headers["authorization"] = f"Bearer {told['token']}"
+        dialling = connect(
+            self._socket or told.get("url", ""),
+            additional_headers=headers,
+            user_agent_header=SOFTWARE,
+            proxy=None,
+            compression=None,
+            ping_interval=None,
+            max_queue=4,
+            close_timeout=2,
+        )
+        try:
+            async with self._turns:
+                socket = await dialling
+        except (OSError, InvalidHandshake, TimeoutError) as problem:
+            raise Away(f"cannot connect: {problem}") from None
+        try:
+            await socket.send(self.board.hello())
+            await self._serve(cast(AsyncIterator[str | bytes], socket), socket.send, "websocket")
+        except ConnectionClosed as end:
+            raise Away(f"was cut off: {_told(end)}") from None
+        finally:
+            await socket.close()
+        raise Away("was cut off")
+
+    async def _over_mqtt(self, told: dict[str, Any]) -> None:
+        mqtt_client.need("aiomqtt")
+        where = self._mqtt or mqtt_client.address(str(told.get("endpoint", "")))
+        if told.get("username"):
+            where = Address(where.host, where.port, str(told["username"]), str(told["password"]), where.tls)
+        device = self.board.id
+        up = str(told.get("publish_topic") or mqtt_topics.up(device))
+        topics = [str(told.get("subscribe_topic") or mqtt_topics.down(device))] if self._subscribes else []
+        identifier = str(told.get("client_id") or mqtt_topics.client_id(device, self.client))
+        try:
+            async with mqtt_client.connected(where, identifier, topics) as client:
+
+                async def send(text: str) -> None:
+                    await client.publish(up, text)
+
+                await send(self.board.hello("udp"))
+                await self._serve(_contents(client), send, "mqtt")
+        except mqtt_client.Disconnected as problem:
+            raise Away(f"has no connection to the broker at {where}: {problem}") from None
+
+    # -- what it hears ------------------------------------------------------------------------------------------------
+
+    async def _serve(self, heard: AsyncIterator[str | bytes], send: Send, transport: str) -> None:
+        self._send = send
+        async for text in heard:
+            if not self.connected.is_set():
+                self.connected.set()
+                self._say("connected", f"is connected over {transport}", transport=transport)
+            if isinstance(text, str):
+                self._note(text)
+                for said in self.board.hear(text):
+                    await self._do(said, send)
+                while self.board.uploads:
+                    await self._upload(self.board.uploads.popleft(), send)
+
+    async def _do(self, said: Say | HangUp, send: Send) -> None:
+        if isinstance(said, HangUp):
+            raise _Restart
+        if said.after:
+            await asyncio.sleep(said.after)
+        await send(said.text)
+
+    async def _upload(self, upload: Upload, send: Send) -> None:
+        """A photo goes to the hub as a form; what it answers is what the tool gives."""
+        named = {"device-id": self.board.id, "client-id": self.client}
+        if upload.token:
+            named["authorization"] = f"Bearer {upload.token}"
+        form = {} if upload.question is None else {"question": upload.question}
+        try:
+            answer = await self._http.post(
+                upload.url, data=form, files={upload.field: ("camera.jpg", upload.image, "image/png")}, headers=named
+            )
+            status, body = answer.status_code, answer.text
+        except httpx2.HTTPError:
+            status, body = 0, ""
+        for said in self.board.say(self.board.uploaded(upload, status, body)):
+            await self._do(said, send)
+
+    def _note(self, text: str) -> None:
+        frame = frames.parse(text) or {}
+        match frame:
+            case {"payload": {"method": "tools/call", "params": {"name": str() as tool, **rest}}}:
+                arguments: dict[str, Any] = cast(dict[str, Any], rest).get("arguments") or {}
+                words = " ".join(f"{name}={value}" for name, value in arguments.items())
+                if self.faults:
+                    self.board.fail(self.faults.popleft())
+                self._say("called", f"is asked for {tool} {words}".rstrip(), tool=tool, arguments=arguments)
+            case {"type": "alert", "message": str() as message}:
+                self._say("refused", f"is told: {message}", message=message)
+            case _:
+                pass
+
+    def _say(self, what: What, text: str, **more: Any) -> None:
+        self._tell(Happening(self.board.id, what, text, more))
+
+
+def boards(count: int, first: int = 1, *, online: bool = True) -> list[Board]:
+    """Boards with MACs that no maker uses, each a little different."""
+    return [Board(mac(number), seed=number, online=online) for number in range(first, first + count)]
+
+
+def mac(number: int) -> str:
+    return ":".join(f"{byte:02x}" for byte in (0x02, 0x4B, *number.to_bytes(4, "big")))
+
+
+@asynccontextmanager
+async def http() -> AsyncGenerator[httpx2.AsyncClient, None]:
+    """What boards ask the hub with. All of them share one."""
+    limits = httpx2.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
+    async with httpx2.AsyncClient(timeout=30, trust_env=False, limits=limits) as client:
+        yield client
+
+
+async def simulate(
+    count: int, hub: str, *, mqtt: str = "", faults: Sequence[Fault] = (), tell: Tell = lambda happening: None
+) -> None:
+    """`count` boards, until this is cancelled. The answers to the first calls of each suffer from `faults`."""
+    where = mqtt_client.address(mqtt) if mqtt else None
+    if where is not None:
+        mqtt_client.need("aiomqtt")
+    _make_room(count)
+    turns = asyncio.Semaphore(AT_ONCE)
+    async with http() as client, asyncio.TaskGroup() as group:
+        for board in boards(count):
+            one = Simulated(board, hub, client, mqtt=where, tell=tell, turns=turns)
+            one.faults.extend(faults)
+            group.create_task(one.run())
+
+
+def _make_room(count: int) -> None:
+    """Systems let a program have about a thousand files open, and more if it asks. Over MQTT a board needs three."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * count + 256
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )
+
+
+async def _contents(client: mqtt_client.Client) -> AsyncIterator[str | bytes]:
+    async for _, content in client.messages():
+        yield content.decode("utf-8", "replace")
+
+
+def _base(hub: str) -> str:
+    """`http://host:port` of a hub, whichever of its addresses was given."""
+    parts = urlsplit(hub)
+    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    if scheme not in ("http", "https") or not parts.netloc:
+        raise KhoError("The address of a hub is written ws://HOST:PORT/xiaozhi/v1/ or http://HOST:PORT.")
+    return f"{scheme}://{parts.netloc}"
+
+
+def _socket(hub: str) -> str:
+    """The WebSocket, if that was given."""
+    parts = urlsplit(hub)
+    return hub if parts.scheme in ("ws", "wss") and parts.path.strip("/") else ""
+
+
+def _reason(answer: Any) -> str:
+    match answer:
+        case {"error": {"message": str() as message}}:
+            return message
+        case _:
+            return "the hub gave no reason"
+
+
+def _told(end: ConnectionClosed) -> str:
+    return end.rcvd.reason or str(end.rcvd.code) if end.rcvd else "without a word"

@@ -1,0 +1,238 @@
+"""Boards at a broker that is there already: a stranger's one, which says nothing of who is there."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.devices import mqtt_house
+from tests.devices.house import PATIENCE, House
+from tests.devices.mqtt_house import BROKERS, Amqtt, Mosquitto, boards, free_port, linked, mqtt, unlinked
+from tests.devices.web_house import Houses, web
+
+from kho.devices import mqtt as door
+from kho.devices import mqtt_client, mqtt_served, mqtt_topics, simulator
+from kho.devices.board import Board, Say
+from kho.devices.errors import BoardGone
+from kho.devices.mqtt_client import Address, Client, address
+from kho.devices.mqtt_served import Brokers
+from kho.devices.registrations import approve_code
+from kho.kernel.errors import KhoError
+
+VOLUME = "self.audio_speaker.set_volume"
+Broker = Amqtt | Mosquitto
+_numbers = count(1)
+
+
+@pytest.fixture
+def mac() -> str:
+    """Another board for each test: the hub looks for those that were there before, and the database is shared."""
+    return simulator.mac(next(_numbers))
+
+
+@pytest.fixture(params=BROKERS)
+async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Broker]:
+    if request.param == "mosquitto" and mqtt_house.mosquitto() is None:
+        pytest.skip("mosquitto is not installed here")
+    made: Broker = Amqtt(free_port()) if request.param == "amqtt" else Mosquitto(free_port(), tmp_path)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@asynccontextmanager
+async def client(broker: Broker, *topics: str) -> AsyncGenerator[Client, None]:
+    async with mqtt_client.connected(Address("127.0.0.1", broker.port), "a-board", topics) as found:
+        yield found
+
+
+async def heard(found: Client) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE):
+        async for _, content in found.messages():
+            return json.loads(content)
+    raise AssertionError("nothing was said")
+
+
+async def introduce(board: Board, found: Client, topic: str) -> None:
+    """Answers what a hub asks a new board: who it is, and what it can do."""
+    for method in ("initialize", "tools/list"):
+        asked = await heard(found)
+        assert asked["payload"]["method"] == method
+        for said in board.hear(json.dumps(asked)):
+            assert isinstance(said, Say)
+            await found.publish(topic, said.text)
+
+
+@asynccontextmanager
+async def desk(house: House, broker: Broker, **chosen: Any) -> AsyncGenerator[Any, None]:
+    """A hub at the broker, and a maker of boards that are told of it."""
+    url = f"mqtt://127.0.0.1:{broker.port}"
+    async with AsyncExitStack() as stack:
+        served = await stack.enter_async_context(mqtt(house, url=url, boards_url=url, **chosen))
+        hub = await stack.enter_async_context(web(house, mqtt=served.told))
+        http = await stack.enter_async_context(simulator.http())
+        yield await boards(stack, house, hub.url, http)
+
+
+async def test_a_board_is_called_and_does_it(house: House, broker: Broker, mac: str) -> None:
+    async with desk(house, broker) as simulate:
+        simulated = await simulate(mac, subscribes=True)
+        link = await linked(house, mac)
+        assert link.wire.name == "mqtt"
+        await link.call(VOLUME, {"volume": 37})
+        assert simulated.board.state.volume == 37
+
+
+async def test_the_broker_restarts_and_the_boards_are_back(house: House, broker: Broker, mac: str) -> None:
+    async with desk(house, broker) as simulate:
+        simulated = await simulate(mac, subscribes=True)
+        before = await linked(house, mac)
+        await broker.stop()
+        await unlinked(house, mac)
+        with pytest.raises(BoardGone):
+            await before.call(VOLUME, {"volume": 1})
+        await broker.start()
+        link = await linked(house, mac)
+        await link.call(VOLUME, {"volume": 38})
+        assert simulated.board.state.volume == 38
+
+
+async def test_at_the_shared_topic_a_board_is_known_by_what_it_says_and_then_by_its_session(
+    house: House, broker: Broker, mac: str
+) -> None:
+    board = Board(mac)
+    async with (
+        mqtt(house, url=f"mqtt://127.0.0.1:{broker.port}") as served,
+        client(broker, mqtt_topics.down(mac)) as found,
+    ):
+        await found.publish("device-server", '{"type":"hello","transport":"mqtt"}')
+        named = {**json.loads(board.hello("mqtt")), "mac": mac.upper().replace(":", "_")}
+        await found.publish("device-server", json.dumps(named))
+        hello = await heard(found)
+        assert (hello["type"], hello["transport"]) == ("hello", "mqtt")
+        board.hear(json.dumps(hello))
+        await introduce(board, found, "device-server")
+        await linked(house, mac)
+        assert served.door is not None
+        assert served.door.unknown == 1, "nobody knows whose the first hello was"
+
+
+async def test_by_code_nobody_is_believed_at_the_shared_topic_and_new_boards_show_a_code(
+    houses: Houses, broker: Broker, mac: str
+) -> None:
+    house = houses(by_code=True)
+    url = f"mqtt://127.0.0.1:{broker.port}"
+    async with mqtt(house, by_code=True, url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
+        await found.publish("device-server", json.dumps({**json.loads(Board(mac).hello("mqtt")), "mac": mac}))
+        await found.publish(mqtt_topics.up(mac), Board(mac).hello("mqtt"))
+        alert = await heard(found)
+        assert alert["type"] == "alert"
+        assert served.door is not None
+        assert served.door.unknown == 1
+        code = alert["message"].split()[-1]
+        await house.db.write(lambda tx: approve_code(tx, house.tenant, code, "lan", house.clock()))
+        await found.publish(mqtt_topics.up(mac), Board(mac).hello("mqtt"))
+        assert (await heard(found))["type"] == "hello"
+
+
+async def test_a_board_that_is_idle_is_found_when_the_hub_starts_again(
+    houses: Houses, broker: Broker, mac: str
+) -> None:
+    first = houses()
+    url = f"mqtt://127.0.0.1:{broker.port}"
+    async with AsyncExitStack() as stack:
+        async with desk(first, broker) as simulate:
+            await simulate(mac, subscribes=True)
+            await (await linked(first, mac)).settled()
+        await first.live.close()
+        found = await stack.enter_async_context(client(broker, mqtt_topics.down(mac)))
+        again = houses(tenant=first.tenant)
+        await stack.enter_async_context(mqtt(again, url=url))
+        assert again.live.find(again.tenant, mac) is None, "it is not there before it answers"
+        await introduce(Board(mac), found, mqtt_topics.up(mac))
+        await linked(again, mac)
+
+
+async def test_a_board_that_falls_silent_is_asked_and_then_given_up(
+    house: House, broker: Broker, mac: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"mqtt://127.0.0.1:{broker.port}"
+    async with mqtt(house, url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
+        await found.publish(mqtt_topics.up(mac), Board(mac).hello("mqtt"))
+        await heard(found)
+        assert served.door is not None
+        monkeypatch.setattr(door, "QUIET", -1.0)
+        monkeypatch.setattr(door, "GRACE", 0.0)
+        await served.door.look()
+        await unlinked(house, mac)
+
+
+async def test_only_one_process_of_a_hub_holds_the_connection(houses: Houses, broker: Broker) -> None:
+    url = f"mqtt://127.0.0.1:{broker.port}"
+    one, two = houses(), houses()
+    async with mqtt(one, url=url):
+        parts = two.live, two.registrations, two.parts.tokens
+        other = mqtt_served.MqttServed(Brokers(url), two.db, two.background, two.clock, *parts, _auto)
+        (holder,) = other.holders
+        assert not await holder._mine()  # pyright: ignore[reportPrivateUsage]
+        two.clock.pass_(60)
+        assert await holder._mine(), "a process that fell silent is succeeded"  # pyright: ignore[reportPrivateUsage]
+        await two.background.drain()
+        await holder.run()  # lets go of it
+
+
+async def _auto() -> Any:
+    return "auto"
+
+
+async def test_there_is_no_broker_and_the_hub_tries_later(house: House) -> None:
+    parts = house.live, house.registrations, house.parts.tokens
+    url = f"mqtt://127.0.0.1:{free_port()}"
+    served = mqtt_served.MqttServed(Brokers(url), house.db, house.background, house.clock, *parts, _auto)
+    (holder,) = served.holders
+    house.background.add(holder.run)
+    later = Amqtt(address(url).port)
+    await later.start()
+    async with asyncio.timeout(PATIENCE):
+        await holder.there.wait()
+    await house.background.drain()
+    await later.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("127.0.0.1:1883", Address("127.0.0.1", 1883)),
+        ("mqtt://broker", Address("broker", 1883)),
+        ("mqtts://an:p%40ss@broker", Address("broker", 8883, "an", "p@ss", True)),
+    ],
+)
+def test_addresses(text: str, found: Address) -> None:
+    assert address(text) == found
+    assert "p@ss" not in f"{found} {found!r}"
+
+
+@pytest.mark.parametrize("text", ["http://broker", "mqtt://", "mqtt://broker:x", ""])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(KhoError, match="mqtt://HOST:PORT"):
+        address(text)
+
+
+def test_who_speaks() -> None:
+    mac = "02:4b:00:00:00:01"
+    assert mqtt_topics.by_topic("devices/02_4B_00_00_00_01/up") == mac
+    assert mqtt_topics.by_topic("devices/kitchen_lamp/up") == "kitchen_lamp"
+    assert mqtt_topics.by_topic("devices/a/b/up") is None
+    assert mqtt_topics.by_message({"client_id": "GID_x@@@02_4b_00_00_00_01@@@uuid"}) == mac
+    assert mqtt_topics.by_message({"device_id": "02:4B:00:00:00:01"}) == mac
+    assert mqtt_topics.by_message({"mac": "a b"}) is None
+    assert mqtt_topics.by_message({"type": "hello"}) is None
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(KhoError, match=r"pip install 'kho\[mqtt\]'"):
+        mqtt_client.need("no_such_package")

@@ -1,0 +1,173 @@
+"""Virtual boards on real wires: they do what boards do, and come back."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from tests.devices.house import PATIENCE, House
+from tests.devices.mqtt_house import boards, linked
+from tests.devices.web_house import Houses, Served, web
+from tests.doors.doors import served as serving
+
+from kho.devices import simulator
+from kho.devices.board import Board, Fault
+from kho.devices.board_tools import STATE_CHANGED
+from kho.devices.errors import BoardGone
+from kho.devices.registrations import approve_code
+from kho.devices.simulator import Happening, Simulated
+from kho.doors.cli import boards as commands
+from kho.kernel.errors import KhoError
+from kho.settings import Settings
+
+MAC = simulator.mac(1)
+VOLUME = "self.audio_speaker.set_volume"
+
+
+async def start(stack: AsyncExitStack, hub: Served, device: str | Board = MAC, **more: Any) -> Simulated:
+    http = await stack.enter_async_context(simulator.http())
+    return await (await boards(stack, hub.house, hub.url, http))(device, **more)
+
+
+async def test_a_board_gets_its_token_connects_and_serves_its_tools(house: House) -> None:
+    told: list[Happening] = []
+    async with web(house) as hub, AsyncExitStack() as stack:
+        simulated = await start(stack, hub, tell=told.append)
+        link = await linked(house, MAC)
+        assert link.wire.name == "websocket"
+        assert len(link.tools) == 12
+        await link.call(VOLUME, {"volume": 37})
+        assert simulated.board.state.volume == 37
+        known = await house.registrations.of(house.tenant, MAC)
+        assert known is not None
+        assert known.client == simulated.client
+        assert known.info["firmware"] == "2.4.2"
+    assert [one.what for one in told] == ["connected", "called"]
+    assert told[1].text == f"is asked for {VOLUME} volume=37"
+
+
+async def test_a_board_waits_until_it_is_approved(houses: Houses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator, "ASK_AGAIN", 0.02)
+    house, codes = houses(by_code=True), asyncio.Queue[str]()
+
+    def tell(happening: Happening) -> None:
+        if happening.what == "waiting":
+            codes.put_nowait(happening.more["code"])
+
+    async def approve() -> None:
+        code = await codes.get()
+        await house.db.write(lambda tx: approve_code(tx, house.tenant, code, "lan", house.clock()))
+
+    async with web(house, by_code=True) as hub, AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        group.create_task(approve())
+        await start(stack, hub, "02:4b:00:00:ff:01", tell=tell)
+
+
+@pytest.mark.parametrize("fault", ["drop", "malformed", "wrong id", "silence"])
+async def test_faults_on_demand_and_the_next_call_goes_through(house: House, fault: Fault) -> None:
+    async with web(house) as hub, AsyncExitStack() as stack:
+        simulated = await start(stack, hub)
+        simulated.faults.append(fault)
+        link = await linked(house, MAC)
+        with pytest.raises(KhoError) as failed:
+            await link.call(VOLUME, {"volume": 1}, timeout=0.2)
+        assert isinstance(failed.value, BoardGone) is (fault == "drop")
+        link = await linked(house, MAC)
+        await link.call(VOLUME, {"volume": 2})
+        assert simulated.board.state.volume == 2
+
+
+async def test_a_board_that_is_told_to_restart_comes_back_as_it_was(house: House) -> None:
+    async with web(house) as hub, AsyncExitStack() as stack:
+        simulated = await start(stack, hub)
+        link = await linked(house, MAC)
+        await link.call(VOLUME, {"volume": 1})
+        await link.call("self.reboot", {})
+        async with asyncio.timeout(PATIENCE):
+            while house.live.find(house.tenant, MAC) is link:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+        await linked(house, MAC)
+        assert simulated.board.state.volume == 70
+
+
+async def test_a_photo_is_sent_to_the_hub_and_its_answer_is_the_tools(house: House) -> None:
+    async with web(house) as hub, AsyncExitStack() as stack:
+        await start(stack, hub, Board(MAC, online=True))
+        link = await linked(house, MAC)
+        seen = await link.call("self.camera.take_photo", {"question": "What is this?"})
+        assert "no model that sees" in seen.content[0]["text"]
+
+
+async def test_a_board_says_what_it_does_of_its_own_accord(house: House) -> None:
+    async with web(house) as hub, AsyncExitStack() as stack:
+        simulated = await start(stack, hub)
+        await simulated.become("listening")
+        link = await linked(house, MAC)
+        await link.call("self.get_device_status", {})
+        await link.settled()
+        await house.settle()
+        said = await house.ask("device_notifications", {"device": MAC})
+        assert STATE_CHANGED in json.dumps(said)
+
+
+async def test_many_boards_and_nothing_is_left_of_them(house: House) -> None:
+    before = asyncio.all_tasks()
+    count = 60
+    async with web(house) as hub:
+        running = asyncio.ensure_future(simulator.simulate(count, hub.url))
+        links = [await linked(house, simulator.mac(number)) for number in range(1, count + 1)]
+        done = await asyncio.gather(*(link.call(VOLUME, {"volume": 5}) for link in links))
+        assert len(done) == count
+        running.cancel()
+        await asyncio.wait({running})
+        async with asyncio.timeout(PATIENCE):
+            while house.live.count:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+    await house.settle()
+    await house.live.close()
+    assert asyncio.all_tasks() - before == set()
+
+
+async def test_there_is_no_hub_and_it_says_so() -> None:
+    told = asyncio.Queue[Happening]()
+    running = asyncio.ensure_future(simulator.simulate(1, "http://127.0.0.1:9", tell=told.put_nowait))
+    async with asyncio.timeout(PATIENCE):
+        happening = await told.get()
+    running.cancel()
+    await asyncio.wait({running})
+    assert happening.what == "disconnected"
+    assert happening.text.startswith("finds no hub at http://127.0.0.1:9")
+
+
+async def test_what_is_no_address_is_refused() -> None:
+    async with simulator.http() as http:
+        with pytest.raises(KhoError, match="ws://HOST:PORT"):
+            Simulated(Board(MAC), "127.0.0.1:8001", http)
+
+
+def test_the_command_offers_every_fault() -> None:
+    assert get_args(Fault) == commands.FAULTS
+
+
+async def test_the_command_speaks_json_lines_and_ends_when_it_is_interrupted(tmp_path: Path) -> None:
+    async with serving(Settings(home=tmp_path)) as hub:
+        url = hub.url.replace("http", "ws") + "/xiaozhi/v1/"
+        command = [sys.executable, "-m", "kho", "devices", "simulate", "--count", "2", "--json", "--url", url]
+        environment = {**os.environ, "KHO_HOME": str(tmp_path / "other")}
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            lines = [json.loads(await process.stdout.readline()) for _ in range(2)]
+        assert sorted(line["device"] for line in lines) == [simulator.mac(1), simulator.mac(2)]
+        assert {line["what"] for line in lines} == {"connected"}
+        process.send_signal(signal.SIGINT)
+        _, errors = await process.communicate()
+        assert (process.returncode, errors.decode().strip()) == (0, "Stopped.")
