@@ -19,9 +19,9 @@ from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ToolsListChanged
 from tests.doors import doors
 from tests.doors.doors import (
-    ERAS,
     DEVICES,
     DOCUMENTS,
+    ERAS,
     EXPERIENCES,
     HANDSHAKE,
     KHO,

@@ -5,7 +5,6 @@ over WebSocket or MQTT as it is told, serves its tools, and comes back when it w
 """
 
 import asyncio
-import resource
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -25,6 +24,7 @@ from kho.devices.board_tools import Upload
 from kho.devices.mqtt_client import Address
 from kho.devices.ota import PATH as OTA_PATH
 from kho.kernel.errors import KhoError
+from kho.kernel.files import make_room
 
 FIRST_PAUSE = 0.5
 LAST_PAUSE = 30.0
@@ -291,23 +291,13 @@ async def simulate(
     where = mqtt_client.address(mqtt) if mqtt else None
     if where is not None:
         mqtt_client.need("aiomqtt")
-    _make_room(count)
+    make_room(4 * count + 256)  # over MQTT a board needs three
     turns = asyncio.Semaphore(AT_ONCE)
     async with http() as client, asyncio.TaskGroup() as group:
         for board in boards(count):
             one = Simulated(board, hub, client, mqtt=where, tell=tell, turns=turns)
             one.faults.extend(faults)
             group.create_task(one.run())
-
-
-def _make_room(count: int) -> None:
-    """Systems let a program have about a thousand files open, and more if it asks. Over MQTT a board needs three."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4 * count + 256
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
-        )
 
 
 async def _contents(client: mqtt_client.Client) -> AsyncIterator[str | bytes]:

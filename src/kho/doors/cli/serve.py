@@ -13,11 +13,14 @@ import uvicorn
 from kho.doors.auth import is_loopback
 from kho.doors.cli.program import Program, fail
 from kho.doors.slow_clients import GuardedProtocol, guarded_protocol
+from kho.kernel.files import make_room
 from kho.kernel.hub import Hub
 
 EVERYWHERE = ("0.0.0.0", "::")
 MQTT_PORT = 1883
 HERE = "here"
+CONNECTIONS = 20_000
+"""Clients and boards that a hub has room for, as far as the system lets it."""
 
 
 def register(group: click.Group, program: Program) -> None:
@@ -94,6 +97,7 @@ def _free_port(host: str, port: int, option: str = "--port") -> int:
 
 
 def _run(program: Program, host: str, port: int, workers: int, reload: bool) -> None:
+    make_room(CONNECTIONS)
     http = program.http
     if workers == 1 and not reload:
         protocol = guarded_protocol(http.header_timeout, http.body_timeout)
