@@ -118,6 +118,17 @@ def test_a_first_hello_keeps_the_calls_that_wait() -> None:
     assert [payload["method"] for payload in sent(acts)] == ["tools/call"]
 
 
+@pytest.mark.parametrize("transport", ["mqtt", "udp"])
+def test_a_conversation_that_opens_over_mqtt_does_not_end_a_call(transport: str) -> None:
+    machine = session()
+    ready(machine, VOLUME)
+    [call] = sent(machine.call(7, VOLUME["name"], {"volume": 3}, 30, 1))
+    [hello] = sent(machine.received(json.dumps({**HELLO, "transport": transport}), 2))
+    assert hello["type"] == "hello"
+    acts = say(machine, 3, id=call["id"], result={"content": [{"type": "text", "text": "true"}]})
+    assert [act.number for act in acts if isinstance(act, Answered)] == [7]
+
+
 def test_a_second_hello_begins_anew_and_fails_what_waits() -> None:
     machine = session()
     ready(machine)

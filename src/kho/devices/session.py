@@ -51,6 +51,8 @@ REMEMBERED = 64
 """Requests without an answer whose late answer is still recognised."""
 AUDIO = {"format": "opus", "sample_rate": 24000, "channels": 1, "frame_duration": 60}
 TRANSPORTS = ("websocket", "mqtt", "udp")
+CONVERSING = ("mqtt", "udp")
+"""Over these a hello opens a conversation with a board that is connected all the time. One that is at a call goes on."""
 SILENT = ("goodbye", "listen", "abort")
 """About speech, which Kho does not do. `goodbye` ends a conversation, not the connection."""
 
@@ -185,9 +187,6 @@ class Session:
     # -- the handshake --------------------------------------------------------------------------------------------
 
     def _hello(self, frame: dict[str, Any], now: float) -> list[Act]:
-        # Before the first hello nothing can have been lost. A board that says hello again has forgotten what it was at.
-        acts = self._fail_all("The board began anew.") if self._greeted or self.state == "ready" else []
-        self._greeted = True
         transport = frame.get("transport")
         ours: dict[str, Any] = {
             "type": "hello",
@@ -195,7 +194,14 @@ class Session:
             "session_id": self.session_id,
             "audio_params": AUDIO,
         }
-        acts.append(Send(frames.dump(ours | (self._server_hello(frame) if self._server_hello else {}))))
+        answer = Send(frames.dump(ours | (self._server_hello(frame) if self._server_hello else {})))
+        if transport in CONVERSING and self.state == "ready" and self._flight is not None:
+            self._greeted = True
+            return [answer]
+        # Before the first hello nothing can have been lost. A board that says hello again has forgotten what it was at.
+        acts = self._fail_all("The board began anew.") if self._greeted or self.state == "ready" else []
+        self._greeted = True
+        acts.append(answer)
         features = frame.get("features")
         self._mute = isinstance(features, dict) and cast(dict[str, Any], features).get("mcp") is not True
         if not self._mute:
