@@ -10,6 +10,8 @@ from typing import Any, ClassVar, cast
 INTERNAL = -32603
 GENERAL = -32000
 """What contracts with numbers of their own call a failure that is none of their categories."""
+UNAUTHORIZED, FORBIDDEN, CONFLICT = -32041, -32043, -32049
+"""Numbers of ours, for what is nobody's internal error: they end as the HTTP status does."""
 
 
 class KhoError(Exception):
@@ -42,7 +44,7 @@ class KhoError(Exception):
     @property
     def contract_code(self) -> int:
         """Its number in a contract that has numbers: of Kho's own failures such a contract knows only one."""
-        return GENERAL if self.rpc == INTERNAL else self.rpc
+        return GENERAL if self.rpc in (INTERNAL, UNAUTHORIZED, FORBIDDEN, CONFLICT) else self.rpc
 
     def contract_data(self) -> dict[str, str]:
         """`data` of a JSON-RPC error in such a contract: both parts are sentences, and neither is ever empty."""
@@ -85,7 +87,7 @@ class Unauthorized(KhoError):
     """A valid credential is needed: send 'Authorization: Bearer kho_…' (see 'kho keys create')."""
 
     code = "UNAUTHORIZED"
-    rpc = -32603
+    rpc = UNAUTHORIZED
     status = 401
 
 
@@ -93,7 +95,7 @@ class Forbidden(KhoError):
     """The credential does not allow this."""
 
     code = "FORBIDDEN"
-    rpc = -32603
+    rpc = FORBIDDEN
     status = 403
 
 
@@ -117,7 +119,7 @@ class Conflict(KhoError):
     """It changed meanwhile, or the name is taken. Read it again, then retry."""
 
     code = "CONFLICT"
-    rpc = -32603
+    rpc = CONFLICT
     status = 409
 
 
@@ -141,6 +143,7 @@ class UniqueViolation(DatabaseError):
     """A row with that key exists already."""
 
     code = "CONFLICT"
+    rpc = CONFLICT
     status = 409
 
 

@@ -87,7 +87,7 @@ async def answer(
 
 def extract(question: str, hits: Sequence[Hit], manner: Manner = ANY) -> Answer:
     """The sentences that cover most of the question, each with its citation."""
-    found = quotes(question, hits, manner.language or language(question))
+    found = quotes(question, hits, manner.language)
     cited = [
         Citation(quote.hit + 1, passage.key, passage.part, passage.heading, quote.start, quote.end)
         for quote in found

@@ -57,6 +57,12 @@ class Asked:
         return tuple(fold(name) for name in _NAME.findall(self.beginning)[:32])
 
     @cached_property
+    def is_code(self) -> bool:
+        """Whether it is nothing but numbers of things, such as INV-2041 or E0502: a model sees them all alike."""
+        coded = [name for name in self.names if any(sign.isdigit() for sign in name)]
+        return bool(coded) and len(coded) >= len(self.beginning.split())
+
+    @cached_property
     def lean(self) -> float:
         """How much of the score is the words'."""
         if self.phrases:

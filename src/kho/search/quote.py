@@ -8,6 +8,7 @@ from kho.search.asked import Asked
 from kho.search.fold import index_tokens
 from kho.search.graphemes import boundary
 from kho.search.highlight import spans
+from kho.search.languages import language
 from kho.search.query import Hit
 from kho.search.sentences import sentences
 
@@ -17,9 +18,15 @@ LONGEST = 240
 """Characters of one sentence; of a longer one the part around the words that were asked for."""
 PASSAGES = 8
 """Passages that are quoted from at most …"""
-FAR_BEHIND = 0.6
-"""… and none that scores less than this share of the best."""
-NO_WORDS = 0.3
+FAR_BEHIND = 0.8
+"""… and none that scores less than this share of the best …"""
+AS_GOOD = 0.9
+"""… nor, where one from here on is in the question's language, any that is not …"""
+ASKED_FOR = 0.5
+"""… or one from here on is in a language that was asked for."""
+QUOTABLE = 0.3
+"""What the best has to score: below, one in twenty answers the question, and a quotation looks like an answer."""
+NO_WORDS = 0.5
 """What a sentence is worth that has none of the words, in units of one that has all: it may be of another language."""
 AGAIN = 0.3
 """What a word still counts that an earlier sentence has."""
@@ -48,10 +55,16 @@ class _Sentence:
     tokens: frozenset[str]
 
 
-def quotes(question: str, hits: Sequence[Hit], language: str = "") -> list[Quote]:
-    """In the order of the hits, then of the text. Where passages in the language are among them, only from those."""
-    found: list[_Sentence] = list(_sentences(hits))
-    found = [one for one in found if hits[one.hit].passage.language == language] or found
+def quotes(question: str, hits: Sequence[Hit], wanted: str = "") -> list[Quote]:
+    """In the order of the hits, then of the text; in the language that is wanted, or the question's, where there is
+    something good in it."""
+    best = max((hit.score for hit in hits), default=0.0)
+    if best < QUOTABLE:
+        return []
+    found: list[_Sentence] = list(_sentences(hits, (ASKED_FOR if wanted else FAR_BEHIND) * best))
+    understood = [one for one in found if hits[one.hit].passage.language == (wanted or language(question))]
+    if wanted or any(hits[one.hit].score >= AS_GOOD * best for one in understood):
+        found = understood or found
     weights = _weights(question, found)
     chosen: list[_Sentence] = []
     covered: set[str] = set()
@@ -74,8 +87,7 @@ def quotes(question: str, hits: Sequence[Hit], language: str = "") -> list[Quote
     return [_quote(one, hits, weights) for one in sorted(chosen, key=lambda one: (one.hit, one.start))]
 
 
-def _sentences(hits: Sequence[Hit]) -> Iterator[_Sentence]:
-    floor = FAR_BEHIND * max((hit.score for hit in hits), default=0.0)
+def _sentences(hits: Sequence[Hit], floor: float) -> Iterator[_Sentence]:
     for number, hit in enumerate(hits[:PASSAGES]):
         if hit.score < floor:
             continue

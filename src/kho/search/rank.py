@@ -116,6 +116,8 @@ def convincing(parts: Sequence[Parts], asked: Asked, rarity: dict[str, float]) -
     best_words = max((part.words for part in parts), default=0.0)
     if best_words >= CLEAR_WORDS or any(part.literal for part in parts):
         return True
+    if asked.is_code:
+        return False
     near = [(part.between, part.noise) for part in parts if part.between is not None]
     if asked.is_speech or best_words:
         return any(between >= CLEAR_MEANING for between, _ in near)
