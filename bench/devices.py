@@ -91,24 +91,28 @@ def serve(port: int) -> None:
 
 
 class Boards:
-    """The process of the boards, and how many of them are connected."""
+    """The process of the boards, and what it says of them."""
 
     def __init__(self, count: int, port: int, environment: dict[str, str]) -> None:
         command = [sys.executable, "-m", "kho", "devices", "simulate", "--count", str(count), "--json"]
         self.process = subprocess.Popen(
             [*command, "--url", f"ws://{HOST}:{port}/xiaozhi/v1/"], stdout=subprocess.PIPE, env=environment
         )
-        self.connected: set[str] = set()
+        self.all_connected = threading.Event()
         self.cut_off = 0
+        self._count = count
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
+        connected: set[str] = set()
         for line in self.process.stdout:
             said = orjson.loads(line)
             if said["what"] == "connected":
-                self.connected.add(said["device"])
+                connected.add(said["device"])
+                if len(connected) == self._count:
+                    self.all_connected.set()
             elif said["what"] == "disconnected":
                 self.cut_off += 1
 
@@ -176,9 +180,9 @@ async def run(count: int, callers: int, port: int, hub: int, environment: dict[s
     memory, cpu, started = memory_kb(hub), cpu_seconds(hub), time.perf_counter()
     boards = Boards(count, port, environment)
     try:
+        if not await asyncio.to_thread(boards.all_connected.wait, PATIENCE):
+            raise SystemExit(f"not all boards were connected within {PATIENCE:.0f} s")
         async with asyncio.timeout(PATIENCE):
-            while len(boards.connected) < count:
-                await asyncio.sleep(0.05)
             ids = await all_ready(port, count)
         connect, connect_cpu = time.perf_counter() - started, cpu_seconds(hub) - cpu
         connecting = await probed(port)

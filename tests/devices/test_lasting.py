@@ -1,6 +1,7 @@
 """What is set aside when boards come, and when it is looked through again."""
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -8,10 +9,17 @@ import pytest
 from kho.devices.lasting import Lasting
 
 
+class Knot:
+    """Holds itself: only a search frees it."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
 @pytest.fixture(autouse=True)
-def _nothing_set_aside() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+def _by_hand() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     gc.unfreeze()
-    gc.disable()  # it would search of its own accord
+    gc.disable()
     yield
     gc.enable()
     gc.unfreeze()
@@ -19,10 +27,10 @@ def _nothing_set_aside() -> Iterator[None]:  # pyright: ignore[reportUnusedFunct
 
 def test_the_program_itself_and_then_some_boards_at_a_time() -> None:
     lasting = Lasting(some=3)
-    lasting.set_aside()
+    lasting.start()
     first = gc.get_freeze_count()
     assert first > 0
-    kept = [[] for _ in range(50)]
+    kept = [[number] for number in range(50)]
     lasting.came()
     lasting.came()
     assert gc.get_freeze_count() <= first, "what is set aside may be freed, but nothing joins it yet"
@@ -31,21 +39,31 @@ def test_the_program_itself_and_then_some_boards_at_a_time() -> None:
     assert len(kept) == 50
 
 
-def test_when_many_have_gone_everything_is_searched_before_anything_is_set_aside_again() -> None:
+def test_garbage_is_not_set_aside() -> None:
+    lasting = Lasting(some=1)
+    lasting.start()
+    knot = weakref.ref(Knot())
+    assert knot() is not None
+    lasting.came()
+    assert knot() is None
+
+
+def test_when_many_have_gone_everything_is_looked_through() -> None:
     lasting = Lasting(some=1, many=2)
+    knot = Knot()
+    seen = weakref.ref(knot)
     lasting.came()
+    del knot
     lasting.went()
-    assert gc.get_freeze_count() > 0
-    lasting.went()
-    lasting.came()
-    assert gc.get_freeze_count() == 0
     gc.collect()
+    assert seen() is not None, "it was set aside"
+    lasting.went()
     lasting.came()
-    assert gc.get_freeze_count() > 0
+    assert seen() is None
 
 
 def test_a_hub_that_stops_leaves_nothing_aside() -> None:
     lasting = Lasting()
-    lasting.set_aside()
+    lasting.start()
     lasting.close()
     assert gc.get_freeze_count() == 0

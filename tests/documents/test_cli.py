@@ -93,7 +93,7 @@ def test_the_tree(docs: Docs) -> None:
     cycle = docs("move", "a", "c")
     assert (cycle.status, "cannot be moved below itself" in cycle.err) == (1, True)
     gone = docs("delete", "a", "--reason", "retired")
-    assert gone.out == "`a` is deleted: revision 1, below the top. With what is below it: 3 documents.\n"
+    assert gone.out == "`a` is deleted: revision 1, below the top. With it: 2 documents below.\n"
     assert docs("list").out.count("- ") == 1
     assert "deleted" in docs("list", "--deleted").out
     assert told(docs("restore", "a", "--json"))["affected"] == 3

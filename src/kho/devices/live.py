@@ -246,7 +246,7 @@ class Live:
 
     async def run(self) -> None:
         """Works until the hub stops: says that this process is there, and clears up after those that are not."""
-        self._lasting.set_aside()
+        self._lasting.start()
         while not self._background.stopping:
             await self._background.pause(BEAT)
             try:

@@ -20,8 +20,10 @@ SHOWN = 40
 
 def changed(answer: results.Changed) -> str:
     parts = [f"{code(answer.document_id)} is {_status(answer)}: revision {answer.revision}, below {_above(answer)}."]
-    if answer.affected is not None:
-        parts.append(f"With what is below it: {_counted(answer.affected, 'document')}.")
+    if answer.affected == 0:
+        parts.append("It will not be deleted after all.")
+    elif answer.affected is not None and answer.affected > 1:
+        parts.append(f"With it: {_counted(answer.affected - 1, 'document')} below.")
     return " ".join(parts)
 
 

@@ -42,6 +42,12 @@ def patched(before: Saying, patch: Patch, mask: Sequence[str] | None, body: str)
         saying = replace(saying, metadata=patch.metadata)
     keys = [path.removeprefix(_KEY) for path in paths if path.startswith(_KEY)]
     if keys:
+        for key in keys:
+            if key not in saying.metadata and key not in (patch.metadata or {}):
+                raise WrongMask(
+                    f"'update_mask' names '{_KEY}{key}', which neither the patch nor the document has.",
+                    field="update_mask",
+                )
         merged = _merged(saying.metadata, patch.metadata or {}, keys)
         if is_too_large(merged):
             raise WrongMask(

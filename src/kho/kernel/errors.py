@@ -53,7 +53,7 @@ class KhoError(Exception):
             if self.status >= 500
             else "Correct what the message names, then call again."
         )
-        return {"details": _in_words(self.details) or self.message, "guidance": self.guidance or usual}
+        return {"details": in_words(self.details) or self.message, "guidance": self.guidance or usual}
 
     def contract_form(self) -> dict[str, Any]:
         """The same where an answer cannot be a JSON-RPC error with that number."""
@@ -61,7 +61,7 @@ class KhoError(Exception):
         return {**named, **self.contract_data()}
 
 
-def _in_words(value: Any) -> str:
+def in_words(value: Any) -> str:
     """Details as a person would note them: `path: notes.md; size: 3`."""
     if isinstance(value, str):
         return value
@@ -69,9 +69,9 @@ def _in_words(value: Any) -> str:
         found = cast(dict[str, Any], value)
         if found.keys() == {"field", "message"}:  # one wrong parameter
             return ": ".join(part for part in (found["field"], found["message"]) if part)
-        return "; ".join(f"{name}: {_in_words(item)}" for name, item in found.items())
+        return "; ".join(f"{name}: {in_words(item)}" for name, item in found.items())
     if isinstance(value, list | tuple):
-        return ", ".join(_in_words(item) for item in cast(list[Any], value))
+        return ", ".join(in_words(item) for item in cast(list[Any], value))
     return json.dumps(value, default=str)
 
 

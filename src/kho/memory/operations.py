@@ -93,7 +93,7 @@ def _reading(service: Service) -> Sequence[Operation]:
     return (
         _define(
             "get_context",
-            summary="The newest messages of a conversation; what is older is in its summary.",
+            summary="The newest messages of a conversation; its summary tells of what came before.",
             description=(
                 "The newest messages of a conversation, for a model's context (6 unless max_messages says more). What "
                 "came before is in memory_get_summary, and found with memory_search."

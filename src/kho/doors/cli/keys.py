@@ -31,7 +31,7 @@ def _create(program: Program) -> click.Command:
     )
     @click.argument("name")
     @click.option("--tenant", default=program.admin.tenant, show_default=True, help="Whose data it opens.")
-    @click.option("--scope", multiple=True, help="What it allows; repeatable. Everything when absent.")
+    @click.option("--scope", multiple=True, help="What it allows; repeatable. Everything but admin when absent.")
     @click.option("--days", default=0, type=click.IntRange(min=0), help="Days until it expires; 0 is never.")
     @json_option
     def create(name: str, tenant: str, scope: tuple[str, ...], days: int, json: bool) -> None:

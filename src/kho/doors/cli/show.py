@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from kho.doors.cli.spelling import Spell, outside_fences
+from kho.kernel.errors import in_words
 from kho.kernel.registry import Outcome
 
 
@@ -25,8 +26,9 @@ def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
         for problem in cast(list[dict[str, Any]], getattr(error, "problems", [])):
             click.echo(f"  {problem['field']}: {problem['message']}", err=True)
         for name, detail in error.details.items():
-            shown = detail if isinstance(detail, str) else orjson.dumps(detail, option=orjson.OPT_INDENT_2).decode()
-            click.echo(f"  {name}: {shown}", err=True)
+            several = cast(list[Any], detail) if isinstance(detail, list) else [detail]
+            for one in several:
+                click.echo(f"  {name}: {in_words(one)}", err=True)
         if error.guidance:
             click.echo(f"  {spell(error.guidance)}", err=True)
     elif found.operation.text:

@@ -55,12 +55,13 @@ def outside_fences(markdown: str, spell: Spell) -> str:
 
 
 def _commands(registry: Registry) -> dict[str, list[Described]]:
-    """By the tool that they are the commands for."""
+    """By the tool that they are the commands for, or a method that nothing else could be meant by."""
     found: dict[str, list[Described]] = {}
     for operation in (one for capability in registry.capabilities for one in capability.operations):
         for command in operation.cli:
-            if operation.tool:
-                found.setdefault(operation.tool, []).append((operation, command, command.fixed))
+            names = {operation.tool, operation.rpc if operation.rpc and "/" in operation.rpc else None}
+            for name in names - {None}:
+                found.setdefault(str(name), []).append((operation, command, command.fixed))
             if command.stands_for:
                 tool, arguments = command.stands_for
                 found.setdefault(tool, []).append((operation, command, arguments))
