@@ -52,7 +52,7 @@ REMEMBERED = 64
 AUDIO = {"format": "opus", "sample_rate": 24000, "channels": 1, "frame_duration": 60}
 TRANSPORTS = ("websocket", "mqtt", "udp")
 CONVERSING = ("mqtt", "udp")
-"""Over these a hello opens a conversation with a board that is connected all the time; one at a call goes on with it."""
+"""Over these a hello opens a conversation with a board that is there all the time; one at a call goes on with it."""
 SILENT = ("goodbye", "listen", "abort")
 """About speech, which Kho does not do. `goodbye` ends a conversation, not the connection."""
 
