@@ -214,7 +214,9 @@ def _id(path: str) -> str:
     digest = blake2b(path.encode(), digest_size=4).hexdigest()
     letters = unicodedata.normalize("NFKD", path.replace("đ", "d").replace("Đ", "D"))
     plain = "".join(sign for sign in letters if not unicodedata.combining(sign))
-    return f"{_NOT_IN_IDS.sub('-', plain)[: LONGEST_ID - 9].strip('-')}-{digest}".lstrip("-")
+    parts = (_NOT_IN_IDS.sub("-", part).strip("-") for part in plain.split("/"))
+    written = "/".join(part for part in parts if part) or "document"  # of a path in Chinese nothing may be left
+    return f"{written[: LONGEST_ID - 9].rstrip('/-')}-{digest}"
 
 
 def _shown(path: str) -> str:
