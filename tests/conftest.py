@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
@@ -23,6 +24,9 @@ _schema_numbers = count(1)
 os.environ.setdefault("KHO_SEARCH__EMBEDDER__PROVIDER", "none")
 # Nobody listens there: no test searches the web.
 os.environ.setdefault("KHO_TOOLBOX__SEARCH_PROXY", "http://127.0.0.1:9")
+# A shell that starts the tests in the background makes them deaf to Ctrl-C, and so the commands that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
