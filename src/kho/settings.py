@@ -10,10 +10,11 @@ or in the TOML file that `KHO_CONFIG` names:
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
@@ -120,24 +121,30 @@ class Toolbox(Section):
     fetch_max_bytes: int = Field(default=5 * 1024 * 1024, ge=1024)
 
 
-class Llm(Section):
-    """A language model, if there is one: any server that speaks OpenAI's protocol. It writes summaries
-    and answers."""
+class ChatModel(Section):
+    """A model behind any server that speaks OpenAI's protocol."""
 
     url: str = ""
     """What comes before /chat/completions, e.g. 'http://127.0.0.1:11434/v1' for Ollama. Empty: none."""
     model: str = ""
     api_key: SecretStr = SecretStr("")
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.url and not self.model:
+            raise ValueError("the url is set, so the name of a model is needed, too (__MODEL)")
+        return self
+
+
+class Llm(ChatModel):
+    """A language model, if there is one. It writes summaries and answers."""
+
     timeout: float = Field(default=60.0, gt=0)
 
 
-class Vision(Section):
-    """A model that sees, for the photos of boards, if there is one: any server that speaks OpenAI's protocol."""
+class Vision(ChatModel):
+    """A model that sees, for the photos of boards, if there is one."""
 
-    url: str = ""
-    """What comes before /chat/completions. Empty: none."""
-    model: str = ""
-    api_key: SecretStr = SecretStr("")
     timeout: float = Field(default=30.0, gt=0)
 
 
@@ -224,6 +231,14 @@ class Settings(BaseSettings):
     search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
 
+    @model_validator(mode="after")
+    def _known_to_boards(self) -> Self:
+        """Boards address the hub as they were told to: that name is allowed, too."""
+        host = urlsplit(self.devices.public_url).netloc
+        if host and host not in self.http.allowed_hosts:
+            self.http.allowed_hosts.append(host)
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -250,7 +265,7 @@ def load() -> Settings:
         return Settings()
     except ValidationError as failure:
         problems = [
-            f"KHO_{'__'.join(map(str, error['loc'])).upper()}: {error['msg']}"
+            f"KHO_{'__'.join(map(str, error['loc'])).upper()}: {error['msg'].removeprefix('Value error, ')}"
             for error in failure.errors(include_url=False, include_input=False, include_context=False)
         ]
         raise InvalidSettings("; ".join(problems)) from None

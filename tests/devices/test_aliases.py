@@ -40,6 +40,13 @@ def test_boards_that_are_alike_share_a_name() -> None:
     assert exposed.description == "[Tool self.x of 2 boards; described by the board itself] other words"
 
 
+def test_other_words_for_an_argument_make_no_other_tool() -> None:
+    said = [tool("self.x", description={"type": "string", "description": text}) for text in ("one", "two")]
+    [exposed] = Table({"a": said[:1], "b": said[1:]}).exposed
+    assert exposed.devices == ("a", "b")
+    assert len(Table({"a": said[:1], "b": [tool("self.x", other={"type": "string"})]}).exposed) == 2
+
+
 def test_tools_that_differ_do_not_share_a_name() -> None:
     one, other = tool("self.x", a={"type": "integer"}), tool("self.x", a={"type": "string"})
     before = Table({"a": [one]})

@@ -122,6 +122,13 @@ async def test_several_boards_have_an_entry_each(house: House) -> None:
     assert (first.state.volume, second.state.volume) == (13, 13)
 
 
+async def test_where_none_of_several_does_it_that_is_a_failure(house: House) -> None:
+    await house.join(Board(A))
+    with pytest.raises(DeviceFailed) as failed:
+        await house.ask("device_call", volume([A, "nowhere"], 400))
+    assert [one["device"] for one in failed.value.details["devices"]] == [A, "nowhere"]
+
+
 async def test_a_label_of_several_is_no_single_device(house: House) -> None:
     for device in (A, B):
         await house.join(Board(device))

@@ -224,6 +224,10 @@ async def test_wrong_settings_are_a_plain_sentence(home: Path) -> None:
         assert "Traceback" not in done.err
         assert "canary" not in done.err  # a value may be a secret
         assert name in done.err
+    for name in ("KHO_LLM", "KHO_VISION"):  # an address without the name of a model
+        done = await kho(home, "--help", env={f"{name}__URL": "http://127.0.0.1:9/v1"})
+        assert (done.status, done.out) == (1, ""), name
+        assert done.err.startswith(f"error: the settings are not valid. {name}: "), done.err
 
 
 async def test_a_settings_file_that_is_not_toml_is_named(home: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any, cast
 
 import orjson
 
@@ -79,14 +80,31 @@ def _grouped(boards: Mapping[str, Iterable[BoardTool]]) -> list[_Group]:
     found: dict[str, tuple[BoardTool, list[str]]] = {}
     for device in sorted(boards):
         for tool in boards[device]:
-            found.setdefault(_digest(tool), (tool, []))[1].append(device)
+            found.setdefault(alike(tool), (tool, []))[1].append(device)
     groups = [_Group(tool, tuple(dict.fromkeys(devices)), digest) for digest, (tool, devices) in found.items()]
     return sorted(groups, key=lambda group: (group.tool.name, group.digest))
 
 
-def _digest(tool: BoardTool) -> str:
-    """Of what makes tools alike. The description is not part of it: boards of one kind may word it differently."""
-    return sha256(orjson.dumps([tool.name, tool.schema, tool.user_only], option=orjson.OPT_SORT_KEYS)).hexdigest()
+def alike(tool: BoardTool) -> str:
+    """The same for tools that are one to a caller. Descriptions are no part of it, neither the tool's nor those of its
+    arguments: boards of one kind may word them differently."""
+    plain = [tool.name, _undescribed(tool.schema), tool.user_only]
+    return sha256(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _undescribed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_undescribed(one) for one in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    found = cast(dict[str, Any], schema)
+    return {
+        name: {key: _undescribed(one) for key, one in cast(dict[str, Any], value).items()}
+        if name == "properties" and isinstance(value, dict)  # one of them may be called "description"
+        else _undescribed(value)
+        for name, value in found.items()
+        if name != "description"
+    }
 
 
 def _marks(groups: list[_Group], taken: set[str]) -> dict[str, str]:

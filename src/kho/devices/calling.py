@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from kho.devices import arguments, history, model, outcomes, queue, results, store, toolsets
-from kho.devices.aliases import Table
+from kho.devices.aliases import Table, alike
 from kho.devices.errors import (
     BoardGone,
     BoardRefused,
@@ -123,7 +123,7 @@ class Calling:
             for one in store.connected(tx, call.tenant, self._clock(), model.MOST_DEVICES):
                 if one.toolset not in having:
                     tools = self._tools(tx, call.tenant, one.toolset)
-                    having[one.toolset] = any(t.name == tool.name and t.schema == tool.schema for t in tools)
+                    having[one.toolset] = any(alike(t) == alike(tool) for t in tools)
                 if having[one.toolset]:
                     found.append(one.id)
             return found
@@ -250,6 +250,12 @@ def _allowed(target: _Target, named: str, call: Call) -> tuple[Device, BoardTool
     if not board.approved:
         raise NotApproved(
             "The device was revoked.", device=board.id, guidance=f"Approve it again: kho devices approve {board.id}"
+        )
+    if not target.tools and not board.toolset and not board.owner:
+        raise DeviceOffline(
+            "The device has never been connected, so nobody knows what it can do.",
+            device=board.id,
+            guidance="Wake the board up, and call again once 'devices_list' says that it is connected.",
         )
     if not target.tools and not board.toolset:
         raise DeviceBusy("The device has not said yet what it can do. Call again in a moment.", device=board.id)

@@ -6,6 +6,7 @@ from typing import Any
 
 from kho.devices import history, queue, results
 from kho.devices.acts import CallResult
+from kho.devices.errors import DeviceFailed
 from kho.devices.queue import text_of
 from kho.kernel.call import Call
 from kho.kernel.clock import iso
@@ -77,7 +78,11 @@ def called(tool: str, told: Sequence[results.Outcome], several: bool) -> results
 
 
 def for_door(called: results.Called, call: Call, *, structured: bool) -> Any:
-    """Over MCP images are blocks of their own, and a board's tool answers as the board did."""
+    """Over MCP images are blocks of their own, and a board's tool answers as the board did. Where several were asked
+    and none did it, that is a failure like any other."""
+    if called.results and called.status == "failed":
+        each = [{"device": one.device, "message": one.error.message} for one in called.results if one.error]
+        raise DeviceFailed("None of the devices did it.", devices=each, guidance="Ask one of them to see what to do.")
     if call.door != "mcp":
         return called
     told = called.results or [called]
