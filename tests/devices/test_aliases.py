@@ -41,7 +41,7 @@ def test_boards_that_are_alike_share_a_name() -> None:
 
 
 def test_other_words_for_an_argument_make_no_other_tool() -> None:
-    said = [tool("self.x", description={"type": "string", "description": text}) for text in ("one", "two")]
+    said = [tool("self.x", volume={"type": "integer", "description": text}) for text in ("one", "two")]
     [exposed] = Table({"a": said[:1], "b": said[1:]}).exposed
     assert exposed.devices == ("a", "b")
     assert len(Table({"a": said[:1], "b": [tool("self.x", other={"type": "string"})]}).exposed) == 2
