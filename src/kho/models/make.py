@@ -122,8 +122,6 @@ def llm(config: LlmConfig) -> OpenAIChat | None:
     """None means: without one."""
     if not config.url:
         return None
-    if not config.model:
-        raise KhoError("llm.url is set, which needs the name of a model: set KHO_LLM__MODEL.")
     return OpenAIChat(Service(config.url, config.api_key, Patience(config.timeout)), config.model)
 
 
@@ -131,8 +129,6 @@ def vision(config: LlmConfig) -> OpenAIVision | None:
     """None means: without one."""
     if not config.url:
         return None
-    if not config.model:
-        raise KhoError("vision.url is set, which needs the name of a model: set KHO_VISION__MODEL.")
     return OpenAIVision(Service(config.url, config.api_key, Patience(config.timeout)), config.model)
 
 
