@@ -1,51 +1,22 @@
 """The table of operations on boards: what they are called on each wire."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from pydantic import BaseModel
 
 from kho.devices import markdown, model, results
 from kho.devices.calling import Calling
 from kho.devices.offering import ADMIN, CALL
 from kho.devices.service import Service
-from kho.kernel.operation import Command, Effect, Operation
+from kho.kernel.operation import Command, Operation, everywhere
 
 READ, WRITE = "devices:read", "devices:write"
 _GROUP = "Devices: boards that are connected, and their tools."
 _DEVICE = {"device": "aa:bb:cc:dd:ee:ff"}
 
 
-def _define(
-    name: str,
-    run: Callable[[Any, Any], Awaitable[Any]],
-    params: type[BaseModel],
-    result: type[BaseModel],
-    summary: str,
-    cli: Command,
-    example: dict[str, Any],
-    *,
-    scope: str = READ,
-    effect: Effect = "read",
-    tool: bool = True,
-    **rest: Any,
-) -> Operation:
-    """The same name at every door; those that are no tool are for admins, at /jsonrpc and on the command line."""
-    return Operation(
-        name=f"devices.{name}",
-        summary=summary,
-        params=params,
-        run=run,
-        result=result,
-        scope=scope,
-        effect=effect,
-        tool=name if tool else None,
-        rpc=name,
-        action=name if tool else None,
-        cli=(cli,),
-        example=example,
-        **rest,
-    )
+def _define(*what: Any, scope: str = READ, tool: bool = True, **rest: Any) -> Operation:
+    """Those that are no tool are for admins, at /jsonrpc and on the command line."""
+    return everywhere("devices", *what, scope=scope, tool=tool, action=tool, **rest)
 
 
 def operations(service: Service, calling: Calling) -> Sequence[Operation]:

@@ -1,9 +1,7 @@
 """The table of document operations: what they are called on each wire."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from pydantic import BaseModel
 
 from kho.documents import commands, markdown, model, results
 from kho.documents.knowledge import Knowledge
@@ -12,7 +10,7 @@ from kho.documents.service import Service
 from kho.documents.transfer_export import Export
 from kho.documents.transfer_import import Import
 from kho.documents.transfer_model import ExportDocuments, Exported, ImportDocuments, Imported
-from kho.kernel.operation import Command, Effect, Operation
+from kho.kernel.operation import Command, Effect, Operation, everywhere
 
 READ, WRITE = "docs:read", "docs:write"
 _ID = {"document_id": "doc-onboarding"}
@@ -20,36 +18,8 @@ _DELETED = {"include_deleted": "deleted"}
 _CONTENT = {"mime_type": "text/markdown", "body": "# Onboarding\n\nAsk for access on the first day."}
 
 
-def _define(
-    name: str,
-    run: Callable[[Any, Any], Awaitable[Any]],
-    params: type[BaseModel],
-    result: type[BaseModel],
-    summary: str,
-    cli: Command,
-    example: dict[str, Any],
-    text: Callable[[Any], str],
-    *,
-    effect: Effect = "read",
-    **rest: Any,
-) -> Operation:
-    """The same name at every door."""
-    return Operation(
-        name=f"documents.{name}",
-        summary=summary,
-        params=params,
-        run=run,
-        result=result,
-        scope=READ if effect == "read" else WRITE,
-        effect=effect,
-        tool=name,
-        rpc=name,
-        action=name,
-        cli=(cli,),
-        example=example,
-        text=text,
-        **rest,
-    )
+def _define(*what: Any, effect: Effect = "read", **rest: Any) -> Operation:
+    return everywhere("documents", *what, scope=READ if effect == "read" else WRITE, effect=effect, **rest)
 
 
 def operations(

@@ -1,48 +1,21 @@
 """The operations that only an admin may call: webhooks, and the one deletion that cannot be undone. Models have no
 business there, so none of them is a tool."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from pydantic import BaseModel
 
 from kho.documents import markdown_webhooks, purge, webhooks
 from kho.documents.purge import Purging
 from kho.documents.webhooks import Webhooks
-from kho.kernel.operation import Command, Effect, Operation
+from kho.kernel.operation import Command, Operation, everywhere
 
 ADMIN = "admin"
 _GROUP = "Addresses that are told what happens to documents."
 _ID = "4b3a1c9e-9f0a-4d6e-8a55-0f6f2f6f7a10"
 
 
-def _define(
-    name: str,
-    run: Callable[[Any, Any], Awaitable[Any]],
-    params: type[BaseModel],
-    result: type[BaseModel],
-    summary: str,
-    cli: Command,
-    example: dict[str, Any],
-    text: Callable[[Any], str],
-    *,
-    effect: Effect = "read",
-    action: bool = True,
-) -> Operation:
-    return Operation(
-        name=f"documents.{name}",
-        summary=summary,
-        params=params,
-        run=run,
-        result=result,
-        scope=ADMIN,
-        effect=effect,
-        rpc=name,
-        action=name if action else None,
-        cli=(cli,),
-        example=example,
-        text=text,
-    )
+def _define(*what: Any, **rest: Any) -> Operation:
+    return everywhere("documents", *what, scope=ADMIN, tool=False, **rest)
 
 
 def operations(hooks: Webhooks, purging: Purging) -> Sequence[Operation]:
