@@ -10,7 +10,7 @@ from tests.devices.house import House
 
 from kho.devices import history, notifications, queue, store
 from kho.devices.board import Board
-from kho.devices.errors import DeviceBusy
+from kho.devices.errors import DeviceBusy, DeviceFailed
 from kho.devices.notifications import Notifications
 from kho.devices.registrations import Registrations, approve_code
 from kho.devices.tokens import SigningKey
@@ -86,8 +86,9 @@ async def test_so_many_calls_wait_and_no_more(house: House, monkeypatch: pytest.
         await house.ask("device_call", call)
     with pytest.raises(DeviceBusy):
         await house.ask("device_call", call)
-    several = await house.ask("device_call", {**call, "device": [A]})
-    assert several["results"][0]["error"]["code"] == "DEVICE_BUSY"
+    with pytest.raises(DeviceFailed) as several:
+        await house.ask("device_call", {**call, "device": [A]})
+    assert [one["code"] for one in several.value.details["devices"]] == ["DEVICE_BUSY"]
 
 
 async def test_boards_that_wait_for_approval_are_bounded(

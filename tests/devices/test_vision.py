@@ -13,7 +13,6 @@ from tests.models.model_server import ModelServer, serving
 
 from kho.devices.board import Board
 from kho.devices.vision import MAX_ANSWER, MAX_IMAGE, image_type
-from kho.kernel.errors import KhoError
 from kho.models import make
 from kho.models.make import LlmConfig
 
@@ -210,9 +209,3 @@ def test_images_are_told_by_their_first_bytes() -> None:
     }
     assert {content: image_type(content) for content in known} == known
     assert image_type(b"RIFF") is None
-
-
-def test_a_model_needs_a_name() -> None:
-    assert make.vision(LlmConfig()) is None
-    with pytest.raises(KhoError, match="KHO_VISION__MODEL"):
-        make.vision(LlmConfig(url="http://127.0.0.1:1/v1"))

@@ -81,7 +81,7 @@ def for_door(called: results.Called, call: Call, *, structured: bool) -> Any:
     """Over MCP images are blocks of their own, and a board's tool answers as the board did. Where several were asked
     and none did it, that is a failure like any other."""
     if called.results and called.status == "failed":
-        each = [{"device": one.device, "message": one.error.message} for one in called.results if one.error]
+        each = [{"device": one.device, **one.error.model_dump()} for one in called.results if one.error]
         raise DeviceFailed("None of the devices did it.", devices=each, guidance="Ask one of them to see what to do.")
     if call.door != "mcp":
         return called
