@@ -1,7 +1,8 @@
 """A connection to any MQTT broker, as little of it as boards need. The library is an extra, and is loaded when used."""
 
+import asyncio
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -67,7 +68,7 @@ class Client:
         from aiomqtt import MqttError
 
         try:
-            await self._inner.publish(topic, text.encode())
+            await _or_cancelled(self._inner.publish(topic, text.encode()))
         except MqttError as problem:
             raise Disconnected(str(problem)) from None
 
@@ -104,7 +105,7 @@ async def connected(where: Address, identifier: str, topics: Sequence[str] = ())
         raise Disconnected(str(problem)) from None
     try:
         if topics:
-            await inner.subscribe([(topic, 0) for topic in topics])
+            await _or_cancelled(inner.subscribe([(topic, 0) for topic in topics]))
         yield Client(inner)
     except MqttError as problem:
         raise Disconnected(str(problem)) from None
@@ -114,3 +115,13 @@ async def connected(where: Address, identifier: str, topics: Sequence[str] = ())
         over = inner._disconnected  # pyright: ignore[reportPrivateUsage]
         if over.done() and not over.cancelled():
             over.exception()  # else asyncio complains that nobody asked why it ended
+
+
+async def _or_cancelled(work: Awaitable[object]) -> None:
+    """Python 3.11's `wait_for`, in which the library waits, forgets a cancellation that comes together with the end of
+    the work; whoever cancelled would then wait for ever."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    await work
+    if task and task.cancelling() > before:
+        raise asyncio.CancelledError

@@ -122,7 +122,8 @@ class McpHttp:
 async def _forward(events: "asyncio.Queue[Notice]", send: Send) -> None:
     while True:
         try:
-            event = await asyncio.wait_for(events.get(), HEARTBEAT)
+            async with asyncio.timeout(HEARTBEAT):
+                event = await events.get()
         except TimeoutError:
             frame = b": still here\n\n"
         else:

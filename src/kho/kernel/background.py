@@ -27,7 +27,8 @@ class Background:
     async def pause(self, seconds: float) -> None:
         """Sleeps, but not past the moment when the hub begins to stop."""
         try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
         except TimeoutError:
             return
 

@@ -219,7 +219,8 @@ class Jobs:
         """Until the job is somebody else's, or nobody's."""
         while True:
             try:
-                await asyncio.wait_for(running.told.wait(), BEAT)
+                async with asyncio.timeout(BEAT):
+                    await running.told.wait()
                 return
             except TimeoutError:
                 until = self._clock() + HELD

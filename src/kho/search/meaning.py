@@ -86,7 +86,8 @@ class Meaning:
     async def _question(self, text: str, patience: float) -> "Vector":
         known = self._questions.get(text)
         if known is None:
-            known = await asyncio.wait_for(self._embedder.query(text), patience)
+            async with asyncio.timeout(patience):
+                known = await self._embedder.query(text)
             self._questions[text] = known
             if len(self._questions) > KEPT_QUESTIONS:
                 self._questions.popitem(last=False)

@@ -271,7 +271,8 @@ class Searcher:
         first, rest = ranked[:RERANKED], ranked[RERANKED:]
         try:
             shown = [text_of(texts[one.seq]) for one in first]
-            scores = await asyncio.wait_for(reranker.scores(asked.beginning, shown), left())
+            async with asyncio.timeout(left()):
+                scores = await reranker.scores(asked.beginning, shown)
         except (KhoError, TimeoutError) as failure:
             reason = failure.message if isinstance(failure, KhoError) else "It took too long."
             return ranked, (*notes, f"Not re-ranked. {reason}")
