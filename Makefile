@@ -18,8 +18,8 @@ setup: .venv/.setup ## .venv with Kho and what it needs, versions checked by has
 run: .venv/.setup ## set up, then serve on 127.0.0.1:8001 (ARGS="--port 9000" adds options)
 	@exec .venv/bin/kho serve $(ARGS)
 
-test: lint ## lint, types and all tests (ARGS="tests/storage -x" narrows)
-	$(PY) -m pytest $(ARGS)
+test: lint ## lint, types and all tests, on every core (ARGS="tests/storage -x" narrows)
+	$(PY) -m pytest -n auto --dist loadfile $(ARGS)
 
 lint: .venv/.dev ## ruff and pyright
 	.venv/bin/ruff check

@@ -158,7 +158,6 @@ class KhoPostgres(Kho):
         server = get_server(home, postgres_version=18)
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET shared_buffers = '1GB'")
-            connection.execute("ALTER SYSTEM SET maintenance_work_mem = '1GB'")
         server.cleanup()
         self._server: Any = get_server(home, postgres_version=18)
         self._home = home

@@ -100,6 +100,46 @@ async def test_a_graph_is_built_where_rows_are_many_and_mended_where_it_broke(po
     await db.aclose()
 
 
+async def test_a_graph_is_built_by_one_process_where_several_have_no_room(
+    postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shared memory cannot be made small for a test, so the first attempt is made to fail."""
+    db = Postgres.open(postgres_schema_url, pool_size=1)
+    await migrate(db, [OWN])
+    vectors = PostgresVectors(db, exact=5)
+    await vectors.prepare("m", 3)
+    filed = [(Filed(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(20)]
+    await db.write(lambda tx: vectors.put(tx, "m", filed))
+    maintain = db.maintain
+    asked: list[dict[str, str]] = []
+
+    async def refused_once(statement: str, **settings: str) -> None:
+        if settings:
+            asked.append(settings)
+        if settings and len(asked) == 1:
+            raise errors.DatabaseError("could not resize shared memory segment")
+        await maintain(statement, **settings)
+
+    monkeypatch.setattr(db, "maintain", refused_once)
+    await vectors.deliver()
+    assert [set(one) for one in asked] == [
+        {"maintenance_work_mem"},
+        {"maintenance_work_mem", "max_parallel_maintenance_workers"},
+    ]
+    assert await db.read(
+        lambda tx: tx.one("SELECT indisvalid FROM pg_index WHERE indexrelid = 'vectors_1_graph'::regclass")
+    )
+    await db.aclose()
+
+
+async def test_settings_of_one_statement_end_with_it(postgres_schema_url: str) -> None:
+    db = Postgres.open(postgres_schema_url, pool_size=1)
+    await db.maintain("CREATE TABLE kept AS SELECT current_setting('work_mem') AS memory", work_mem="5MB")
+    assert await db.read(lambda tx: tx.one("SELECT memory FROM kept")) == ("5MB",)
+    assert await db.read(lambda tx: tx.one("SELECT current_setting('work_mem')")) == ("4MB",)
+    await db.aclose()
+
+
 async def test_without_pgvector_the_message_says_what_to_do(postgres_url: str) -> None:
     """Everything else works there, the migrations too."""
     with psycopg.connect(postgres_url, autocommit=True) as admin:

@@ -57,8 +57,8 @@ class Breaking:
             self.writes_left -= 1
         return await self._db.write(work)
 
-    async def maintain(self, statement: str) -> None:
-        await self._db.maintain(statement)
+    async def maintain(self, statement: str, **settings: str) -> None:
+        await self._db.maintain(statement, **settings)
 
     async def aclose(self) -> None:
         await self._db.aclose()

@@ -56,8 +56,9 @@ class Database(Protocol):
         """Runs `work` in a transaction and returns once it is durable. An exception rolls it back."""
         ...
 
-    async def maintain(self, statement: str) -> None:
-        """Runs a statement that PostgreSQL lets no transaction hold, such as one that builds an index beside writes."""
+    async def maintain(self, statement: str, **settings: str) -> None:
+        """Runs a statement that PostgreSQL lets no transaction hold, such as one that builds an index beside writes.
+        `settings` are PostgreSQL's own, for this statement alone."""
         ...
 
     async def aclose(self) -> None: ...

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from kho.kernel import errors
@@ -80,8 +81,8 @@ class Postgres:
     async def write(self, work: Callable[[Tx], T]) -> T:
         return await self._in_thread(self._writers, lambda: self._write(work))
 
-    async def maintain(self, statement: str) -> None:
-        await self._in_thread(self._writers, lambda: self._maintain(statement))
+    async def maintain(self, statement: str, **settings: str) -> None:
+        await self._in_thread(self._writers, lambda: self._maintain(statement, settings))
 
     async def aclose(self) -> None:
         self._closed = True
@@ -124,13 +125,18 @@ class Postgres:
         finally:
             self._give_back(connection)
 
-    def _maintain(self, statement: str) -> None:
+    def _maintain(self, statement: str, settings: Mapping[str, str]) -> None:
         connection = self._take()
         try:
+            for name, value in settings.items():
+                _command(connection, f"SET {name} = '{value}'")
             _command(connection, statement)
         except self._driver_error as error:
             raise translate(error) from error
         finally:
+            with suppress(self._driver_error):  # then it is gone, and its settings with it
+                for name in settings:
+                    _command(connection, f"RESET {name}")
             self._give_back(connection)
 
     def _begin(self, statement: str) -> "Connection":

@@ -65,7 +65,7 @@ class Sqlite:
     async def write(self, work: Callable[[Tx], T]) -> T:
         return await self._writer.write(work)
 
-    async def maintain(self, statement: str) -> None:
+    async def maintain(self, statement: str, **settings: str) -> None:
         await self.write(lambda tx: tx.script(statement))
 
     async def aclose(self) -> None:

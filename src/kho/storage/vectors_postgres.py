@@ -3,7 +3,8 @@
 A graph is walked from vector to vector, so a filter that few rows pass would make it walk for long and miss some.
 Therefore the rows that pass are counted first, up to EXACT: if they are so few, all of them are scored. So they are
 while there is no graph yet: it is built when there are many rows and none wait, because row by row that takes five
-times as long.
+times as long. It is built in memory, of which it is given as much as it needs: with the 64 MB that a server allows by
+itself, a graph of more than some thirty thousand vectors is built on disk, which takes ten times as long.
 """
 
 import json
@@ -37,6 +38,9 @@ SPARE = 4
 """Times the limit that is taken from the graph, because its order is only roughly right."""
 MOST_WALKED = 40_000
 """Vectors after which an iterative scan gives up: enough for 80 hits where one row in 500 passes the filters."""
+
+MOST_MEMORY = 2 * 1024**3
+"""Bytes in which a graph is built: a million vectors of 384 numbers fit."""
 
 _LOCK = 0x6B686F_76  # "khov": two processes may prepare at once
 _NEEDED = (0, 8)
@@ -145,8 +149,23 @@ class PostgresVectors:
                 if graph == "broken":  # whoever built it was ended
                     await self._db.maintain(_NO_GRAPH.format(n=number))
                 log.info("vectors: the graph of vectors_%d is being built", number)
-                await self._db.maintain(_GRAPH.format(n=number, m=M, ef=EF_CONSTRUCTION))
+                await self._build(number, known.dimension)
         return 0
+
+    async def _build(self, number: int, dimension: int) -> None:
+        count = await self._db.read(lambda tx: tx.one(f"SELECT count(*) FROM vectors_{number}"))
+        rows = 0 if count is None else count[0]
+        # A vector, its neighbours (twice M on the lowest level), and what holds them together.
+        memory = min(max(rows * (2 * dimension + 2 * M * 16 + 512), 64 * 1024**2), MOST_MEMORY)
+        graph = _GRAPH.format(n=number, m=M, ef=EF_CONSTRUCTION)
+        wanted = f"{memory // 1024}kB"
+        try:
+            await self._db.maintain(graph, maintenance_work_mem=wanted)
+        except errors.DatabaseError as problem:
+            # Several processes build in shared memory, of which a container may have next to none. One needs none.
+            log.warning("vectors: the graph of vectors_%d is built by one process: %s", number, problem.message)
+            await self._db.maintain(_NO_GRAPH.format(n=number))
+            await self._db.maintain(graph, maintenance_work_mem=wanted, max_parallel_maintenance_workers="0")
 
     async def aclose(self) -> None:
         """Nothing is held open but the database, which has other users."""
