@@ -85,7 +85,7 @@ KEYWORDS = set(
 
 
 def odd(node: Any, *, names: bool = False) -> Iterator[str]:
-    """What must not occur: other keywords, null variants."""
+    """What must not occur: other keywords, null variants, values of which nothing is said."""
     if isinstance(node, list):
         for item in cast(list[Any], node):
             yield from odd(item)
@@ -95,5 +95,7 @@ def odd(node: Any, *, names: bool = False) -> Iterator[str]:
             yield from sorted(found.keys() - KEYWORDS)
             if found.get("type") == "null":
                 yield "null"
+            if not found.keys() - {"description", "default"}:
+                yield "untyped"
         for key, value in found.items():
             yield from odd(value, names=key == "properties" and not names)

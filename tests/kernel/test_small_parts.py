@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from kho.kernel import identity, paging, values
 from kho.kernel.call import Call, Principal
 from kho.kernel.clock import DAY, from_iso, iso, system_clock
+from kho.kernel.deadline import until
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, Timeout
 from kho.kernel.fields import Id, Strings, Whole
 from kho.kernel.identity import ApiKey
 from kho.kernel.jsonrpc import MAX_DEPTH
+from kho.kernel.prose import counted, minute
 
 # -- pages -------------------------------------------------------------------------------------------------------------
 
@@ -53,6 +55,21 @@ def test_a_cursor_of_another_list(position: Any) -> None:
         paging.page([1, 2, 3], paging.encode(position), 2)
 
 
+def test_the_place_of_a_page_comes_back_in_its_parts() -> None:
+    assert paging.place(None, int, str) is None
+    assert paging.place(paging.encode([7, "đ/x"]), int, str) == (7, "đ/x")
+    assert paging.place(paging.encode([0, None]), int, str | None) == (0, None)
+
+
+@pytest.mark.parametrize(
+    "position", [7, "x", None, {}, [], [7], [7, "x", 1], ["x", 7], [True, "x"], [7.0, "x"], [7, None]]
+)
+def test_a_place_in_another_list_is_refused(position: Any) -> None:
+    with pytest.raises(InvalidParams, match="does not belong to this list") as refused:
+        paging.place(paging.encode(position), int, str)
+    assert refused.value.details == {"field": "cursor"}
+
+
 # -- times -------------------------------------------------------------------------------------------------------------
 
 
@@ -71,6 +88,11 @@ def test_times_are_printed_as_the_contracts_print_them() -> None:
     assert from_iso("1970-01-02") == DAY
     with pytest.raises(ValueError, match="Invalid isoformat"):
         from_iso("yesterday")
+
+
+def test_sentences_count_and_tell_the_time() -> None:
+    assert [counted(number, "file") for number in (0, 1, 2, 1_200)] == ["0 files", "1 file", "2 files", "1,200 files"]
+    assert minute("2026-07-28T09:00:05.000001Z") == "2026-07-28 09:00"
 
 
 def test_the_clock_is_the_systems() -> None:
@@ -195,6 +217,14 @@ def test_what_remains_of_a_deadline() -> None:
     assert 90 < call(deadline=time.monotonic() + 100).remaining(1000.0) <= 100
     with pytest.raises(Timeout):
         call(deadline=time.monotonic() - 1).remaining(5.0)
+
+
+def test_pieces_of_work_share_a_deadline() -> None:
+    left = until(60)
+    first = left()
+    assert 0 < left() <= first <= 60
+    with pytest.raises(Timeout):
+        until(0)()
 
 
 def test_request_ids_are_fresh() -> None:

@@ -66,10 +66,10 @@ def _tidy(node: Any, definitions: dict[str, JsonSchema]) -> Any:
     for key, value in found.items():
         if key == "title" or (key == "default" and value is None):
             continue
-        if key == "additionalProperties" and value == {}:  # says the same, and no client takes it for a missing type
-            tidy[key] = True
-        elif key == "properties":  # a property may well be called "title"
+        if key == "properties":  # a property may well be called "title"
             tidy[key] = {name: _tidy(inner, definitions) for name, inner in cast(JsonSchema, value).items()}
         else:
             tidy[key] = _tidy(value, definitions)
+    if tidy.get("additionalProperties") == {}:  # says the same, and no client takes it for a missing type
+        tidy["additionalProperties"] = True
     return tidy
