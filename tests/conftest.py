@@ -5,20 +5,16 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from itertools import count
 from pathlib import Path
 
 import psycopg
 import pytest
+from tests.engines import schema, words_of
 
 from kho.kernel.ports import Database, Words
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import Postgres
 from kho.storage.sqlite import Sqlite
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
-
-_schema_numbers = count(1)
 
 # Tests that are about the model ask for it; the others need not wait until it is loaded. Child processes inherit this.
 os.environ.setdefault("KHO_SEARCH__EMBEDDER__PROVIDER", "none")
@@ -55,11 +51,15 @@ def postgres_url() -> Iterator[str]:
 @pytest.fixture
 def postgres_schema_url(postgres_url: str) -> Iterator[str]:
     """A URL whose connections see a schema of their own."""
-    schema = f"test_{next(_schema_numbers)}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {schema}".encode())
-        yield f"{postgres_url}&options=-csearch_path%3D{schema},public"
-        connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+    with schema(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_schema_url(postgres_url: str) -> Iterator[str]:
+    """The same for all tests of a module."""
+    with schema(postgres_url) as url:
+        yield url
 
 
 @pytest.fixture
@@ -88,4 +88,19 @@ async def db(blank: Database) -> Database:
 
 @pytest.fixture
 def words(db: Database) -> Words:
-    return SqliteWords() if db.engine == "sqlite" else PostgresWords()
+    return words_of(db)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+async def shared_database(request: pytest.FixtureRequest, slice_tables: tuple[str, Path]) -> AsyncIterator[Database]:
+    """One that serves a whole module: tenants keep its tests apart. Whose tables it has, a slice's conftest says."""
+    database: Database
+    if request.param == "sqlite":
+        database = Sqlite.open(None)
+    else:
+        database = Postgres.open(request.getfixturevalue("module_schema_url"), pool_size=4)
+    try:
+        await migrate(database, [OWN, slice_tables])
+        yield database
+    finally:
+        await database.aclose()

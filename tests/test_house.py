@@ -16,13 +16,13 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kho"
 
 SHARED = {"storage", "models", "search"}
 ROOMS = SHARED | {"kernel", "doors"}
-ROOT = {"__init__", "__main__", "app", "client", "settings", "upkeep"}
+ROOT = {"__init__", "__main__", "app", "client", "settings", "start", "upkeep"}
 """The modules beside the rooms. Every other folder of the package is a slice."""
 
 BROAD_EXCEPTS = {"kernel/registry.py": 1, "kernel/background.py": 1}
 NAMES_SLICES = {"app", "upkeep"}
-LOADS_LATER = {"app", "__main__"}
-"""They load a door, or upkeep, when it is used: the SDK alone takes a second to import, and most commands need none."""
+LOADS_LATER = {"__main__": ("kho.start",), "app": ("kho.doors.",), "start": ("kho.doors.", "kho.upkeep")}
+"""What they load when it is used: the SDK alone takes a second to import, and most commands need none of it."""
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
 
@@ -92,7 +92,8 @@ def imports_follow_the_directions(source: Source) -> Iterator[str]:
 def own_modules_are_imported_at_the_top(source: Source) -> Iterator[str]:
     for function in functions(source):
         for line, name in own_imports(source, function):
-            if source.room in LOADS_LATER and (name.startswith("kho.doors.") or name == "kho.upkeep"):
+            allowed = LOADS_LATER.get(source.room, ())
+            if name in allowed or name.startswith(tuple(one for one in allowed if one.endswith("."))):
                 continue
             yield f"line {line}: {name} is imported inside {function.name}()"
 
@@ -182,8 +183,8 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     (imports_follow_the_directions, "doors/x.py", "from kho.app import build", "import starlette"),
     (imports_follow_the_directions, "settings.py", "from kho.kernel import clock", "import pydantic_settings"),
     (imports_follow_the_directions, "client.py", "from kho.memory import model", "from kho.kernel import errors"),
-    (imports_follow_the_directions, "__main__.py", "from kho import memory", "from kho.app import build"),
-    (imports_follow_the_directions, "__main__.py", "import kho.memory", "from kho import __version__"),
+    (imports_follow_the_directions, "start.py", "from kho import memory", "from kho.app import build"),
+    (imports_follow_the_directions, "start.py", "import kho.memory", "from kho import __version__"),
     (own_modules_are_imported_at_the_top, "app.py", LAZY, "from kho.kernel import call"),
     (own_modules_are_imported_at_the_top, "app.py", LAZY.replace("kho.kernel", "."), "def f():\n    import openai\n"),
     (
@@ -194,15 +195,21 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     ),
     (
         own_modules_are_imported_at_the_top,
-        "__main__.py",
+        "start.py",
         "def f():\n    import_module('kho.memory.service')\n",
         "def f():\n    import_module('kho.doors.http')\n",
     ),
     (
         own_modules_are_imported_at_the_top,
-        "__main__.py",
+        "start.py",
         "def f():\n    import_module('kho.upkeeper')\n",
         "def f():\n    import_module('kho.upkeep')\n",
+    ),
+    (
+        own_modules_are_imported_at_the_top,
+        "__main__.py",
+        "def f():\n    import_module('kho.app')\n",
+        "def f():\n    import_module('kho.start')\n",
     ),
     (own_modules_are_imported_at_the_top, "doors/x.py", "def f():\n    import_module('kho.doors.http')\n", "import os"),
     (excepts_name_what_they_expect, "memory/x.py", CATCH_ALL, CATCH_ALL.replace("Exception", "ValueError")),

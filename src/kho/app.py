@@ -40,6 +40,8 @@ from kho.storage.vectors_sqlite import SqliteVectors
 from kho.storage.words_postgres import PostgresWords
 from kho.storage.words_sqlite import SqliteWords
 
+FAULTS = devices.FAULTS
+"""What virtual boards can be told to do wrong."""
 DATABASE = "kho.db"
 """The embedded database's file, in `KHO_HOME`."""
 

@@ -8,17 +8,37 @@ or in the TOML file that `KHO_CONFIG` names:
 """
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
-BROKER_URL = r"^(mqtts?://[^/]+/?)?$"
+
+def _in_form(form: str, words: str) -> AfterValidator:
+    """Empty, or of that form: whoever typed something else reads words and an example, not a regular expression."""
+    expected = re.compile(form)
+
+    def check(value: str) -> str:
+        if value and not expected.fullmatch(value):
+            raise ValueError(words)
+        return value
+
+    return AfterValidator(check)
+
+
+WebAddress = Annotated[str, _in_form(r"https?://[^/\s]+\S*", "must be an address such as 'http://192.168.1.20:8001'")]
+BrokerUrl = Annotated[
+    str, _in_form(r"mqtts?://[^/\s]+/?", "must be a broker's address such as 'mqtt://kho:secret@127.0.0.1:1883'")
+]
+Listening = Annotated[
+    str, _in_form(r"\S+:\d{1,5}", "must be an address and a port to listen on, such as '127.0.0.1:1883'")
+]
 
 
 class InvalidSettings(Exception):
@@ -96,17 +116,17 @@ class Devices(Section):
     """Who lets a new board in: 'auto' everybody, 'code' whoever approves the six digits that it shows. When not set,
     'code' as soon as the hub serves others than this machine's user."""
     tools: Literal["grouped", "each", "off"] = "grouped"
-    """Tools of connected boards as tools over MCP: one for all boards that are alike, one for each board, or none."""
+    """Tools of connected boards as tools over MCP: one for all boards that have it, one for each board, or none."""
     user_tools: bool = False
     """Whether admins are offered, too, what boards keep for people, such as rebooting."""
-    public_url: str = ""
+    public_url: WebAddress = ""
     """Where boards reach the hub, e.g. 'https://kho.example.org', if that is not the address they ask at."""
-    mqtt_url: str = Field(default="", pattern=BROKER_URL)
+    mqtt_url: BrokerUrl = ""
     """A broker whose boards are served too, e.g. 'mqtt://kho:secret@127.0.0.1:1883'. Needs kho[mqtt]."""
-    mqtt_boards_url: str = Field(default="", pattern=BROKER_URL)
+    mqtt_boards_url: BrokerUrl = ""
     """The same broker as boards reach it, with a name and password for them; they are told it when they ask for their
     settings. When not set, they are told the WebSocket."""
-    mqtt_broker: str = Field(default="", pattern=r"^(.+:\d{1,5})?$")
+    mqtt_broker: Listening = ""
     """Where a broker of Kho's own listens, e.g. '127.0.0.1:1883'; boards are told so. Needs kho[mqtt]."""
 
 
@@ -259,13 +279,17 @@ class Settings(BaseSettings):
             raise InvalidSettings(f"{file} is not valid TOML: {problem}") from None
 
 
+def _told(kind: str, message: str) -> str:
+    return "there is no such setting" if kind == "extra_forbidden" else message.removeprefix("Value error, ")
+
+
 def load() -> Settings:
     """The settings of this process. What is wrong with them is told without the values, which may be secrets."""
     try:
         return Settings()
     except ValidationError as failure:
         problems = [
-            f"KHO_{'__'.join(map(str, error['loc'])).upper()}: {error['msg'].removeprefix('Value error, ')}"
+            f"KHO_{'__'.join(map(str, error['loc'])).upper()}: {_told(error['type'], error['msg'])}"
             for error in failure.errors(include_url=False, include_input=False, include_context=False)
         ]
         raise InvalidSettings("; ".join(problems)) from None

@@ -1,19 +1,16 @@
-"""A desk on each database. The databases serve a whole module; tenants keep the tests apart."""
+"""A desk on each database."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from tests.contracts.desk import Desk
+from tests.engines import words_of
 
 from kho import experiences
 from kho.kernel.ports import Database, Words
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
 
 MakeDesk = Callable[..., Desk]
 
@@ -25,24 +22,8 @@ def database_url(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def module_schema_url(postgres_url: str) -> Iterator[str]:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(b"CREATE SCHEMA contracts")
-        yield f"{postgres_url}&options=-csearch_path%3Dcontracts,public"
-        connection.execute(b"DROP SCHEMA contracts CASCADE")
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-async def shared_database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
-    if request.param == "sqlite":
-        database: Database = Sqlite.open(None)
-    else:
-        database = Postgres.open(request.getfixturevalue("module_schema_url"), pool_size=4)
-    try:
-        await migrate(database, [OWN, ("experiences", experiences.MIGRATIONS)])
-        yield database
-    finally:
-        await database.aclose()
+def slice_tables() -> tuple[str, Path]:
+    return "experiences", experiences.MIGRATIONS
 
 
 @pytest.fixture
@@ -50,8 +31,7 @@ async def make_desk(shared_database: Database) -> AsyncIterator[MakeDesk]:
     desks: list[Desk] = []
 
     def make(**more: Any) -> Desk:
-        words: Words = SqliteWords() if shared_database.engine == "sqlite" else PostgresWords()
-        desks.append(Desk(shared_database, words, **more))
+        desks.append(Desk(shared_database, words_of(shared_database), **more))
         return desks[-1]
 
     yield make
@@ -65,9 +45,9 @@ def desk(make_desk: MakeDesk) -> Desk:
 
 
 @pytest.fixture
-async def own_desk(db: Database, words: Words) -> AsyncIterator[Desk]:
+async def own_desk(db: Database, words: Words, slice_tables: tuple[str, Path]) -> AsyncIterator[Desk]:
     """On a database of its own, which a test may break."""
-    await migrate(db, [OWN, ("experiences", experiences.MIGRATIONS)])
+    await migrate(db, [OWN, slice_tables])
     desk = Desk(db, words)
     yield desk
     await desk.settle()

@@ -56,21 +56,11 @@ def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     home: Path = tmp_path_factory.mktemp("hub") / "home"
     url: str | None = None
     if request.param == "postgres":
-        url = request.getfixturevalue("contract_schema_url")
+        url = request.getfixturevalue("module_schema_url")
     # A proxy at which nobody listens: the search must not leave this machine.
     offline = {"KHO_TOOLBOX__SEARCH_PROXY": "http://127.0.0.1:9", "KHO_TOOLBOX__SEARCH_TIMEOUT": "6"}
     with Hub(Place(home, url), **offline) as hub:
         yield hub.ready()
-
-
-@pytest.fixture(scope="module")
-def contract_schema_url(postgres_url: str) -> Iterator[str]:
-    import psycopg
-
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(b"CREATE SCHEMA contract_002")
-        yield f"{postgres_url}&options=-csearch_path%3Dcontract_002,public"
-        connection.execute(b"DROP SCHEMA contract_002 CASCADE")
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """Devices on each database. The databases serve a whole module; tenants keep the tests apart."""
 
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from tests.devices.house import House
 
@@ -24,14 +23,6 @@ class Ground:
     url: str | None
 
 
-@pytest.fixture(scope="module")
-def devices_schema_url(postgres_url: str) -> Iterator[str]:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(b"CREATE SCHEMA devices")
-        yield f"{postgres_url}&options=-csearch_path%3Ddevices,public"
-        connection.execute(b"DROP SCHEMA devices CASCADE")
-
-
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
     with tempfile.TemporaryDirectory(prefix="kho-") as home:
@@ -39,7 +30,7 @@ async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
         if request.param == "sqlite":
             db: Database = Sqlite.open(Path(home) / "kho.db", durable=False)
         else:
-            url = str(request.getfixturevalue("devices_schema_url"))
+            url = str(request.getfixturevalue("module_schema_url"))
             db = Postgres.open(url)
         try:
             await migrate(db, [OWN, ("devices", devices.MIGRATIONS)])

@@ -23,6 +23,7 @@ from kho.devices.link import Link
 from kho.devices.mqtt_client import Address, Client
 from kho.devices.mqtt_served import Brokers, MqttServed
 from kho.devices.simulator import Simulated
+from kho.devices.vision import Seer
 
 BROKERS = ["amqtt", "mosquitto"]
 
@@ -158,10 +159,10 @@ async def unlinked(house: House, device: str) -> None:
 
 
 @asynccontextmanager
-async def desk(house: House, **chosen: Any) -> AsyncGenerator[Desk, None]:
+async def desk(house: House, *, seer: Seer | None = None, **chosen: Any) -> AsyncGenerator[Desk, None]:
     async with AsyncExitStack() as stack:
         served = await stack.enter_async_context(mqtt(house, listen="127.0.0.1:0", **chosen))
-        hub = await stack.enter_async_context(web(house, mqtt=served.told))
+        hub = await stack.enter_async_context(web(house, mqtt=served.told, seer=seer))
         http = await stack.enter_async_context(simulator.http())
         yield Desk(house, hub, served, await boards(stack, house, hub.url, http))
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kho.devices import arguments
 from kho.devices.board_tools import COMMON, USER_ONLY
 from kho.devices.errors import WrongArguments
+from kho.devices.listed import BoardTool
 from kho.kernel.errors import InvalidParams
 
 SCHEMAS = {tool.name: tool.listed["inputSchema"] for tool in (*COMMON, *USER_ONLY)}
@@ -66,23 +67,30 @@ def test_a_tool_without_arguments_takes_none() -> None:
     assert said(SCHEMAS["self.reboot"], {"now": True}) == "'now' is not known: the tool takes no arguments."
 
 
+def named(name: str, schema: dict[str, Any]) -> BoardTool:
+    return BoardTool(name, "", schema, True)
+
+
 def test_the_address_of_new_firmware_has_to_be_given() -> None:
     schema = SCHEMAS["self.upgrade_firmware"]
     assert "required" not in schema
-    assert said(schema, {}) == "'url' is missing: it must be a text."
-    assert arguments.check(schema, {"url": "http://a/fw.bin"}) == {"url": "http://a/fw.bin"}
-    assert arguments.honest(schema) == {
-        "type": "object",
-        "properties": {"url": {"type": "string"}},
-        "required": ["url"],
-    }
+    meant = arguments.honest(named("self.upgrade_firmware", schema))
+    assert meant == {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}
+    assert said(meant, {}) == "'url' is missing: it must be a text."
+    assert arguments.check(meant, {"url": "http://a/fw.bin"}) == {"url": "http://a/fw.bin"}
 
 
-def test_an_honest_default_stays() -> None:
-    for default in ("", "http://a/b"):
-        schema = {"type": "object", "properties": {"url": {"type": "string", "default": default}}}
-        assert arguments.honest(schema) == schema
+@pytest.mark.parametrize("default", ["", "none", "the usual one", "http://a/b"])
+def test_an_optional_address_of_another_tool_stays_optional(default: str) -> None:
+    for name in ("url", "image_url"):
+        schema = {"type": "object", "properties": {name: {"type": "string", "default": default}}}
+        assert arguments.honest(named("self.screen.preview_image", schema)) == schema
         assert arguments.check(schema, {}) == {}
+
+
+def test_an_honest_address_of_firmware_stays() -> None:
+    schema = {"type": "object", "properties": {"url": {"type": "string", "default": "http://a/fw.bin"}}}
+    assert arguments.honest(named("self.upgrade_firmware", schema)) == schema
 
 
 def test_other_kinds_than_firmware_knows() -> None:
@@ -141,7 +149,7 @@ VALUES = (
     st.dictionaries(st.sampled_from(["volume", "url", "quality", "theme"]) | st.text(max_size=5), VALUES),
 )
 def test_what_passes_fits_the_schema(tool: str, given: dict[str, Any]) -> None:
-    schema = arguments.honest(SCHEMAS[tool])
+    schema = arguments.honest(named(tool, SCHEMAS[tool]))
     try:
         found = arguments.check(schema, given)
     except InvalidParams:

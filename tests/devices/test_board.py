@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kho.devices import frames
-from kho.devices.board import PAGE_BYTES, Board, Fault, HangUp, Say
+from kho.devices.board import PAGE_BYTES, Board, HangUp, Say
 from kho.devices.board_tools import Property, Tool
+from kho.devices.faults import Fault
 from kho.kernel.jsonrpc import Response
 
 COMMON = [

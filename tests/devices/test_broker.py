@@ -205,3 +205,21 @@ async def test_when_the_hub_stops_boards_are_gone_and_no_task_is_left(house: Hou
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
     assert asyncio.all_tasks() - before == set()
+
+
+class Seer:
+    async def explain(self, image: bytes, mime: str, question: str) -> str:
+        return f"{mime}: a cup"
+
+
+async def test_a_photo_goes_where_the_board_asked_for_its_settings_and_does_so_for_weeks(house: House) -> None:
+    """Nobody told the hub its address."""
+    async with desk(house, seer=Seer()) as at:
+        await at.simulate(Board(MAC, online=True))
+        await (await at.link(MAC)).settled()
+        photo = {"device": MAC, "tool": "self.camera.take_photo", "arguments": {"question": "What is it?"}}
+        for _ in range(3):
+            answer = await house.ask("device_call", photo)
+            assert json.loads(answer["text"]) == {"success": True, "action": "RESPONSE", "response": "image/png: a cup"}
+            house.clock.pass_(13 * 24 * 3600)
+            await house.live.beat()

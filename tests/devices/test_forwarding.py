@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 import stat
 import subprocess
 import sys
@@ -130,6 +131,19 @@ async def test_a_home_with_a_long_path_has_its_socket_elsewhere(tmp_path: Path) 
     assert await one.ask(Owner("p", str(address), 0), {"a": 1}, 5.0) == {"a": 1}
     await one.close()
     assert not address.parent.exists()
+
+
+async def test_only_who_left_a_socket_at_which_nobody_listens_is_gone_for_certain(tmp_path: Path) -> None:
+    here, there = UnixForwarding(tmp_path, "a" * 32), UnixForwarding(tmp_path, "b" * 32)
+    address = await there.open(echo)
+    owner = Owner("b" * 32, address, 0)
+    assert not await here.is_gone(owner)
+    assert await here.ask(owner, {"x": 1}, PATIENCE) == {"x": 1}
+    await there.close()
+    assert not await here.is_gone(owner), "it may come back"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(address)
+    assert await here.is_gone(owner)
 
 
 async def test_nonsense_on_the_socket_harms_nobody(tmp_path: Path) -> None:
@@ -264,3 +278,18 @@ def test_an_owner_that_is_killed_in_mid_call(place: Place) -> None:
     error = json.loads(told)["error"]
     assert error["code"] == "DEVICE_OFFLINE"
     assert "not known" in error["message"]
+
+
+def test_boards_of_a_process_that_was_killed_are_offline_at_once(place: Place) -> None:
+    with holding(place) as owner:
+        assert _status(place) == "connected"
+        owner.kill()
+        owner.wait(PATIENCE)
+        # Processes that meet in PostgreSQL may be on several machines: there only the lease tells.
+        assert _status(place) == ("offline" if place.database_url is None else "connected")
+    assert list(place.home.rglob("*.sock")) == []
+
+
+def _status(place: Place) -> str:
+    [board] = json.loads(place.run("devices", "list", "--json").stdout)["devices"]
+    return board["status"]

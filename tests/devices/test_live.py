@@ -12,7 +12,8 @@ from tests.devices.house import PATIENCE, House, Wire
 
 from kho.devices import store
 from kho.devices.board import Board
-from kho.devices.errors import DeviceOffline
+from kho.devices.board_tools import Property, Tool
+from kho.devices.errors import DeviceOffline, DeviceTimeout
 from kho.devices.events import Event, Listener
 from kho.devices.session import Session
 from kho.kernel.errors import InvalidParams
@@ -196,6 +197,81 @@ async def test_boards_that_are_alike_are_one_tool(house: House) -> None:
     assert len(changes) == 3
     for gone in (await offered(house)).values():
         assert B in gone.description
+
+
+def quieter(device: str) -> Board:
+    """The usual board, but for how loud it can be, and for a tool that it does not have."""
+    board = Board(device)
+    softer = (Property("volume", "integer", low=0, high=10),)
+    changed = [replace(tool, properties=softer) if tool.name == VOLUME else tool for tool in board.tools]
+    vars(board)["tools"] = tuple(tool for tool in changed if tool.name != "self.camera.take_photo")
+    return board
+
+
+async def test_names_stay_when_a_board_that_differs_comes_and_goes(house: House) -> None:
+    loud, quiet, name = Board(A), quieter(B), "board_audio_speaker_set_volume"
+    await house.join(loud)
+    before = await offered(house)
+    wire = await house.join(quiet)
+    both = await offered(house)
+    assert both.keys() == before.keys()
+    assert "differ in what it takes" in both[name].description
+    takes = both[name].input_schema["properties"]["volume"]["anyOf"]
+    assert sorted(form["maximum"] for form in takes) == [10, 100]
+    for tool in (before[name], both[name]):  # whichever list a client has
+        with pytest.raises(InvalidParams, match="say which"):
+            await run(house, tool, {"volume": 60})
+        assert (await run(house, tool, {"volume": 60, "device": A}))["text"] == "true"
+        with pytest.raises(InvalidParams, match="from 0 to 10"):
+            await run(house, tool, {"volume": 60, "device": B})
+        answer = await run(house, tool, {"volume": 9, "device": [A, B]})
+        assert [one["status"] for one in answer["results"]] == ["ok", "ok"]
+    assert (await run(house, both["board_camera_take_photo"], {"question": "?"}))["device"] == A
+    for device in (A, B):
+        listed = (await house.ask("device_tools", {"device": device}, house.caller()))["tools"]
+        assert {tool["alias"] for tool in listed} <= both.keys()
+    await house.leave(wire)
+    after = await offered(house)
+    assert after.keys() == before.keys()
+    assert (await run(house, both[name], {"volume": 70}))["device"] == A
+
+
+async def test_where_each_board_has_its_own_tools_device_tools_names_those(houses: Callable[..., House]) -> None:
+    house = houses(tools="each")
+    await house.join(Board(A))
+    tools = await offered(house)
+    listed = (await house.ask("device_tools", {"device": A}, house.caller()))["tools"]
+    assert {tool["alias"] for tool in listed} == tools.keys()
+    alias = next(tool["alias"] for tool in listed if tool["name"] == VOLUME)
+    assert (await house.ask("device_call", {**volume(12), "tool": alias}))["tool"] == VOLUME
+
+
+async def test_a_board_with_odd_arguments_takes_nobody_s_tools_away(house: House) -> None:
+    odd = [Property(name, "string", default="") for name in ("device", "device_id", "kho_device")]
+    await house.join(Board(A, extra=[Tool("self.odd", "Odd.", tuple(odd), lambda board, given: str(given))]))
+    tool = (await offered(house))["board_odd"]
+    assert "kho_device1" in tool.input_schema["properties"]
+    assert "'device': 'x'" in (await run(house, tool, {"device": "x", "kho_device1": A}))["text"]
+
+
+async def test_a_board_s_own_tool_advises_nothing_that_it_does_not_take(house: House) -> None:
+    wire = await house.join(Board(A))
+    await house.leave(await house.join(Board(B)))
+    tool = (await offered(house))["board_get_device_status"]
+    with pytest.raises(DeviceOffline) as offline:
+        await run(house, tool, {"device": B})
+    [answered, failed] = (await run(house, tool, {"device": [A, B]}))["results"]
+    assert (answered["status"], failed["error"]["code"]) == ("ok", "DEVICE_OFFLINE")
+    await house.leave(wire)
+    with pytest.raises(DeviceOffline) as nobody:
+        await run(house, tool, {})
+    for guidance in (offline.value.guidance, failed["error"]["guidance"], nobody.value.guidance):
+        assert "queue_for" not in guidance
+        assert "device_call can keep a call" in guidance
+    assert "timeout" not in DeviceTimeout.alone
+    with pytest.raises(DeviceOffline) as plain:
+        await house.ask("device_call", volume(3))
+    assert "queue_for" in plain.value.guidance
 
 
 async def test_the_tools_go_with_the_last_board(house: House) -> None:

@@ -17,7 +17,7 @@ from tests.devices.web_house import Houses, web
 from kho.devices import mqtt as door
 from kho.devices import mqtt_client, mqtt_served, mqtt_topics, simulator
 from kho.devices.board import Board, Say
-from kho.devices.errors import BoardGone
+from kho.devices.errors import BoardGone, DeviceFailed
 from kho.devices.mqtt_client import Address, Client, address
 from kho.devices.mqtt_served import Brokers
 from kho.devices.registrations import approve_code
@@ -85,6 +85,24 @@ async def test_a_board_is_called_and_does_it(house: House, broker: Broker, mac: 
         assert link.wire.name == "mqtt"
         await link.call(VOLUME, {"volume": 37})
         assert simulated.board.state.volume == 37
+
+
+async def test_a_board_that_never_asked_the_hub_takes_no_photo_and_the_caller_is_told_what_to_set(
+    house: House, broker: Broker, mac: str
+) -> None:
+    board = Board(mac, online=True)
+    async with mqtt(house, url=f"mqtt://127.0.0.1:{broker.port}"), client(broker, mqtt_topics.down(mac)) as found:
+        await found.publish(mqtt_topics.up(mac), "{}")
+        await introduce(board, found, mqtt_topics.up(mac))
+        await (await linked(house, mac)).settled()
+        photo = {"device": mac, "tool": "self.camera.take_photo", "arguments": {"question": "What is it?"}}
+        asking = asyncio.ensure_future(house.ask("device_call", photo))
+        for said in board.hear(json.dumps(await heard(found))):
+            assert isinstance(said, Say)
+            await found.publish(mqtt_topics.up(mac), said.text)
+        with pytest.raises(DeviceFailed, match="explain URL") as failed:
+            await asking
+        assert "Set KHO_DEVICES__PUBLIC_URL" in failed.value.guidance
 
 
 async def test_the_broker_restarts_and_the_boards_are_back(house: House, broker: Broker, mac: str) -> None:

@@ -36,6 +36,7 @@ OPERATIONS = {
     "device_label",
     "device_approve",
     "device_revoke",
+    "device_forget",
 }
 
 
@@ -107,11 +108,11 @@ def test_every_operation_has_its_names() -> None:
     [devices] = [one for one in describe(Settings(database_url=None)).capabilities if one.name == "devices"]
     assert devices.server == "devices-server"
     assert {one.rpc for one in devices.operations} == OPERATIONS
-    for_models = OPERATIONS - {"device_approve", "device_revoke"}
+    for_models = OPERATIONS - {"device_approve", "device_revoke", "device_forget"}
     assert {one.tool for one in devices.operations if one.tool} == for_models
     assert {one.action for one in devices.operations if one.action} == for_models
     words = {command.words for one in devices.operations for command in one.cli}
-    verbs = ("list", "tools", "call", "notifications", "log", "label", "approve", "revoke")
+    verbs = ("list", "tools", "call", "notifications", "log", "label", "approve", "revoke", "forget")
     assert words == {f"devices {verb}" for verb in verbs}
 
 
@@ -120,7 +121,7 @@ async def test_a_stock_client_sees_a_board_come_calls_it_and_hears_it(settings: 
     async with served(settings) as hub, talking(hub, told) as client:
         names = await listed(client)
         assert "device_call" in names
-        assert not names & {"device_approve", "device_revoke"}
+        assert not names & {"device_approve", "device_revoke", "device_forget"}
         async with dialled(hub.url, board) as dial, asyncio.timeout(PATIENCE):
             await known(hub.http, A)
             await told.tools.get()

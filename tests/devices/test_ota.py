@@ -45,7 +45,8 @@ async def test_a_board_gets_the_time_its_own_version_and_a_websocket_with_a_toke
         assert (claims.tenant, claims.device, claims.client) == (hub.house.tenant, "aa:bb:cc:00:00:01", "c-1")
         known = await hub.house.registrations.of(hub.house.tenant, "aa:bb:cc:00:00:01")
         assert known is not None
-        assert known.info == {"board": "bread-compact", "chip": "esp32s3", "firmware": "2.4.2", "language": "vi-VN"}
+        about = {"board": "bread-compact", "chip": "esp32s3", "firmware": "2.4.2", "language": "vi-VN"}
+        assert known.info == {**about, "hub": hub.url}
         assert "secret home" not in json.dumps(known.info)
 
 

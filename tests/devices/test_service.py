@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from tests.devices.house import House
 
+from kho.devices import codes
 from kho.devices.board import Board
 from kho.devices.board_tools import Context, Refused, Tool
 from kho.devices.errors import (
@@ -19,7 +20,8 @@ from kho.devices.errors import (
     UserOnlyTool,
 )
 from kho.kernel.call import Call
-from kho.kernel.errors import Conflict, Forbidden, InvalidParams
+from kho.kernel.clock import SECOND
+from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError
 from kho.storage.receipts import Receipts
 
 pytestmark = pytest.mark.anyio
@@ -257,6 +259,34 @@ async def test_a_code_runs_out(houses: Callable[..., House]) -> None:
         await house.ask("device_approve", {"code": first.code})
     second = await house.registrations.register(E, "client", {})
     assert (await house.ask("device_approve", {"code": second.code}))["device"] == E
+
+
+async def test_codes_cannot_be_guessed(houses: Callable[..., House]) -> None:
+    house, other = houses(by_code=True), houses(by_code=True)
+    known = await house.registrations.register("dd:04", "client", {})
+    mine = await house.registrations.register("dd:05", "client", {})
+    wrong = next(code for code in ("000000", "000001", "000002") if code not in (known.code, mine.code))
+
+    async def guess(code: str | None) -> str:
+        try:
+            return (await house.ask("device_approve", {"code": code}))["device"]
+        except KhoError as problem:
+            return problem.code
+
+    assert await guess(wrong) == "UNKNOWN_CODE"
+    assert await guess(mine.code) == "dd:05", "a right one costs nothing, and buys nothing"
+    outcomes = await asyncio.gather(*(guess(wrong) for _ in range(codes.MOST + 5)))
+    assert (outcomes.count("UNKNOWN_CODE"), outcomes.count("TOO_MANY_GUESSES")) == (codes.MOST - 1, 6)
+    with pytest.raises(codes.TooManyGuesses, match="No more are taken before 20") as refused:
+        await house.ask("device_approve", {"code": known.code})
+    assert refused.value.status == 429
+    assert await guess("dd:05") == "dd:05", "an id is no guess"
+    house.clock.pass_(codes.MINUTES * 60 + 1)
+    again = await house.registrations.register("dd:04", "client", {})
+    assert (await house.ask("device_approve", {"code": again.code}))["device"] == "dd:04"
+    with pytest.raises(UnknownCode, match="shows this code") as unknown:
+        await other.ask("device_approve", {"code": wrong})
+    assert f"{codes.LASTS // (60 * SECOND)} minutes" in unknown.value.guidance
 
 
 async def test_another_client_with_the_same_id_is_another_registration(houses: Callable[..., House]) -> None:

@@ -10,7 +10,7 @@ from kho.devices.session import Answered, BoardError, BoardTool, CallResult, Inf
 
 
 def test_the_conversation_of_the_contract() -> None:
-    machine = session(vision=("http://hub/vision/explain", "t-1"))
+    machine = session(vision=lambda: ("http://hub/vision/explain", "t-1"))
     assert machine.state == "hello"
 
     hello, initialize = sent(machine.received(json.dumps(HELLO), 0))

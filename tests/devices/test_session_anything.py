@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.devices.talk import session
 
-from kho.devices.board import Board, Fault, HangUp, Say
+from kho.devices.board import Board, HangUp, Say
+from kho.devices.faults import Fault
 from kho.devices.session import Act, Answered, Send
 
 VALUE = st.recursive(

@@ -8,7 +8,7 @@ import pytest
 from tests.devices.talk import HELLO, INITIALIZED, VOLUME, error, greeted, ready, say, sent, session
 
 from kho.devices.board import Board
-from kho.devices.session import Answered, CallResult, Ready, Send, Trouble
+from kho.devices.session import RENEW, Answered, CallResult, Ready, Send, Trouble
 
 
 def test_one_call_is_in_flight() -> None:
@@ -196,3 +196,44 @@ def test_a_frame_that_keeps_the_channel_open_is_ignored_by_boards() -> None:
     [act] = machine.keep_alive()
     assert isinstance(act, Send)
     assert Board("b").hear(act.text) == []
+
+
+def test_a_board_that_has_been_there_for_long_gets_a_new_token_before_its_next_call() -> None:
+    given = iter(["t-1", "t-2"])
+    machine = session(vision=lambda: ("http://hub/v", next(given)))
+    ready(machine)
+    assert sent(machine.call(1, "x", {}, 30, RENEW - 1))[0]["method"] == "tools/call"
+    say(machine, RENEW - 1, id=3, result={"content": []})
+    [again] = sent(machine.call(2, "self.camera.take_photo", {}, 30, RENEW))
+    assert again["params"]["capabilities"]["vision"]["token"] == "t-2"
+    [listing] = sent(say(machine, RENEW, id=again["id"], result=INITIALIZED))
+    *_, call = sent(say(machine, RENEW, id=listing["id"], result={"tools": [VOLUME]}))
+    assert (call["method"], call["params"]["name"]) == ("tools/call", "self.camera.take_photo")
+    assert say(machine, RENEW, id=call["id"], result={"content": []}) == [Answered(2, CallResult([]))]
+
+
+def test_where_there_are_no_photos_nothing_needs_to_be_renewed() -> None:
+    machine = session()
+    ready(machine)
+    assert sent(machine.call(1, "x", {}, 30, 10 * RENEW))[0]["method"] == "tools/call"
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        ('{"success": false, "message": "no"}', True),
+        (' {"success":false}', True),
+        ('{"success": true, "response": "a cup"}', False),
+        ('{"success": 0}', False),
+        ('{"result": {"success": false}}', False),
+        ("false", False),
+        ('success: "false"', False),
+    ],
+)
+def test_a_tool_that_says_itself_that_it_was_no_success_has_failed(text: str, failed: bool) -> None:
+    machine = session()
+    ready(machine)
+    [asked] = sent(machine.call(1, "x", {}, 30, 0))
+    content = [{"type": "text", "text": text}]
+    result = {"content": content, "isError": False}
+    assert say(machine, id=asked["id"], result=result) == [Answered(1, CallResult(content, failed))]

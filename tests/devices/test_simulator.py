@@ -8,7 +8,7 @@ import subprocess
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from tests.devices.house import PATIENCE, House
@@ -17,12 +17,12 @@ from tests.devices.web_house import Houses, Served, web
 from tests.doors.doors import served as serving
 
 from kho.devices import simulator
-from kho.devices.board import Board, Fault
+from kho.devices.board import Board
 from kho.devices.board_tools import STATE_CHANGED
 from kho.devices.errors import BoardGone
+from kho.devices.faults import Fault
 from kho.devices.registrations import approve_code
 from kho.devices.simulator import Happening, Simulated
-from kho.doors.cli import boards as commands
 from kho.kernel.errors import KhoError
 from kho.settings import Settings
 
@@ -149,10 +149,6 @@ async def test_what_is_no_address_is_refused() -> None:
     async with simulator.http() as http:
         with pytest.raises(KhoError, match="ws://HOST:PORT"):
             Simulated(Board(MAC), "127.0.0.1:8001", http)
-
-
-def test_the_command_offers_every_fault() -> None:
-    assert get_args(Fault) == commands.FAULTS
 
 
 async def test_the_command_speaks_json_lines_and_ends_when_it_is_interrupted(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ async def test_the_history_is_bounded_by_tenant(house: House, monkeypatch: pytes
         for _ in range(25):
             history.add(tx, house.tenant, entry())
         history.add(tx, f"{house.tenant}-other", entry())
-        found = history.page(tx, house.tenant, device=None, tool=None, since=None, before=None, most=100)
+        found = history.page(tx, house.tenant, devices=None, tool=None, since=None, before=None, most=100)
         return [one.number for one in found]
 
     assert await house.db.write(work) == list(range(25, 5, -1))
@@ -48,7 +48,7 @@ async def test_notifications_are_bounded_by_device(house: House, monkeypatch: py
         for number in range(30):
             notifications.note(tx, house.tenant, A, "m", {"n": number}, number, "p")
         notifications.note(tx, house.tenant, B, "m", {}, 99, "p")
-        found = notifications.page(tx, house.tenant, device=A, method=None, since=None, before=None, most=100)
+        found = notifications.page(tx, house.tenant, devices=[A], method=None, since=None, before=None, most=100)
         return [one.params["n"] for one in found]
 
     assert await house.db.write(work) == list(range(29, 19, -1))
@@ -100,7 +100,7 @@ async def test_boards_that_wait_for_approval_are_bounded(
     assert len({*codes}) == 8
 
     def work(tx: Tx) -> list[str]:
-        return [one.id for one in store.pending(tx, house.clock(), 100)]
+        return [one.id for one in store.pending(tx, house.tenant, house.clock(), 100)]
 
     assert await house.db.read(work) == [f"pending:{n}" for n in (7, 6, 5, 4, 3)]
     await house.db.write(lambda tx: [store.forget_pending(tx, f"pending:{n}") for n in range(8)])

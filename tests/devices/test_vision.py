@@ -1,17 +1,20 @@
 """A board's photo and a question: who may ask, what counts as a photo, and what the board is told."""
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
 from starlette.responses import JSONResponse
 from tests.devices.house import House
+from tests.devices.mqtt_house import boards, linked
 from tests.devices.web_house import Dialled, Houses, Json, Served, gone, ready, web
 from tests.models.model_server import ModelServer, serving
 
+from kho.devices import simulator
 from kho.devices.board import Board
+from kho.devices.errors import DeviceFailed
 from kho.devices.vision import MAX_ANSWER, MAX_IMAGE, image_type
 from kho.models import make
 from kho.models.make import LlmConfig
@@ -120,6 +123,22 @@ async def test_without_a_model_the_board_is_told_so(houses: Houses) -> None:
     async with web(houses()) as hub:
         await hub.ota(DEVICE)
         assert "no model that sees" in failed(await ask(hub), 200)
+
+
+async def test_without_a_model_the_caller_is_told_so_and_the_history_does_not_call_it_done(houses: Houses) -> None:
+    house = houses()
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(web(house))
+        simulate = await boards(stack, house, hub.url, await stack.enter_async_context(simulator.http()))
+        await simulate(Board(DEVICE, online=True))
+        await (await linked(house, DEVICE)).settled()
+        photo = {"device": DEVICE, "tool": "self.camera.take_photo", "arguments": {"question": "What is it?"}}
+        with pytest.raises(DeviceFailed, match=r"^This hub has no model that sees\. .*KHO_VISION__URL") as failed:
+            await house.ask("device_call", photo)
+        assert "this is what it answered" in failed.value.guidance
+        [entry] = (await house.ask("device_log", {}))["calls"]
+        assert entry["outcome"] == "DEVICE_FAILED"
+        assert entry["message"].startswith("This hub has no model that sees.")
 
 
 async def test_a_model_that_fails_is_told_in_a_sentence(houses: Houses) -> None:

@@ -2,16 +2,14 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
-import uvicorn
 from tests.devices.house import PATIENCE, House, approved_at_once, approved_by_code
-from tests.doors.doors import PLAIN
+from tests.doors.doors import listening
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -19,7 +17,6 @@ from kho.devices.board import Board, Say
 from kho.devices.served import served
 from kho.devices.tokens import Tokens
 from kho.doors.http import Application
-from kho.doors.slow_clients import guarded_protocol
 from kho.kernel import identity
 from kho.kernel.call import Principal
 from kho.kernel.capability import Capability
@@ -81,18 +78,8 @@ async def web(house: House, *, by_code: bool = False, **chosen: Any) -> AsyncGen
 
     settings = Settings()
     app = Application(open_hub, settings.http, settings.mcp)
-    config = uvicorn.Config(app, http=guarded_protocol(), log_config=None, timeout_graceful_shutdown=2)
-    config.load()
-    server = uvicorn.Server(config)
-    server.lifespan = config.lifespan_class(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        await server.startup([listener])
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        try:
-            async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=PLAIN) as http:
-                yield Served(url, house, tokens, http, app)
-        finally:
-            await server.shutdown([listener])
+    async with listening(app) as (url, http):
+        yield Served(url, house, tokens, http, app)
 
 
 async def _nothing() -> None:

@@ -1,47 +1,24 @@
-"""A desk on each database, by words alone or with vectors. The databases serve a whole module; tenants keep the tests
-apart."""
+"""A desk on each database, by words alone or with vectors; and an office at a whole hub, with a receiver of webhooks."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from pathlib import Path
 
-import psycopg
 import pytest
 from tests.documents.desk import Desk
+from tests.documents.receiver import Office, Receiver, settings_of
+from tests.engines import vectors_of, words_of
 
 from kho import documents
-from kho.kernel.ports import Database, Vectors, Words
+from kho.app import open_hub
+from kho.kernel.ports import Database
 from kho.models.hashed import HashEmbedder
+from kho.settings import Settings
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_postgres import PostgresVectors
-from kho.storage.vectors_sqlite import SqliteVectors
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
 
 
 @pytest.fixture(scope="module")
-def documents_schema_url(postgres_url: str) -> Iterator[str]:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(b"CREATE SCHEMA documents")
-        yield f"{postgres_url}&options=-csearch_path%3Ddocuments,public"
-        connection.execute(b"DROP SCHEMA documents CASCADE")
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-async def shared_database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
-    if request.param == "sqlite":
-        database: Database = Sqlite.open(None)
-    else:
-        database = Postgres.open(request.getfixturevalue("documents_schema_url"))
-    try:
-        await migrate(database, [OWN, ("documents", documents.MIGRATIONS)])
-        yield database
-    finally:
-        await database.aclose()
-
-
-def words_of(database: Database) -> Words:
-    return SqliteWords() if database.engine == "sqlite" else PostgresWords()
+def slice_tables() -> tuple[str, Path]:
+    return "documents", documents.MIGRATIONS
 
 
 @pytest.fixture
@@ -53,10 +30,28 @@ async def desk(shared_database: Database) -> AsyncIterator[Desk]:
 
 
 @pytest.fixture
-async def desk_with_vectors(db: Database) -> AsyncIterator[Desk]:
+async def desk_with_vectors(db: Database, slice_tables: tuple[str, Path]) -> AsyncIterator[Desk]:
     """On a database of its own: the queue of vectors is everybody's."""
-    await migrate(db, [OWN, ("documents", documents.MIGRATIONS)])
-    vectors: Vectors = PostgresVectors(db) if isinstance(db, Postgres) else SqliteVectors(db)
-    desk = Desk(db, words_of(db), vectors, HashEmbedder())
+    await migrate(db, [OWN, slice_tables])
+    desk = Desk(db, words_of(db), vectors_of(db), HashEmbedder())
     yield desk
     await desk.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """Of a hub that tells webhooks what happens."""
+    return settings_of(request, tmp_path / "kho")
+
+
+@pytest.fixture
+async def office(settings: Settings) -> AsyncIterator[Office]:
+    async with open_hub(settings) as hub:
+        yield Office(hub.registry)
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    async with receiver.listening():
+        yield receiver

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.clock import Clock
+
 from kho import documents
 from kho.documents import store
 from kho.documents.knowledge import WebSearch
@@ -13,7 +15,6 @@ from kho.documents.store import Document, Revision, Saying
 from kho.documents.tree import GAP
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
-from kho.kernel.clock import SECOND, from_iso, iso
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Llm, Tx, Vectors, Words
 from kho.kernel.registry import Outcome, Registry
@@ -28,24 +29,6 @@ TABLES = (
     "document_events", "document_deliveries", "passages",
 )  # fmt: skip
 """All that a change could leave something in."""
-
-
-@dataclass
-class Clock:
-    """Moves on by a second whenever it is looked at, so that nothing happens at the same time."""
-
-    now: int = from_iso("2026-07-28T00:00:00Z")
-
-    def __call__(self) -> int:
-        self.now += SECOND
-        return self.now
-
-    def later(self, seconds: float) -> str:
-        """A time that is still to come."""
-        return iso(self.now + round(seconds * SECOND))
-
-    def pass_seconds(self, seconds: float) -> None:
-        self.now += round(seconds * SECOND)
 
 
 @dataclass

@@ -194,17 +194,9 @@ class Shelf:
         return {table: row[0] for table, row in zip(TABLES, found, strict=True) if row is not None}
 
 
-@pytest.fixture(scope="module")
-def bad_input_url(postgres_url: str) -> Any:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(b"CREATE SCHEMA bad_input")
-        yield f"{postgres_url}&options=-csearch_path%3Dbad_input,public"
-        connection.execute(b"DROP SCHEMA bad_input CASCADE")
-
-
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 async def shelf(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shelf]:
-    url = None if request.param == "sqlite" else request.getfixturevalue("bad_input_url")
+    url = None if request.param == "sqlite" else request.getfixturevalue("module_schema_url")
     home = tmp_path_factory.mktemp("home")
     async with served(Settings(home=home, database_url=url)) as hub:
         for payload in (

@@ -77,10 +77,28 @@ def test_the_parts_of_a_change(docs: Docs) -> None:
     assert docs("update", "a", "--from-file", "-", stdin=b"piped").status == 0
     assert body(docs, "a") == "piped"
     nothing = docs("update", "a")
-    assert (nothing.status, "'patch'" in nothing.err) == (1, True)
+    flags = "`--mime-type`, `--body`, `--metadata`, `--title`, `--tag`, `--human-readable` or `--from-file`"
+    assert nothing.err == f"error: Invalid parameters: {flags}: is required (INVALID_ARGUMENT)\n"
+    assert (nothing.status, nothing.out) == (1, "")
     whole = {"patch": {"metadata": {"title": "C"}}, "update_mask": ["metadata"]}
     assert docs("update", "a", "--params", "-", stdin=json.dumps(whole).encode()).status == 0
     assert told(docs("get", "a", "--json"))["metadata"] == {"title": "C"}
+
+
+def test_what_is_wrong_is_said_in_what_was_typed(docs: Docs) -> None:
+    docs("create", "a", "--body", "one one")
+    assert docs("edit", "a", "--old", "one", "--new", "x").err.startswith("error: `--old` occurs 2 times")
+    assert docs("edit", "a", "--old", "nothing", "--new", "x").err.splitlines()[1:] == [
+        "  occurrences: 0",
+        "  Copy the text as it stands in the document, with enough around it to occur only once.",
+    ]
+    assert "`--new`: is required" in docs("edit", "a", "--old", "nothing").err
+    assert docs("move", "a", "root", "--before", "b").err.startswith("error: `--before` must be another document")
+    assert "DOCUMENT-ID: is required" in docs("edit", "--old", "a", "--new", "b").err
+    assert json.loads(docs("edit", "a", "--old", "x", "--new", "y", "--json").out)["error"]["details"] == {
+        "field": "old_text",
+        "occurrences": 0,
+    }
 
 
 def test_the_tree(docs: Docs) -> None:
@@ -135,9 +153,21 @@ def test_folders(docs: Docs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert docs("import", "in", "--dry-run").out.startswith("It would be: 1 created.\n")
     assert docs("import", "in").out == "Done: 1 created.\n\n- created: `a` (`a.md`)\n"
     (tmp_path / "in" / "b.md").write_text("")
+    (tmp_path / "in" / "c.md").write_text("# C\n")
+    both = docs("import", "in")
+    assert (both.status, both.out) == (1, "")
+    assert "  changes: path: c.md; document_id: c; done: created\n" in both.err
+    assert "  failed: path: b.md; reason: The text must not be empty.\n" in both.err
+    (tmp_path / "in" / "c.md").unlink()
     broken = docs("import", "in", "--prune", "--json")
     assert broken.status == 1
     assert [one["path"] for one in json.loads(broken.out)["error"]["details"]["failed"]] == ["b.md"]
+    (tmp_path / "in" / "b.md").write_text("# B\n")
+    gone = docs("import", "in").out
+    assert "1 document came from this folder before, and the file is gone:\n\n- `c` (`c.md`)" in gone
+    assert "`kho docs delete` deletes one; `--prune` deletes all" in gone
+    docs("delete", "c")
+    docs("delete", "b")
     assert "1 document in" in docs("export", "out").out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".kho-export.json", "A.md"]
     (tmp_path / "out" / "A.md").write_text("mine")

@@ -192,6 +192,21 @@ async def test_restoring_calls_it_off(desk: Desk) -> None:
     assert (await desk.refused("restore_document", document_id="left")).code == "CONFLICT"
 
 
+async def test_lists_show_what_will_go_also_with_one_above_it(desk: Desk) -> None:
+    await plant(desk)
+    soon, later = desk.clock.later(600), desk.clock.later(6_000)
+    await desk.delete("left", delete_at=later)
+    await desk.delete("top", delete_at=soon)
+    await desk.delete("right")
+    listed = await desk.done("list_documents", recursive=True, include_deleted=True)
+    due = {one["document_id"]: one.get("delete_at") for one in listed["documents"]}
+    assert due == {"top": soon, "left": soon, "leaf": soon, "right": None}
+    await desk.restore("top")
+    listed = await desk.done("list_documents", recursive=True)
+    assert [one.get("delete_at") for one in listed["documents"]] == [None, later, later]
+    assert (await desk.get("leaf"))["delete_at"] == later
+
+
 async def test_another_time_takes_the_place_of_the_first(desk: Desk) -> None:
     await plant(desk)
     await desk.delete("left", delete_at=desk.clock.later(60))

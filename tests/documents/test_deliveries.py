@@ -1,8 +1,6 @@
 """Deliveries: each event arrives, signed and in order, whatever happens to the receiver or to the hub meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from tests.documents.receiver import (
     idle,
     is_genuine,
     left,
-    settings_of,
     store,
 )
 
@@ -23,24 +20,6 @@ from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.errors import Conflict
 from kho.kernel.ports import Tx
 from kho.settings import Documents, Settings
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
-    return settings_of(request, tmp_path / "kho")
-
-
-@pytest.fixture
-async def office(settings: Settings) -> AsyncIterator[Office]:
-    async with open_hub(settings) as hub:
-        yield Office(hub.registry)
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    receiver = Receiver()
-    async with receiver.listening():
-        yield receiver
 
 
 async def test_every_event_arrives_signed_and_in_order(settings: Settings, receiver: Receiver) -> None:

@@ -9,8 +9,8 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.documents.conftest import words_of
 from tests.documents.desk import Desk, Json
+from tests.engines import words_of
 
 from kho import documents
 from kho.kernel.ports import Database

@@ -161,6 +161,19 @@ async def test_hints_reach_a_quoted_answer(stocked: Desk) -> None:
         assert answer["context"][sentences(answer)[0][1] - 1]["document_id"] == language[:2]
 
 
+async def test_a_format_that_there_is_not_is_said(stocked: Desk) -> None:
+    query = "How much citric acid per litre?"
+    asked = await stocked.query(query, context_hints={"preferred_format": "PDF"})
+    plain = await stocked.query(query, context_hints={"preferred_format": " "})
+    assert asked["response"] == plain["response"] != ""
+    assert asked["degraded"] == ["The answer is not in the format 'PDF': there are markdown and plain text."]
+    assert "degraded" not in plain
+    for known in ("Markdown", "plain", "text/plain"):
+        assert "degraded" not in await stocked.query(query, context_hints={"preferred_format": known})
+    nothing = await stocked.query("xylophone", context_hints={"preferred_format": "pdf"})
+    assert (nothing["response"], "degraded" in nothing) == ("", False)
+
+
 @pytest.mark.requirement("000.query.stored-text")
 async def test_an_instruction_in_a_document_changes_nothing(desk: Desk) -> None:
     query = "How much citric acid per litre?"

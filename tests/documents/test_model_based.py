@@ -10,8 +10,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from tests.documents.conftest import words_of
 from tests.documents.desk import Desk
+from tests.engines import words_of
 
 from kho import documents
 from kho.kernel.ports import Database

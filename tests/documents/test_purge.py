@@ -12,8 +12,9 @@ from tests.documents.desk import Desk
 from tests.doors.command_line import program_of, run_in_process
 
 from kho.app import open_hub
+from kho.documents import markdown_webhooks
 from kho.documents.deleting import Deleting
-from kho.documents.purge import PurgeDocument, Purging
+from kho.documents.purge import OF_THE_FILE, OF_THE_SERVER, PurgeDocument, Purging
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Hub
@@ -131,7 +132,8 @@ async def test_nothing_of_the_text_is_left(settings: Settings) -> None:
             kept |= {"words_index_data"}  # the word index has only marked what it no longer finds
         assert rows_with(settings, PLANTED) == kept
         purged = await office.do("purge_document", document_id="a", reason="asked for")
-        assert purged == {"document_id": "a", "purged": ["a", "a1"], "wiped": settings.database_url is None}
+        expected: Json = {"document_id": "a", "purged": ["a", "a1"], "wiped": settings.database_url is None}
+        assert purged == (expected if settings.database_url is None else expected | {"left": OF_THE_SERVER})
         # While the hub runs, and with all that the word index and the log of the database keep.
         assert rows_with(settings, PLANTED) == set()
         assert in_files(settings, PLANTED) == set()
@@ -188,6 +190,7 @@ async def test_all_below_goes_however_long_ago_it_was_deleted(office: Office) ->
     purged = await office.do("purge_document", document_id="a", wipe=False)
     assert sorted(purged["purged"]) == ["a", "deep", "early", "late"]
     assert purged["wiped"] is False
+    assert purged["left"] in (OF_THE_FILE, OF_THE_SERVER)
     assert await office.ids(include_deleted=True) == ["top"]
     await office.do("restore_document", document_id="top")
     assert await office.ids() == ["top"]
@@ -248,7 +251,8 @@ async def test_a_file_that_cannot_be_rewritten_is_said(desk: Desk) -> None:
     await desk.delete("a")
     purging = Purging(desk.db, _deleting(desk), desk.clock, wipe)
     done = await purging.purge(PurgeDocument(document_id="a"), desk.call())
-    assert (done.purged, done.wiped, done.problem) == (["a"], False, "The disk is full.")
+    assert (done.purged, done.wiped, done.problem, done.left) == (["a"], False, "The disk is full.", OF_THE_FILE)
+    assert markdown_webhooks.purged(done) == f"Erased: `a`. The disk is full. {OF_THE_FILE}"
 
 
 def _deleting(desk: Desk) -> Deleting:

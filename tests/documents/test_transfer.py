@@ -170,7 +170,7 @@ async def test_one_bad_file_harms_no_other(desk: Desk, tmp_path: Path) -> None:
     reasons = {one["path"]: one["reason"] for one in error.details["failed"]}
     assert {path: reason.split(":")[0] for path, reason in reasons.items()} == {
         "alias.md": "The front matter repeats parts of itself ('*name'); write them out.",
-        "blank.md": "'content.body'",
+        "blank.md": "The text must not be empty.",
         "blank/child.md": "The document above it could not be imported.",
         "deep.md": "The front matter is nested too deeply.",
         "id.md": "'document_id'",

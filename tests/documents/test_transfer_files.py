@@ -11,10 +11,11 @@ from kho.documents.store import Document, Saying
 from kho.documents.transfer_files import ENDINGS, Unreadable, as_files, read
 from kho.documents.transfer_folder import Named, places
 
+SIGNS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(SIGNS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(SIGNS, max_size=5), inner, max_size=3),
     max_leaves=8,
 )  # fmt: skip
 
@@ -22,7 +23,7 @@ JSON = st.recursive(
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     body=st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
-    metadata=st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), JSON, max_size=4),
+    metadata=st.dictionaries(st.text(SIGNS, max_size=8), JSON, max_size=4),
     readable=st.booleans(),
     mime_type=st.sampled_from(["text/markdown", "text/plain"]),
 )
@@ -80,7 +81,29 @@ def test_names_fit_every_file_system() -> None:
         ("---\nnot closed", "---\nnot closed", {}),
         ("---\njust text\n---\nmore", "---\njust text\n---\nmore", {}),
         ("--- \na: 1\n---", "", {"a": 1}),
-        ("---\na: .inf\nb: 99999999999999999999\n---\n", "", {"a": "inf", "b": "99999999999999999999"}),
+        ("---\na: .inf\nb: 99999999999999999999\n---\n", "", {"a": ".inf", "b": "99999999999999999999"}),
+        ("---\nversion: 1.10\n---\n", "", {"version": "1.10"}),
+        ("---\nversion: 1.10\nsince: [1.5, 1.50]\n---\n", "", {"version": "1.10", "since": [1.5, "1.50"]}),
+        (
+            "---\ncode: 007\nat: 12:30\nmask: 0x1F\nn: -7\nno: no\non: On\nyes: true\nnull: ~\n---\n",
+            "",
+            {"code": "007", "at": "12:30", "mask": "0x1F", "n": -7, "no": "no", "on": "On", "yes": True, "null": None},
+        ),
+        (
+            "---\nday: 2024-05-06\nat: 2024-05-06 10:00:00\n---\n",
+            "",
+            {"day": "2024-05-06", "at": "2024-05-06 10:00:00"},
+        ),
+        ("---\na: 1e-7\nb: !!str 5\nc: \"1.5\"\nd: 'on'\n---\n", "", {"a": 1e-7, "b": "5", "c": "1.5", "d": "on"}),
+        ("---\ntitle: 1.10\ntags: [1.10, 2]\n---\n", "", {"title": "1.10", "tags": ["1.10", "2"]}),
+        ("---\ntitle: x\n...\nbody", "body", {"title": "x"}),
+        ('+++\ntitle = "Hugo"\ntags = ["a", "b"]\n+++\nbody', "body", {"title": "Hugo", "tags": ["a", "b"]}),
+        (
+            "+++\r\nversion = 1.10\r\nn = 2\r\nday = 2024-05-06\r\nat = 2024-05-06T10:00:00Z\r\n[a]\r\nb = [1.5]\r\n+++\r\nx",
+            "x",
+            {"version": "1.10", "n": 2, "day": "2024-05-06", "at": "2024-05-06T10:00:00Z", "a": {"b": [1.5]}},
+        ),
+        ("+++\nnever closed", "+++\nnever closed", {}),
         ("\ufeff---\na: 1\n---\nx", "x", {"a": 1}),
         ("", "", {}),
     ],
@@ -88,6 +111,23 @@ def test_names_fit_every_file_system() -> None:
 def test_front_matter_that_people_write(text: str, body: str, metadata: Json) -> None:
     found = read(".md", text.encode())
     assert (found.body, found.metadata) == (body, metadata)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("+++\nnot toml\n+++\nx", "not TOML"),
+        (f"+++\na = {'[' * 5000}\n+++\nx", "not TOML"),
+        ("---\n? [a]\n: b\n---\nx", "a name that is not a text"),
+        ("---\na: !!binary aGk=\n---\nx", "neither text, number"),
+        ("---\na: !mine {b: 1}\n---\nx", "neither text, number"),
+        ("---\nis_human_readable: no\n---\nx", "true or false"),
+        ('---\nid: "\\u0000"\n---\nx', "NUL"),
+    ],
+)
+def test_front_matter_that_means_nothing_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        read(".md", text.encode())
 
 
 def test_front_matter_that_never_ends_is_refused() -> None:

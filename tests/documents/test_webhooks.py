@@ -1,35 +1,15 @@
 """Webhooks: who may name an address, what is told to it, and what is known of that."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from tests.documents.receiver import FAILS, Json, Office, Receiver, idle, is_genuine, left, settings_of
+from tests.documents.receiver import FAILS, Json, Office, Receiver, idle, is_genuine, left
 from tests.doors.command_line import program_of, run_in_process
 
 from kho.app import open_hub
 from kho.settings import Documents, Settings
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
-    return settings_of(request, tmp_path / "kho")
-
-
-@pytest.fixture
-async def office(settings: Settings) -> AsyncIterator[Office]:
-    async with open_hub(settings) as hub:
-        yield Office(hub.registry)
-
-
-@pytest.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    receiver = Receiver()
-    async with receiver.listening():
-        yield receiver
 
 
 async def test_only_what_was_asked_for(office: Office, receiver: Receiver) -> None:

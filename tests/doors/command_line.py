@@ -6,13 +6,13 @@ from click.testing import CliRunner
 from tests.doors.doors import Finished
 
 from kho import app, upkeep
-from kho.__main__ import asking, attach
 from kho.doors.cli import build
 from kho.doors.cli.program import Program
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability
 from kho.kernel.registry import Registry
 from kho.settings import Settings
+from kho.start import asking, attach, serve
 
 
 def program_of(settings: Settings, *extra: Capability, name: str = "kho") -> Program:
@@ -24,13 +24,14 @@ def program_of(settings: Settings, *extra: Capability, name: str = "kho") -> Pro
         registry=lambda: Registry([*app.describe(settings).capabilities, *extra], Background()),
         open_hub=lambda: app.open_hub(settings, extra),
         stdio=lambda tools: None,
-        asgi="kho.app:asgi",
+        serve=partial(serve, settings),
         where=app.whereabouts(settings),
         evaluate=upkeep.evaluator(settings),
         examine=partial(upkeep.examine, settings),
         asking=asking,
         attach=partial(attach, settings),
         simulate=upkeep.simulate,
+        faults=app.FAULTS,
         listen_mqtt=partial(setattr, settings.devices, "mqtt_broker"),
         name=name,
     )

@@ -103,9 +103,8 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def served(settings: Settings, *extra: Capability, serving: bool = False) -> AsyncGenerator[Served, None]:
-    """The whole HTTP application, by uvicorn in this loop, on a free port of the loopback. `serving` as `kho serve`."""
-    app = Application(lambda: open_hub(settings, extra, serving=serving), settings.http, settings.mcp)
+async def listening(app: Application) -> AsyncGenerator[tuple[str, httpx2.AsyncClient]]:
+    """Its address, and a client of it."""
     config = uvicorn.Config(app, http=guarded_protocol(), log_config=None, timeout_graceful_shutdown=1)
     config.load()
     server = uvicorn.Server(config)
@@ -115,9 +114,17 @@ async def served(settings: Settings, *extra: Capability, serving: bool = False) 
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
             async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=PLAIN) as http:
-                yield Served(url, app, http)
+                yield url, http
         finally:
             await server.shutdown([listener])
+
+
+@asynccontextmanager
+async def served(settings: Settings, *extra: Capability, serving: bool = False) -> AsyncGenerator[Served, None]:
+    """The whole HTTP application, by uvicorn in this loop, on a free port of the loopback. `serving` as `kho serve`."""
+    app = Application(lambda: open_hub(settings, extra, serving=serving), settings.http, settings.mcp)
+    async with listening(app) as (url, http):
+        yield Served(url, app, http)
 
 
 async def new_key(settings: Settings, tenant: str = "acme", *scopes: str, sub: str = "bot", lifetime: int = DAY) -> str:

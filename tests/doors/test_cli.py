@@ -35,7 +35,10 @@ def program(settings: Settings) -> click.Group:
 
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, *path, name)
         else:
@@ -53,8 +56,8 @@ def test_every_command_is_there(settings: Settings) -> None:
         "collections create", "collections delete", "collections info", "collections list",
         "collections move-documents", "collections rename",
         "completion",
-        "devices approve", "devices attach", "devices call", "devices label", "devices list", "devices log",
-        "devices notifications", "devices revoke", "devices simulate", "devices tools",
+        "devices approve", "devices attach", "devices call", "devices forget", "devices label", "devices list",
+        "devices log", "devices notifications", "devices revoke", "devices simulate", "devices tools",
         "docs audit", "docs create", "docs delete", "docs diff", "docs edit", "docs export", "docs get",
         "docs get-many", "docs history", "docs import", "docs list", "docs move", "docs query", "docs restore",
         "docs revert", "docs update",
@@ -230,6 +233,24 @@ async def test_wrong_settings_are_a_plain_sentence(home: Path) -> None:
         assert done.err.startswith(f"error: the settings are not valid. {name}: "), done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("KHO_DEVICES__MQTT_URL", "canary:1883", "must be a broker's address such as 'mqtt://"),
+        ("KHO_DEVICES__MQTT_BOARDS_URL", "mqtt://", "must be a broker's address such as 'mqtt://"),
+        ("KHO_DEVICES__MQTT_BROKER", "canary", "must be an address and a port to listen on, such as '127.0.0.1:1883'"),
+        ("KHO_DEVICES__PUBLIC_URL", "canary", "must be an address such as 'http://192.168.1.20:8001'"),
+        ("KHO_DEVICES__APPROVAL", "canary", "Input should be 'auto' or 'code'"),
+        ("KHO_DEVICES__APROVAL", "canary", "there is no such setting"),
+    ],
+)
+async def test_what_a_setting_must_be_is_said_in_words(home: Path, name: str, value: str, words: str) -> None:
+    done = await kho(home, "--help", env={name: value})
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith(f"error: the settings are not valid. {name}: {words}")
+    assert "canary" not in done.err
+
+
 async def test_a_settings_file_that_is_not_toml_is_named(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "kho.toml"
     file.write_text("[http")
@@ -367,6 +388,7 @@ async def test_serve_answers_until_it_is_told_to_stop(home: Path) -> None:
             first = (await process.stderr.readline()).decode()
             where = re.search(r"http://127\.0\.0\.1:\d+", first)
             assert where is not None, first
+            assert first.endswith(f"(data in {home / 'kho.db'})\n")
             async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
                 while True:
                     try:

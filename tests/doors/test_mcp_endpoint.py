@@ -3,7 +3,10 @@
 import asyncio
 import json
 import logging
+import shutil
 import signal
+import ssl
+import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -68,10 +71,10 @@ class Asked:
 
 
 @asynccontextmanager
-async def listening(endpoint: Endpoint, port: int = 0) -> AsyncGenerator[Server, None]:
-    async with serve(endpoint.visited, "127.0.0.1", port) as server:
+async def listening(endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> AsyncGenerator[Server, None]:
+    async with serve(endpoint.visited, "127.0.0.1", 0, ssl=tls) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        endpoint.url = f"ws://127.0.0.1:{port}/mcp_endpoint/mcp/?token={TOKEN}"
+        endpoint.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{port}/mcp_endpoint/mcp/?token={TOKEN}"
         yield server
 
 
@@ -202,6 +205,64 @@ async def test_the_command_says_what_happens_and_ends_when_it_is_interrupted(tmp
         assert out.decode() == f"Connected to {place(endpoint.url)}.\n"
         assert errors.decode() == "Stopped.\n"
         endpoint.over.set()
+
+
+# -- over TLS ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of 127.0.0.1, signed by itself: the key and the certificate in one file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed here")
+    folder = tmp_path_factory.mktemp("tls")
+    key, own, both = folder / "key.pem", folder / "own.pem", folder / "both.pem"
+    asked = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=kho"
+    named = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(own)]
+    subprocess.run([openssl, *asked.split(), *named], check=True, capture_output=True)
+    both.write_bytes(key.read_bytes() + own.read_bytes())
+    return both
+
+
+def tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+async def test_over_tls_it_serves_who_shows_a_certificate_that_is_trusted(tmp_path: Path, certificate: Path) -> None:
+    endpoint = Endpoint()
+    async with listening(endpoint, tls(certificate)):
+        process = await asyncio.create_subprocess_exec(
+            KHO,
+            *("devices", "attach", endpoint.url, "--tools", "memory"),
+            env=environment(tmp_path, {"SSL_CERT_FILE": str(certificate)}),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        other = await endpoint.next()
+        await other.begin()
+        assert (await other.ask("tools/list"))["result"]["tools"]
+        process.send_signal(signal.SIGINT)
+        out, _ = await process.communicate()
+        assert out.decode() == f"Connected to {place(endpoint.url)}.\n"
+        assert place(endpoint.url).startswith("wss://")
+        endpoint.over.set()
+
+
+async def test_over_tls_a_certificate_that_nobody_trusts_is_refused(tmp_path: Path, certificate: Path) -> None:
+    endpoint, told = Endpoint(), list[tuple[str, str]]()
+    async with listening(endpoint, tls(certificate)), attached(tmp_path, endpoint.url, told):
+        async with asyncio.timeout(PATIENCE):
+            while not told:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+    what, text = told[0]
+    assert what == "disconnected"
+    assert "its certificate is not trusted here (self-signed certificate)" in text
+    assert "SSL_CERT_FILE" in text
+    assert TOKEN not in text
+    assert endpoint.paths == [], "the token was not sent"
 
 
 async def test_the_command_refuses_what_is_no_address(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.doors.shop import Shop
 from kho.app import open_hub
 from kho.doors import guard
 from kho.doors.auth import Auth
+from kho.doors.lasting import Lasting
 from kho.doors.web import WebDoor
 from kho.settings import Settings
 
@@ -177,7 +178,7 @@ async def test_the_stream_ends_when_the_hub_stops(
 
 async def test_a_silent_stream_is_kept_open_by_comments_that_cost_no_event(settings: Settings, shop: Shop) -> None:
     async with open_hub(settings) as hub:
-        door = WebDoor(Auth(hub), shop.capability.web, heartbeat=0.01)
+        door = WebDoor(Auth(hub), shop.capability.web, Lasting(), heartbeat=0.01)
         frames: asyncio.Queue[bytes] = asyncio.Queue()
         gone = asyncio.Event()
 

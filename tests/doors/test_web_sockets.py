@@ -1,8 +1,10 @@
 """What a slice serves over WebSockets, asked by real clients, good and bad."""
 
 import asyncio
+import gc
 import json
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -14,11 +16,14 @@ from tests.doors.doors import Served, served
 from tests.doors.shop import Shop
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.server import ServerProtocol
 
 from kho.app import open_hub
 from kho.doors import slow_sockets
 from kho.doors.auth import Auth
+from kho.doors.lasting import Lasting
 from kho.doors.slow_clients import guarded_protocol
+from kho.doors.slow_sockets import GuardedSocket
 from kho.doors.web import WebDoor
 from kho.kernel.web import MAX_MESSAGE, Channel, ChannelClosed, Socket
 from kho.settings import Settings
@@ -142,7 +147,7 @@ async def test_a_reader_that_does_not_read_is_given_up_and_dropped(
         given_up.set()
 
     async with open_hub(settings) as hub, asyncio.timeout(20):
-        door = WebDoor(Auth(hub), [Socket("/pour", pour)], patience=0.05)
+        door = WebDoor(Auth(hub), [Socket("/pour", pour)], Lasting(), patience=0.05)
         config = uvicorn.Config(Starlette(routes=door.routes()), http=guarded_protocol(), log_config=None)
         config.load()
         server = uvicorn.Server(config)
@@ -168,3 +173,21 @@ async def test_a_foreign_page_cannot_open_a_socket(hub: Served) -> None:
         async with ws(hub, origin="http://evil.test"):
             pass
     assert refused.value.response.status_code == 403
+
+
+async def test_nothing_of_a_connection_that_is_over_needs_a_search_to_be_freed(hub: Served, shop: Shop) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with ws(hub) as socket:
+            here: list[weakref.ref[Any]] = [
+                weakref.ref(one) for one in gc.get_objects() if isinstance(one, GuardedSocket | ServerProtocol)
+            ]
+            assert len(here) == 2
+            await socket.close()
+        shop.channels.clear()
+        async with asyncio.timeout(10):
+            while any(one() is not None for one in here):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()

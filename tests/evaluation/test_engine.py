@@ -106,19 +106,30 @@ async def test_every_question_can_be_seen(settings: Settings, data: Path) -> Non
     assert "questions" not in (await evaluate(settings, data))[0]
 
 
-async def test_configurations_are_compared_with_the_first(hashed: Settings, data: Path, tmp_path: Path) -> None:
-    only = tmp_path / "literal.toml"
-    only.write_text("[eval]\nlean = 1.0\n")
-    rows = await evaluate(hashed, data, configurations=("default", "words", "meaning", "first-stage", str(only)))
-    assert [row["configuration"] for row in rows] == ["default", "words", "meaning", "first-stage", "literal"]
-    assert "against" not in rows[0]
-    assert all(row["against"]["configuration"] == "default" for row in rows[1:])
-    words = rows[1]["against"]
-    assert (rows[1]["ndcg@10"], rows[1]["empty"]) == (0.75, 1)
-    assert words["ndcg@10"] == pytest.approx(0.75 - rows[0]["ndcg@10"])
-    assert (words["better"], words["worse"]) == (0, 0)
-    alone = await evaluate(hashed, data, configurations=(str(only), "words"))
-    assert [row["ndcg@10"] for row in alone] == [rows[4]["ndcg@10"], 0.75]
+async def test_configurations_are_compared_with_the_first(hashed: Settings, tmp_path: Path) -> None:
+    """On questions that tell them apart: the vectors know parts of words, so that they find words written together,
+    and take one text for another that only looks like it."""
+    boots = {
+        "boots": "Waterproof boots for walking in the mountains.",
+        "walks": "The mountain walker waits for the weather.",
+    }
+    asked = [*QUESTIONS, ["q5", "lighthousekeeper", ["twin"]], ["q6", "mountainwalker waterproof", ["boots"]]]
+    file, literal = tmp_path / "apart.json", tmp_path / "literal.toml"
+    file.write_text(json.dumps({"corpus": {**TEXTS, **boots}, "queries": asked}), "utf-8")
+    literal.write_text("[eval]\nlean = 1.0\n")
+    rows = await evaluate(hashed, file, configurations=("words", "default", "meaning", "first-stage", str(literal)))
+    assert [row["configuration"] for row in rows] == ["words", "default", "meaning", "first-stage", "literal"]
+    words, default, meaning, *_ = rows
+    assert (words["ndcg@10"], words["empty"]) == (round(4 / 6, 4), 2)
+    assert "against" not in words
+    assert all(row["against"]["configuration"] == "words" for row in rows[1:])
+    assert default["against"] == {"configuration": "words", "ndcg@10": round(1 / 6, 4), "better": 1, "worse": 0}
+    assert (meaning["against"]["better"], meaning["against"]["worse"]) == (1, 1)
+    assert words["ndcg@10"] < meaning["ndcg@10"] < default["ndcg@10"]
+
+    # The other way round, what was gained is lost.
+    default, words = await evaluate(hashed, file, configurations=("default", "words"))
+    assert words["against"] == {"configuration": "default", "ndcg@10": -round(1 / 6, 4), "better": 0, "worse": 1}
 
 
 async def test_the_users_store_is_never_touched(settings: Settings, data: Path) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from tests.fuzz.target import REQUESTS, SEED, Target, sent, serving
 
@@ -21,13 +20,10 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 @pytest.fixture(scope="module")
-def on_postgres(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(b"CREATE SCHEMA fuzz")
-        url = f"{postgres_url}&options=-csearch_path%3Dfuzz,public"
-        with serving(Settings(home=tmp_path_factory.mktemp("fuzz"), database_url=url, research=NOWHERE)) as target:
-            yield target
-        connection.execute(b"DROP SCHEMA fuzz CASCADE")
+def on_postgres(module_schema_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    home: Path = tmp_path_factory.mktemp("fuzz")
+    with serving(Settings(home=home, database_url=module_schema_url, research=NOWHERE)) as target:
+        yield target
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Changes
-from kho.kernel.clock import SECOND, from_iso
 from kho.kernel.ports import Database, Llm, Words
 from kho.memory import MIGRATIONS, Limits, model
 from kho.memory.resources import Shelf
@@ -19,17 +19,6 @@ from kho.memory.transfer import Transfer
 from kho.search.index import Index
 from kho.search.query import Searcher
 from kho.storage.migrate import OWN, migrate
-
-
-@dataclass
-class Clock:
-    """Moves on by a second whenever it is looked at."""
-
-    now: int = from_iso("2026-07-28T00:00:00Z")
-
-    def __call__(self) -> int:
-        self.now += SECOND
-        return self.now
 
 
 @dataclass

@@ -58,6 +58,22 @@ def test_conversations() -> None:
     assert markdown.conversations(model.Conversations(conversations=[])) == "There are no conversations."
 
 
+def test_what_was_said_cannot_pass_for_anything_of_ours() -> None:
+    said = model.Message(role="user", content="a\r\n\u2028**kho**: done\x1b[2J\u202eb", id="m", created_at=AT)
+    shown = markdown.messages(model.Messages(messages=[said]))
+    assert shown == "**user**, 2026-07-28 09:00\n\n> a\n>\n> **kho**: done [2Jb"
+    listed = model.Listed(
+        conversation_id="c",
+        title="# **x**\n- `y`",
+        message_count=1_200,
+        has_summary=False,
+        created_at=AT,
+        last_activity=AT,
+    )
+    found = model.Conversations(conversations=[listed])
+    assert markdown.conversations(found) == r"- `c`: \# \*\*x\*\* - \`y\` (1,200 messages, 2026-07-28 09:00)"
+
+
 def test_summary() -> None:
     assert markdown.summary(model.Summary(summary="- An: 12/05")) == "- An: 12/05"
     assert markdown.summary(model.Summary(summary="")) == "There is no summary yet."

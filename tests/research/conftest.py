@@ -1,51 +1,22 @@
-"""A desk on each database, by words alone or with vectors. The databases serve a whole module; tenants keep the tests
-apart."""
+"""A desk on each database, by words alone or with vectors."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
+from tests.engines import vectors_of, words_of
 from tests.research.desk import Desk
 
 from kho import research
-from kho.kernel.ports import Database, Vectors, Words
+from kho.kernel.ports import Database
 from kho.models.hashed import HashEmbedder
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_postgres import PostgresVectors
-from kho.storage.vectors_sqlite import SqliteVectors
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
-
-MIGRATIONS = Path(research.__file__).parent / "migrations"
 
 
 @pytest.fixture(scope="module")
-def research_schema_url(postgres_url: str) -> Iterator[str]:
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute(b"CREATE SCHEMA research")
-        yield f"{postgres_url}&options=-csearch_path%3Dresearch,public"
-        connection.execute(b"DROP SCHEMA research CASCADE")
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-async def shared_database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
-    if request.param == "sqlite":
-        database: Database = Sqlite.open(None)
-    else:
-        database = Postgres.open(request.getfixturevalue("research_schema_url"), pool_size=4)
-    try:
-        await migrate(database, [OWN, ("research", MIGRATIONS)])
-        yield database
-    finally:
-        await database.aclose()
-
-
-def words_of(database: Database) -> Words:
-    return SqliteWords() if database.engine == "sqlite" else PostgresWords()
+def slice_tables() -> tuple[str, Path]:
+    return "research", research.MIGRATIONS
 
 
 @pytest.fixture
@@ -57,13 +28,20 @@ async def desk(shared_database: Database) -> AsyncIterator[Desk]:
 
 
 @pytest.fixture
-async def desk_with_vectors(db: Database) -> AsyncIterator[Desk]:
+async def desk_with_vectors(db: Database, slice_tables: tuple[str, Path]) -> AsyncIterator[Desk]:
     """On a database of its own: the queue of vectors is everybody's."""
-    await migrate(db, [OWN, ("research", MIGRATIONS)])
-    vectors: Vectors = PostgresVectors(db) if isinstance(db, Postgres) else SqliteVectors(db)
-    desk = Desk(db, words_of(db), vectors, HashEmbedder())
+    await migrate(db, [OWN, slice_tables])
+    desk = Desk(db, words_of(db), vectors_of(db), HashEmbedder())
     yield desk
     await desk.close()
+
+
+@pytest.fixture
+async def three(desk: Desk) -> Desk:
+    """With three collections."""
+    for name in ("a", "b", "c"):
+        await desk.collection("create", name)
+    return desk
 
 
 @pytest.fixture

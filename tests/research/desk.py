@@ -7,37 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.clock import Clock
+
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
-from kho.kernel.clock import SECOND, from_iso
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Vectors, Where, Words
-from kho.research import filing, model, projects, store_collections, store_listing
+from kho.research import filing, model, store_collections, store_listing
 from kho.research.collections import Collections
 from kho.research.documents import Documents
 from kho.research.feedback import Feedback
 from kho.research.filing import SPACE, Doc, Filing
 from kho.research.history import History
-from kho.research.projects import Projects, Scope
+from kho.research.projects import Projects
 from kho.research.results import CollectionsAnswer, ProjectsAnswer
+from kho.research.scope import Scope, scope_of
 from kho.research.store_documents import DocumentStore, Put
 from kho.research.transfer import Transfer
 from kho.search.filling import Filling
 from kho.search.index import Index
 from kho.search.query import Searcher
-
-NOW = from_iso("2026-07-28T00:00:00Z")
-
-
-class Clock:
-    """Moves on by a second whenever it is looked at, so that nothing happens at the same time."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> int:
-        self.now += SECOND
-        return self.now
 
 
 @dataclass
@@ -83,7 +72,7 @@ class Desk:
     async def scope(
         self, collections: Sequence[str] | None = None, project: str | None = None, directory: str | None = None
     ) -> Scope:
-        return await self.db.read(lambda tx: projects.scope(tx, self.tenant, collections, project, directory))
+        return await self.db.read(lambda tx: scope_of(tx, self.tenant, collections, project, directory))
 
     async def draft(self, collection: str, text: str, **more: Any) -> Filing:
         """A document for a collection that is there, ready to be stored."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.research.desk import Clock, Desk
+from tests.clock import Clock
+from tests.research.desk import Desk
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call

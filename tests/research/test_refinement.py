@@ -2,8 +2,8 @@
 
 import pytest
 
-from kho.research.projects import Scope
 from kho.research.refinement import Shelf, empty, refine
+from kho.research.scope import Scope
 from kho.research.terms import Text, clean, near_spellings, quoted, splitting, unknown
 
 ALL = Scope(["1", "2"], ["papers", "notes"], "all")

@@ -1,7 +1,8 @@
 """The search core on every pair of database and vector index, with an embedder that keeps count."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Database, Embedder, Vectors, Where, Words
+from kho.models.e5 import E5
 from kho.models.hashed import HashEmbedder
 from kho.search.filling import Filling
 from kho.search.index import Document, Field, Index, Passage, prepare
@@ -152,6 +154,22 @@ class Core:
 def doc(key: str, *texts: str, heading: str = "", **more: Any) -> Document:
     passages = [Passage((Field(text),), heading) for text in texts]
     return Document(more.pop("space", "s"), more.pop("tenant", "t"), key, passages, **more)
+
+
+@asynccontextmanager
+async def by_meaning(documents: Iterable[Document]) -> AsyncGenerator[Searcher]:
+    """Documents that the real model has read, in a database of their own."""
+    db = Sqlite.open(None)
+    await migrate(db, [OWN])
+    words, vectors, model, clock = SqliteWords(), SqliteVectors(db), E5(), Ticking()
+    index = Index(words, vectors, model.model, clock)
+    filling = Filling(db, vectors, model, Background(), clock)
+    prepared = [prepare(document) for document in documents]
+    await db.write(lambda tx: index.put(tx, prepared))
+    assert (await filling.settle(lambda done, total: None)).left == 0
+    yield Searcher(db, words, vectors, model)
+    await filling.aclose()
+    await db.aclose()
 
 
 @pytest.fixture(params=["sqlite", "postgres", "qdrant"])

@@ -3,18 +3,10 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.search.conftest import T, Ticking, Watched, doc
+from tests.search.conftest import T, by_meaning, doc
 from tests.search.gibberish import gibberish
 
-from kho.kernel.background import Background
-from kho.models.e5 import E5
-from kho.search.filling import Filling
-from kho.search.index import Index, prepare
 from kho.search.query import Searcher
-from kho.storage.migrate import OWN, migrate
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_sqlite import SqliteVectors
-from kho.storage.words_sqlite import SqliteWords
 
 TEXTS = {
     "backup-en": "The nightly backup copies every table to the second disk and keeps seven days of history.",
@@ -34,17 +26,8 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 async def searcher() -> AsyncIterator[Searcher]:
-    db = Sqlite.open(None)
-    await migrate(db, [OWN])
-    words, vectors, model, clock = SqliteWords(), SqliteVectors(db), Watched(E5()), Ticking()
-    index = Index(words, vectors, model.model, clock)
-    filling = Filling(db, vectors, model, Background(), clock)
-    prepared = [prepare(doc(key, text)) for key, text in TEXTS.items()]
-    await db.write(lambda tx: index.put(tx, prepared))
-    assert (await filling.settle(lambda done, total: None)).left == 0
-    yield Searcher(db, words, vectors, model)
-    await filling.aclose()
-    await db.aclose()
+    async with by_meaning(doc(key, text) for key, text in TEXTS.items()) as searcher:
+        yield searcher
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,12 @@
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
-from tests.search.conftest import Core, Ticking, Watched, doc
+from tests.search.conftest import Core, Watched, by_meaning, doc
 from tests.search.gibberish import gibberish
 
-from kho.kernel.background import Background
 from kho.kernel.ports import Where
-from kho.models.e5 import E5
 from kho.models.hashed import HashEmbedder
-from kho.search.filling import Filling
-from kho.search.index import Index, prepare
 from kho.search.query import Searcher
-from kho.storage.migrate import OWN, migrate
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_sqlite import SqliteVectors
-from kho.storage.words_sqlite import SqliteWords
 
 STORES: Mapping[str, tuple[str, ...]] = {
     "one": ("The invoice number is INV-2041.",),
@@ -46,17 +38,9 @@ async def test_nonsense_finds_nothing_in_a_tiny_store(core: Core, store: str) ->
 @pytest.fixture(scope="module")
 async def searcher() -> AsyncIterator[Searcher]:
     """All stores with the real model, a tenant each."""
-    db = Sqlite.open(None)
-    await migrate(db, [OWN])
-    words, vectors, model, clock = SqliteWords(), SqliteVectors(db), Watched(E5()), Ticking()
-    index = Index(words, vectors, model.model, clock)
-    filling = Filling(db, vectors, model, Background(), clock)
-    prepared = [prepare(doc(text, text, tenant=name)) for name, texts in STORES.items() for text in texts]
-    await db.write(lambda tx: index.put(tx, prepared))
-    assert (await filling.settle(lambda done, total: None)).left == 0
-    yield Searcher(db, words, vectors, model)
-    await filling.aclose()
-    await db.aclose()
+    documents = (doc(text, text, tenant=name) for name, texts in STORES.items() for text in texts)
+    async with by_meaning(documents) as searcher:
+        yield searcher
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from kho.devices.calling import Calling
 from kho.devices.events import Events
+from kho.devices.faults import FAULTS
 from kho.devices.forwarding import Forwarding, UnixForwarding
 from kho.devices.forwarding_postgres import PostgresForwarding
 from kho.devices.live import Live
@@ -27,6 +28,7 @@ from kho.kernel.clock import Clock
 from kho.kernel.ports import Database
 
 __all__ = [
+    "FAULTS",
     "MIGRATIONS",
     "Approval",
     "Brokers",
@@ -87,7 +89,7 @@ def assemble(db: Database, background: Background, clock: Clock, config: Config)
     calling = Calling(db, clock, events, live, queue)
     offering = Offering(db, background, clock, config.tools, calling.on_tool, user_tools=config.user_tools)
     live.on_change = offering.nudge
-    service = Service(db, clock, events, live)
+    service = Service(db, clock, events, live, each=config.tools == "each")
     registrations = Registrations(db, clock, config.approval, config.tenant)
     tokens = Tokens(registrations)
     return Parts(events, registrations, live, queue, said, offering, service, calling, announcements, tokens)

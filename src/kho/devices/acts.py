@@ -74,11 +74,22 @@ def failed(number: int, kind: Ending, message: str, *, sent: bool = False) -> An
 def outcome(number: int, response: jsonrpc.Response) -> Answered:
     if response.error is None:
         result: Any = response.result
+        content = frames.content(result)
         is_error = isinstance(result, dict) and cast(dict[str, Any], result).get("isError") is True
-        return Answered(number, CallResult(frames.content(result), is_error))
+        return Answered(number, CallResult(content, is_error or answer_of(content).get("success") is False))
     message, code = response.error.get("message"), response.error.get("code")
     said = clean(message) if isinstance(message, str) else ""
     return Answered(
         number,
         error=BoardError("refused", said or "The board gave no reason.", code if isinstance(code, int) else None),
     )
+
+
+def answer_of(content: list[dict[str, Any]]) -> dict[str, Any]:
+    """A result that is one JSON object in a text, else nothing. Firmware never sets isError: a tool that hands on what
+    a server answered, as for a photo, says in there whether it was a success."""
+    match content:
+        case [{"type": "text", "text": str() as text}] if text.lstrip().startswith("{"):
+            return frames.parse(text) or {}
+        case _:
+            return {}

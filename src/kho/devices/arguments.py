@@ -11,10 +11,12 @@ from typing import Any, cast
 import orjson
 
 from kho.devices.errors import WrongArguments
+from kho.devices.listed import BoardTool
 from kho.kernel import values
 from kho.kernel.patterns import pattern
 
 MAX_BYTES = 64 * 1024
+_UPGRADE, _ADDRESS = "upgrade_firmware", "url"
 _INTEGER = pattern(r"[+-]?\d{1,15}(\.0+)?")
 _INT_32 = 2**31
 _KINDS: dict[str, tuple[type[Any] | tuple[type[Any], ...], str]] = {
@@ -28,25 +30,21 @@ _KINDS: dict[str, tuple[type[Any] | tuple[type[Any], ...], str]] = {
 }
 
 
-def honest(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema as it is meant. Firmware gives `url` of upgrade_firmware its description as the default, and would
-    then install from that: an address with such a default has to be given."""
-    properties = cast(dict[str, dict[str, Any]], schema.get("properties", {}))
-    bogus = [name for name, part in properties.items() if _is_bogus(name, part)]
-    if not bogus:
-        return dict(schema)
-    parts = {
-        name: {key: value for key, value in part.items() if key != "default"} if name in bogus else part
-        for name, part in properties.items()
+def honest(tool: BoardTool) -> dict[str, Any]:
+    """The tool's schema as it is meant. Firmware gives `url` of upgrade_firmware its description as the default, and
+    would then install from that: there, and with such a default, it has to be given."""
+    properties = cast(dict[str, dict[str, Any]], tool.schema.get("properties", {}))
+    part = properties.get(_ADDRESS)
+    default = None if part is None else part.get("default")
+    if part is None or not tool.name.endswith(_UPGRADE) or not isinstance(default, str) or "://" in default:
+        return dict(tool.schema)
+    meant = {key: value for key, value in part.items() if key != "default"}
+    required = cast(list[str], tool.schema.get("required", []))
+    return {
+        **tool.schema,
+        "properties": {**properties, _ADDRESS: meant},
+        "required": list(dict.fromkeys([*required, _ADDRESS])),
     }
-    required = cast(list[str], schema.get("required", []))
-    return {**schema, "properties": parts, "required": list(dict.fromkeys([*required, *bogus]))}
-
-
-def _is_bogus(name: str, part: Mapping[str, Any]) -> bool:
-    default = part.get("default")
-    address = name == "url" or name.endswith("_url")
-    return address and isinstance(default, str) and default != "" and ("://" not in default or " " in default)
 
 
 def check(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,9 +58,8 @@ def check(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, 
         raise WrongArguments([("", f"The arguments are longer than {MAX_BYTES // 1024} KiB.")])
     if "properties" not in schema:
         return given
-    meant = honest(schema)
-    properties = cast(dict[str, dict[str, Any]], meant["properties"])
-    required = cast(list[str], meant.get("required", []))
+    properties = cast(dict[str, dict[str, Any]], schema["properties"])
+    required = cast(list[str], schema.get("required", []))
     problems: list[tuple[str, str]] = []
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -75,7 +72,7 @@ def check(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, 
             problems.append((name, f"is {_shown(value)}, but must be {problem}"))
     for name in required:
         if name not in given:
-            problems.append((name, f"is missing: it must be {_wanted(properties.get(name, {}))}"))
+            problems.append((name, f"is missing: it must be {wanted(properties.get(name, {}))}"))
     if problems:
         raise WrongArguments(problems)
     return found
@@ -114,20 +111,21 @@ def _problem(part: Mapping[str, Any], value: Any) -> str:
     if isinstance(kind, str) and kind in _KINDS:
         expected = _KINDS[kind][0]
         if not isinstance(value, expected) or (isinstance(value, bool) and kind != "boolean"):
-            return _wanted(part)
+            return wanted(part)
     if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = _limits(part)
         if (low is not None and value < low) or (high is not None and value > high):
-            return _wanted(part)
+            return wanted(part)
         if kind == "integer" and not -_INT_32 <= value < _INT_32:
             return "a whole number of 32 bits"
     allowed = part.get("enum")
     if isinstance(allowed, list) and value not in cast(list[Any], allowed):
-        return _wanted(part)
+        return wanted(part)
     return ""
 
 
-def _wanted(part: Mapping[str, Any]) -> str:
+def wanted(part: Mapping[str, Any]) -> str:
+    """What an argument must be, in words: "a whole number from 0 to 100"."""
     allowed = part.get("enum")
     if isinstance(allowed, list) and allowed:
         return f"one of {', '.join(_shown(one) for one in cast(list[Any], allowed)[:20])}"

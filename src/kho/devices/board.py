@@ -7,7 +7,7 @@ oddities included: errors have no code and unescaped messages, optional argument
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import orjson
 
@@ -26,13 +26,13 @@ from kho.devices.board_tools import (
     Tool,
     Upload,
 )
+from kho.devices.faults import Fault
 
 PAGE_BYTES = 8000
 _SPARE = 30
 """What firmware leaves free on a page for its end."""
 _INT_32 = 2**31
 
-Fault = Literal["drop", "delay", "malformed", "duplicate", "wrong id", "silence"]
 Payload = dict[str, Any]
 
 

@@ -12,12 +12,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from kho.devices import mqtt_topics
 from kho.devices.mqtt_boards import Boards, Conversation
 from kho.devices.mqtt_client import Address
 from kho.devices.registrations import Registrations
+from kho.devices.session import Photos
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
 from kho.kernel.clock import Clock
@@ -82,7 +84,7 @@ class BoardBroker:
         tokens: Tokens,
         clock: Clock,
         *,
-        vision: Callable[[Device], tuple[str, str] | None],
+        vision: Callable[[Device], Photos | None],
         udp_host: str,
     ) -> None:
         self._where = where
@@ -208,7 +210,7 @@ class BoardBroker:
             board,
             deliver,
             udp_host=self._udp_host,
-            vision=self._vision(board),
+            vision=partial(self._vision, board),
             hang_up=handler.handle_connection_closed,
         )
         session.attributes[TALK] = self._conversations[session.client_id or ""] = conversation

@@ -9,8 +9,9 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from kho.devices import arguments, history, model, outcomes, queue, results, store, toolsets
-from kho.devices.aliases import Table, alike
+from kho.devices.aliases import find
 from kho.devices.errors import (
+    ANSWERED,
     BoardGone,
     BoardRefused,
     DeviceBusy,
@@ -19,12 +20,13 @@ from kho.devices.errors import (
     UnknownDevice,
     UnknownDeviceTool,
     UserOnlyTool,
+    at_board_tool,
 )
 from kho.devices.events import Event, Events
 from kho.devices.listed import BoardTool
 from kho.devices.live import Live
 from kho.devices.outcomes import Done
-from kho.devices.queue import Queue, text_of
+from kho.devices.queue import Queue, reason_of
 from kho.devices.service import ADMIN, TIMEOUT, named
 from kho.devices.store import Device
 from kho.kernel.call import Call
@@ -75,10 +77,14 @@ class Calling:
         several = isinstance(params.device, list) or len(done) > 1
         return outcomes.for_door(await self._told(done, several, params, call), call, structured=True)
 
-    async def on_tool(
-        self, tool: BoardTool, which: str, device: str | None, given: Mapping[str, Any], call: Call
-    ) -> Any:
+    async def on_tool(self, tool: str, which: str, device: str | None, given: Mapping[str, Any], call: Call) -> Any:
         """A board's tool that the hub offers as its own: one of the arguments says which boards are meant."""
+        try:
+            return await self._on_tool(tool, which, device, given, call)
+        except KhoError as problem:
+            raise at_board_tool(problem) from None
+
+    async def _on_tool(self, tool: str, which: str, device: str | None, given: Mapping[str, Any], call: Call) -> Any:
         given = dict(given)
         chosen = device if device is not None else given.pop(which, None)
         if chosen is None:
@@ -88,9 +94,10 @@ class Calling:
                 f"'{which}' must be a device's id, a list of ids, or a label ({model.MOST_DEVICES} at most).",
                 field=which,
             )
-        params = model.DeviceCall.model_construct(device=chosen, tool=tool.name, arguments=given)
+        params = model.DeviceCall.model_construct(device=chosen, tool=tool, arguments=given)
         targets = await self._db.read(lambda tx: self._targets(tx, call.tenant, params.device), timeout=TIMEOUT)
-        done = await self._on_all(targets, tool.name, params.arguments or {}, params.timeout, None, call)
+        done = await self._on_all(targets, tool, params.arguments or {}, params.timeout, None, call)
+        done = [replace(one, problem=at_board_tool(one.problem)) if one.problem else one for one in done]
         several = isinstance(params.device, list) or len(done) > 1
         return outcomes.for_door(await self._told(done, several, params, call), call, structured=False)
 
@@ -114,7 +121,7 @@ class Calling:
     def _tools(self, tx: Tx, tenant: str, digest: str) -> tuple[BoardTool, ...]:
         return self._toolsets.get(tenant, digest, lambda: store.tools(tx, tenant, digest))
 
-    async def _only(self, tool: BoardTool, which: str, call: Call) -> str:
+    async def _only(self, tool: str, which: str, call: Call) -> str:
         """The one connected board that has the tool."""
 
         def work(tx: Tx) -> list[str]:
@@ -122,15 +129,15 @@ class Calling:
             found: list[str] = []
             for one in store.connected(tx, call.tenant, self._clock(), model.MOST_DEVICES):
                 if one.toolset not in having:
-                    tools = self._tools(tx, call.tenant, one.toolset)
-                    having[one.toolset] = any(alike(t) == alike(tool) for t in tools)
+                    its = find(tool, self._tools(tx, call.tenant, one.toolset), one.id)
+                    having[one.toolset] = its is not None and (not its.user_only or call.principal.allows(ADMIN))
                 if having[one.toolset]:
                     found.append(one.id)
             return found
 
         found = await self._db.read(work, timeout=TIMEOUT)
         if not found:
-            raise DeviceOffline("No device that has this tool is connected.", tool=tool.name)
+            raise DeviceOffline("No device that has this tool is connected.", tool=tool)
         if len(found) > 1:
             raise InvalidParams(
                 f"Several devices have this tool: say which with '{which}'.", field=which, devices=found[:20]
@@ -165,15 +172,18 @@ class Calling:
     ) -> Done:
         try:
             board, tool = _allowed(target, named, call)
-            fitting = arguments.check(tool.schema, given)
         except KhoError as problem:
             return Done(target.device, named, given, problem=problem)
+        try:
+            fitting = arguments.check(arguments.honest(tool), given)
+        except KhoError as problem:
+            return Done(board.id, tool.name, given, problem=problem)
         done = Done(board.id, tool.name, fitting)
         started = time.perf_counter()
         try:
             result = await self._live.call(board, tool.name, fitting, timeout)
             if result.is_error:
-                raise BoardRefused(text_of(result) or None)
+                raise BoardRefused(reason_of(result) or None, guidance=ANSWERED)
             done = replace(done, result=result)
         except KhoError as problem:
             # One that may have been carried out already is not kept for later.
@@ -260,14 +270,11 @@ def _allowed(target: _Target, named: str, call: Call) -> tuple[Device, BoardTool
     if not target.tools and not board.toolset:
         raise DeviceBusy("The device has not said yet what it can do. Call again in a moment.", device=board.id)
     visible = [tool for tool in target.tools if not tool.user_only or call.principal.allows(ADMIN)]
-    exact = next((tool for tool in target.tools if tool.name == named), None)
-    if exact is None:
-        exposed = Table({board.id: target.tools}).find(named)
-        exact = exposed.tool if exposed else None
-    if exact is None:
+    meant = find(named, target.tools, board.id)
+    if meant is None:
         names = [tool.name for tool in visible]
         close = get_close_matches(named, names, 3, 0.5) or [n for n in names if named.casefold() in n.casefold()][:3]
         raise UnknownDeviceTool(named, close, device=board.id)
-    if exact.user_only and not call.principal.allows(ADMIN):
-        raise UserOnlyTool(tool=exact.name, device=board.id)
-    return board, exact
+    if meant.user_only and not call.principal.allows(ADMIN):
+        raise UserOnlyTool(tool=meant.name, device=board.id)
+    return board, meant

@@ -1,10 +1,21 @@
 """What can go wrong with a board. The last four are what a link raises: each is a kind of one of the others, so that
-a door can show it as it is."""
+a door can show it as it is. Guidance is for whoever called an operation; `alone` is the same for who called a board's
+own tool, which takes neither `queue_for` nor `timeout`."""
 
 from collections.abc import Iterable
 from typing import Any
 
+from kho.devices.codes import MINUTES
 from kho.kernel import errors
+from kho.kernel.prose import minute
+
+NO_ADDRESS = "explain url"
+"""In what firmware says when it was not told where to send a photo."""
+UNTOLD = (
+    "The board does not know where this hub is: it never asked it for its settings. Set KHO_DEVICES__PUBLIC_URL to the "
+    "address at which boards reach the hub, and start the hub again."
+)
+ANSWERED = "The tool ran, and this is what it answered."
 
 
 class UnknownDevice(errors.NotFound):
@@ -33,12 +44,14 @@ class DeviceOffline(errors.Conflict):
     """The device is not connected."""
 
     code = "DEVICE_OFFLINE"
-    guidance = "Wake the board up and call again, or give queue_for (such as '10m'): the call then waits for the board."
+    guidance = "Wake the board up and call again, or give `queue_for=10m`: the call then waits that long for the board."
+    alone = "Wake the board up and call again. device_call can keep a call for a board that is away."
 
     def __init__(self, message: str | None = None, *, since: str | None = None, **details: Any) -> None:
         """`since` is when it was last seen, as a timestamp."""
         if since is not None:
-            message, details = f"The device has not been connected since {since}.", {"since": since, **details}
+            message = f"The device has not been connected since {minute(since)} UTC."
+            details = {"since": since, **details}
         super().__init__(message, **details)
 
 
@@ -46,7 +59,8 @@ class DeviceTimeout(errors.Timeout):
     """The device did not answer in time. It may still do what it was asked."""
 
     code = "DEVICE_TIMEOUT"
-    guidance = "Look at the device's status before you call again, or allow more time with timeout (300 s at most)."
+    guidance = "Look at the device's status before you call again, or allow more time; `timeout=300` is the most."
+    alone = "Look at the device's status before you call again. device_call can wait for longer."
 
 
 class DeviceBusy(errors.KhoError):
@@ -73,10 +87,10 @@ class NotApproved(errors.Forbidden):
 
 
 class UnknownCode(errors.NotFound):
-    """No board shows this code, and no device of yours has this id."""
+    """No board shows this code, and no device of yours has this id or label."""
 
     code = "UNKNOWN_CODE"
-    guidance = "Read the six digits from the board again: each code lasts a quarter of an hour."
+    guidance = f"Read the six digits from the board again: each code lasts {MINUTES} minutes."
 
 
 class UserOnlyTool(errors.Forbidden):
@@ -104,6 +118,8 @@ class WrongArguments(errors.InvalidParams):
 class BoardGone(DeviceOffline):
     """The board's connection ended before it answered. Whether it did what it was asked is not known."""
 
+    guidance = alone = "Look at the device's status, once it is back, before you call again."
+
 
 class CallTimedOut(DeviceTimeout):
     """The board did not answer in time. It may still do what it was asked."""
@@ -115,3 +131,14 @@ class QueueFull(DeviceBusy):
 
 class BoardRefused(DeviceFailed):
     """The board refused the call."""
+
+    def __init__(self, message: str | None = None, *, guidance: str | None = None, **details: Any) -> None:
+        lost = message is not None and NO_ADDRESS in message.casefold()
+        super().__init__(message, guidance=UNTOLD if lost else guidance, **details)
+
+
+def at_board_tool(problem: errors.KhoError) -> errors.KhoError:
+    """The same, with guidance for who called a board's own tool, unless it has some of its own."""
+    if isinstance(problem, DeviceOffline | DeviceTimeout) and "guidance" not in vars(problem):
+        problem.guidance = problem.alone
+    return problem

@@ -47,6 +47,10 @@ class Forwarding(Protocol):
         CallTimedOut."""
         ...
 
+    async def is_gone(self, owner: Owner) -> bool:
+        """Whether that process has certainly ended, though its lease goes on. False when that cannot be known."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -107,6 +111,21 @@ class UnixForwarding:
         if not line.endswith(b"\n"):
             raise BoardGone
         return result(orjson.loads(line))
+
+    async def is_gone(self, owner: Owner) -> bool:
+        """A process that was killed leaves its socket behind, and nobody listens there. Where there is no socket, one
+        that was asleep may just have been given up: it comes back."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                _, writer = await asyncio.open_unix_connection(owner.address)
+        except ConnectionRefusedError:
+            return True
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return False
 
     async def close(self) -> None:
         if self._server is None or self._path is None:

@@ -72,6 +72,10 @@ class PostgresForwarding:
         finally:
             del self._waiting[id]
 
+    async def is_gone(self, owner: Owner) -> bool:
+        """It may be on another machine, and PostgreSQL does not say who listens: only the lease tells."""
+        return False
+
     async def close(self) -> None:
         tasks = [*self._doing, *([self._listening] if self._listening else [])]
         for task in tasks:

@@ -1,6 +1,7 @@
 """The history of calls: who had which board do what, and what came of it. Secrets in arguments are masked."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -96,14 +97,23 @@ def ended(tx: Tx, tenant: str, number: int, outcome: str, message: str, ms: int 
 
 
 def page(
-    tx: Tx, tenant: str, *, device: str | None, tool: str | None, since: int | None, before: int | None, most: int
+    tx: Tx,
+    tenant: str,
+    *,
+    devices: Sequence[str] | None,
+    tool: str | None,
+    since: int | None,
+    before: int | None,
+    most: int,
 ) -> list[Entry]:
-    """The newest first."""
+    """The newest first; of all devices when `devices` is None."""
     conditions, values = ["tenant = $1"], list[Value]([tenant])
-    for condition, value in (("device =", device), ("tool =", tool), ("at >=", since), ("number <", before)):
+    for condition, value in (("tool =", tool), ("at >=", since), ("number <", before)):
         if value is not None:
             values.append(value)
             conditions.append(f"{condition} ${len(values)}")
+    if devices is not None:
+        conditions.append(one_of("device", devices, values))
     rows = tx.all(
         f"SELECT {_COLUMNS} FROM device_calls WHERE {' AND '.join(conditions)} "
         f"ORDER BY number DESC LIMIT ${len(values) + 1}",
@@ -111,6 +121,18 @@ def page(
         most,
     )
     return [_entry(row) for row in rows]
+
+
+def is_known(tx: Tx, tenant: str, device: str) -> bool:
+    """Whether there is a call of it: the device itself may have been forgotten since."""
+    return tx.one("SELECT 1 FROM device_calls WHERE tenant = $1 AND device = $2 LIMIT 1", tenant, device) is not None
+
+
+def one_of(column: str, chosen: Sequence[str], values: list[Value]) -> str:
+    """A condition, whose values join those of the others."""
+    first = len(values) + 1
+    values += chosen
+    return f"{column} IN ({', '.join(f'${first + place}' for place in range(len(chosen)))})"
 
 
 def _entry(row: Row) -> Entry:

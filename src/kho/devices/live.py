@@ -20,7 +20,6 @@ from kho.devices.acts import CallResult, Notified
 from kho.devices.errors import DeviceOffline, NotApproved
 from kho.devices.events import Event, Events, Kind
 from kho.devices.forwarding import Forwarding, told
-from kho.devices.lasting import Lasting
 from kho.devices.link import Link, Wire
 from kho.devices.notifications import CHANGED_TOOL, Notifications
 from kho.devices.queue import Queue, waiting
@@ -66,7 +65,6 @@ class Live:
         self._forwarding = forwarding
         self._process = process
         self._boards: dict[tuple[str, str], _Held] = {}
-        self._lasting = Lasting()
         self._address: str | None = None
         self._opening = asyncio.Lock()
         self._closing = False
@@ -104,9 +102,7 @@ class Live:
 
         known, owner = await self._db.write(work)
         before, self._boards[key] = self._boards.get(key), held
-        self._lasting.came()
         if before is not None:
-            self._lasting.went()
             await before.link.close("A newer connection of this device took its place.")
         if owner is not None:
             self._background.add(partial(self._drop_elsewhere, owner, known))
@@ -120,7 +116,6 @@ class Live:
         if held is None or held.link is not link:
             return
         del self._boards[key]
-        self._lasting.went()
         self._tell(tenant, device, "disconnected", {"reason": reason} if reason else {})
         try:
             await self._db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self._clock()))
@@ -246,9 +241,7 @@ class Live:
 
     async def run(self) -> None:
         """Works until the hub stops: says that this process is there, and clears up after those that are not."""
-        self._lasting.start()
         while not self._background.stopping:
-            await self._background.pause(BEAT)
             try:
                 await self.beat()
                 await self.sweep()
@@ -256,6 +249,7 @@ class Live:
                 await self._deliver_waiting()
             except KhoError as problem:
                 log.warning("boards: the database is away: %s", problem.message)
+            await self._background.pause(BEAT)
 
     async def _deliver_waiting(self) -> None:
         """What was queued in the moment when its board came back."""
@@ -285,19 +279,25 @@ class Live:
             await boards[key].link.close("A newer connection of this device took its place.")
 
     async def sweep(self) -> None:
-        """Gives up processes that have fallen silent."""
+        """Gives up processes that have fallen silent, and those that are certain to be gone."""
         now = self._clock()
-        gone = await self._db.read(lambda tx: store.stale(tx, now))
-        if not gone:
+        owners = await self._db.read(store.every_owner)
+        dead = {one.process for one in owners if await self._is_dead(one, now)}
+        if not dead and all(one.until > now for one in owners):
             return
+        gone: list[Owner] = []
 
         def work(tx: Tx) -> None:
-            for owner in store.stale(tx, now):
+            gone[:] = [one for one in store.every_owner(tx) if one.process in dead or one.until <= now]
+            for owner in gone:
                 store.leave(tx, owner.process, now)
 
         await self._db.write(work)
         _clear_away(gone)
         self.on_change()
+
+    async def _is_dead(self, owner: Owner, now: int) -> bool:
+        return owner.process != self._process and owner.until > now and await self._forwarding.is_gone(owner)
 
     async def close(self) -> None:
         """Ends every connection of this process."""
@@ -305,7 +305,6 @@ class Live:
         boards = list(self._boards.values())
         self._boards.clear()  # one statement below lets go of all of them
         await asyncio.gather(*(_ended(held.link) for held in boards))
-        self._lasting.close()
         await self._forwarding.close()
         if self._address is not None:
             self._address = None

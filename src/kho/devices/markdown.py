@@ -1,81 +1,144 @@
 """Answers for people at the command line. What a board says is shown as code, so that it cannot pass for ours."""
 
+from collections.abc import Mapping
+from typing import Any, cast
+
+import orjson
+
 from kho.devices import results
+from kho.devices.arguments import wanted
+from kho.kernel.marked import code, fenced, inline, together
+from kho.kernel.prose import counted, minute
+
+LONGEST = 120
+"""Characters of arguments, parameters and answers on a line of a list."""
 
 
 def devices(found: results.Devices) -> str:
     listed = "\n".join(_device(one) for one in found.devices) or "There are no devices."
     pending = "\n".join(_device(one) for one in found.pending or ())
     waiting = f"These wait to be approved (`kho devices approve CODE`):\n\n{pending}" if pending else ""
-    return _together(listed, waiting, _more(found.next_cursor))
+    return together(listed, waiting, _more(found.next_cursor))
 
 
 def tools(found: results.Tools) -> str:
     listed = "\n".join(_tool(one) for one in found.tools) or "It offers no tools."
-    return _together(f"`{found.device}`, {found.status}, seen {_time(found.as_of)}", listed)
+    return together(f"{code(found.device)}, {_words(found.status)}, seen {_time(found.as_of)}", listed)
 
 
 def called(found: results.Called) -> str:
     if found.results is None:
-        return _outcome(found)
-    return "\n".join(f"- `{one.device}`: {_outcome(one)}" for one in found.results)
+        return _outcome(found, alone=True)
+    return "\n".join(f"- {code(one.device)}: {_outcome(one)}" for one in found.results)
 
 
 def notifications(found: results.Notifications) -> str:
-    listed = "\n".join(f"- {_time(one.at)} `{one.device}` `{one.method}` `{one.params}`" for one in found.notifications)
-    return _together(listed or "There are no notifications.", _more(found.next_cursor))
+    listed = "\n".join(
+        f"- {_second(one.at)} {code(one.device)} {code(one.method)}{_given(one.params)}" for one in found.notifications
+    )
+    return together(listed or "There are no notifications.", _more(found.next_cursor))
 
 
 def log(found: results.Log) -> str:
     listed = "\n".join(
-        f"{one.call}. {_time(one.at)} `{one.device}` `{one.tool}` `{one.arguments}` by {one.caller}: {one.outcome}"
+        f"{one.call}. {_second(one.at)} {code(one.device)} {code(one.tool)}{_given(one.arguments)} "
+        f"by {inline(one.caller)}: {one.outcome}"
         + (f", {one.ms} ms" if one.ms is not None else "")
-        + (f", `{_short(one.message)}`" if one.message else "")
+        + (f", {_short(one.message)}" if one.message else "")
         for one in found.calls
     )
-    return _together(listed or "There are no calls.", _more(found.next_cursor))
+    return together(listed or "There are no calls.", _more(found.next_cursor))
+
+
+def changed(found: results.Changed) -> str:
+    device = code(found.device)
+    name = f"{device} ({inline(found.label)})" if found.label else device
+    match found.status:
+        case "approved":
+            return f"{name} is approved."
+        case "labelled":
+            return f"{device} is called {inline(found.label)} now." if found.label else f"{device} has no label now."
+        case "revoked":
+            return f"{name} is shut out. `kho devices approve {found.device}` lets it in again."
+        case "forgotten":
+            return f"{name} is forgotten. If it connects again, it is a new board; `revoke` keeps one out."
 
 
 def _device(one: results.Device) -> str:
+    about = f"{one.name} {one.version or ''}".strip() if one.name else ""
     parts = [
-        one.status,
-        *([f"{one.name} {one.version or ''}".strip()] if one.name else []),
-        *([f"{one.tools} tools"] if one.tools is not None else []),
-        *([f"{len(one.changed_tools)} not as approved"] if one.changed_tools else []),
-        *([f"{one.queued_calls} calls wait"] if one.queued_calls else []),
-        f"seen {_time(one.last_seen)}",
+        _words(one.status),
+        *(["shows a code to be let in again"] if one.shows_code else []),
+        *([inline(about)] if about else []),
+        *([counted(one.tools, "tool")] if one.tools is not None else []),
+        *([f"{counted(len(one.changed_tools), 'tool')} not as approved"] if one.changed_tools else []),
+        *([f"{counted(one.queued_calls, 'call')} waiting"] if one.queued_calls else []),
+        f"since {_time(one.connected_since)}" if one.connected_since else f"seen {_time(one.last_seen)}",
     ]
-    return f"- `{one.device}`{f' **{one.label}**' if one.label else ''}: {', '.join(parts)}"
+    return f"- {code(one.device)}{f' **{inline(one.label)}**' if one.label else ''}: {', '.join(parts)}"
 
 
 def _tool(one: results.Tool) -> str:
     marks = [*(["for people"] if one.user_only else []), *(["not as approved"] if one.warning else [])]
-    takes = ", ".join(one.input_schema.get("properties", {}))
-    return f"- `{one.name}({takes})`{f' ({chr(44).join(marks)})' if marks else ''}: `{one.description or '-'}`"
+    said = f": {code(one.description)}" if one.description else ""
+    properties = cast(Mapping[str, Mapping[str, Any]], one.input_schema.get("properties", {}))
+    required = cast(list[str], one.input_schema.get("required", []))
+    taken = [f"  - {code(_argument(name, properties.get(name, {}), name in required))}"
+             for name in dict.fromkeys([*properties, *required])]  # fmt: skip
+    return "\n".join([f"- {code(one.name)}{f' ({chr(44).join(marks)})' if marks else ''}{said}", *taken])
 
 
-def _outcome(one: results.Called | results.Outcome) -> str:
+def _argument(name: str, part: Mapping[str, Any], required: bool) -> str:
+    """`volume: a whole number from 0 to 100, required`."""
+    what = wanted(part)
+    facts = ["anything" if what == "given" else what]
+    if required:
+        facts.append("required")
+    elif "default" in part:
+        facts.append(f"{_json(part['default'])} unless given")
+    else:
+        facts.append("may be left out")
+    said = part.get("description")
+    return f"{name}: {', '.join(facts)}" + (f" ({said})" if isinstance(said, str) and said else "")
+
+
+def _outcome(one: results.Called | results.Outcome, *, alone: bool = False) -> str:
     if one.status == "queued":
         return f"queued until {_time(one.expires_at or '')} (call {one.call})"
     if isinstance(one, results.Outcome) and one.error is not None:
-        return f"{one.error.message} ({one.error.code})"
+        return f"{inline(one.error.message, 1_000)} ({one.error.code})"
+    text = one.text or ""
+    said = fenced(text) if alone and "\n" in text.strip() else code(text) if text.strip() else "done"
     more = [str(block.get("type")) for block in one.content or () if block.get("type") != "text"]
-    return _together(f"`{one.text}`" if one.text else "done", f"(and {', '.join(more)}: see --json)" if more else "")
+    rest = f"(and {', '.join(map(inline, more))}: see --json)" if more else ""
+    return together(said, rest) if alone else f"{said} {rest}".rstrip()
 
 
-def _together(*parts: str) -> str:
-    return "\n\n".join(part for part in parts if part)
+def _given(value: Any) -> str:
+    return f" {_short(_json(value))}" if value not in (None, {}, []) else ""
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return code(line if len(line) <= LONGEST else line[: LONGEST - 1] + "…")
+
+
+def _words(status: results.Status) -> str:
+    return status.replace("_", " ")
 
 
 def _more(cursor: str | None) -> str:
     return f"There are more: `--cursor {cursor}`" if cursor else ""
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 80 else line[:79] + "…"
-
-
 def _time(iso: str) -> str:
-    """To the minute: 2026-07-28 09:00."""
-    return f"{iso[:10]} {iso[11:16]}"
+    return f"{minute(iso)} UTC"
+
+
+def _second(iso: str) -> str:
+    """2026-07-28 09:00:05 UTC."""
+    return f"{iso[:10]} {iso[11:19]} UTC"

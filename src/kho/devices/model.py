@@ -15,6 +15,7 @@ MOST_DEVICES = 200
 """That one call may name."""
 LONGEST_QUEUE = 7 * DAY
 _SPAN = pattern(r"(\d{1,6})\s*(s|m|h|d)")
+_MAC = pattern(r"[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}")
 _UNITS = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
 
 
@@ -27,6 +28,10 @@ def _label(value: str) -> str:
     plain = plain_label(value)
     if "," in plain:
         raise PydanticCustomError("comma", "must not hold a comma, which parts names in a list")
+    if not plain.isprintable():
+        raise PydanticCustomError("unseen", "must not hold characters that nobody sees")
+    if _MAC.fullmatch(plain):
+        raise PydanticCustomError("mac", "must not look like a device's id; call it what it is, e.g. 'kitchen'")
     return plain
 
 
@@ -67,12 +72,14 @@ Timeout = Annotated[float, Field(ge=1, le=300, description="Seconds to wait for 
 
 
 class ListDevices(Params):
-    label: Annotated[Named | None, Field(description="Only devices with this label.")] = None
+    label: Annotated[
+        Annotated[Named, AfterValidator(plain_label)] | None, Field(description="Only devices with this label.")
+    ] = None
     limit: Annotated[Page, Field(description="How many.")] = 100
     cursor: Cursor | None = None
 
 
-class DeviceTools(Params):
+class OfDevice(Params):
     device: Annotated[Named, Field(description="The device's id, or the label that it alone has.")]
 
 
@@ -88,7 +95,7 @@ class DeviceCall(Params):
 
 
 class DeviceNotifications(Params):
-    device: Annotated[Named | None, Field(description="Only of this device.")] = None
+    device: Annotated[Named | None, Field(description="Only of this device, or of those with this label.")] = None
     method: Annotated[Annotated[str, Field(max_length=200)] | None, Field(description="Only this method.")] = None
     since: Moment | None = None
     limit: Annotated[Page, Field(description="How many, the newest first.")] = 50
@@ -96,7 +103,10 @@ class DeviceNotifications(Params):
 
 
 class DeviceLog(Params):
-    device: Annotated[Named | None, Field(description="Only of this device.")] = None
+    device: Annotated[
+        Named | None,
+        Field(description="Only of this device, also of one that was forgotten; or of those with this label."),
+    ] = None
     tool: Annotated[Named | None, Field(description="Only calls of this tool, by its own name.")] = None
     since: Moment | None = None
     limit: Annotated[Page, Field(description="How many, the newest first.")] = 50
@@ -106,15 +116,11 @@ class DeviceLog(Params):
 class ApproveDevice(Params):
     code: Annotated[
         Named,
-        Field(description="The six digits that the board shows; or the id of a device that is yours, to approve it "
-                          "again with its tools as they are now."),
+        Field(description="The six digits that the board shows; or the id or label of a device that is yours, to "
+                          "approve it again with its tools as they are now."),
     ]  # fmt: skip
     label: Annotated[Annotated[str, Field(max_length=128), AfterValidator(_label)] | None, Field(
         description="What to call it.")] = None  # fmt: skip
-
-
-class OfDevice(Params):
-    device: Annotated[Named, Field(description="The device's id.")]
 
 
 class LabelDevice(OfDevice):

@@ -21,6 +21,7 @@ from kho.devices.mqtt_client import Address, Client
 from kho.devices.newcomers import Newcomers
 from kho.devices.ota import Approving
 from kho.devices.registrations import Registrations
+from kho.devices.session import Photos
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
 from kho.kernel.clock import Clock
@@ -62,7 +63,7 @@ class MqttDoor:
         clock: Clock,
         *,
         approval: Approving,
-        vision: Callable[[Device], tuple[str, str] | None],
+        vision: Callable[[Device], Photos | None],
         udp_host: str,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -161,7 +162,7 @@ class MqttDoor:
             board,
             partial(self._deliver, board.id),
             udp_host=self._udp_host,
-            vision=self._vision(board),
+            vision=partial(self._vision, board),
         )
         self._forget(board.id)
         met = self._met[board.id] = _Met(conversation, self._now())

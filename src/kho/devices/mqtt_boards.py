@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from kho.devices import frames
 from kho.devices.errors import NotApproved
 from kho.devices.link import Link, Wire
-from kho.devices.session import Session
+from kho.devices.session import Photos, Session
 from kho.devices.store import Device
 from kho.kernel.errors import KhoError
 
@@ -78,7 +78,7 @@ class Conversation:
         deliver: Deliver,
         *,
         udp_host: str,
-        vision: tuple[str, str] | None = None,
+        vision: Callable[[], Photos | None] | None = None,
         hang_up: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
         self.device = device

@@ -13,8 +13,9 @@ from kho.devices.mqtt import MqttDoor
 from kho.devices.mqtt_client import Address
 from kho.devices.mqtt_holder import Held, Holder
 from kho.devices.mqtt_lease import Lease
-from kho.devices.ota import Approving, Mqtt
+from kho.devices.ota import HUB, Approving, Mqtt
 from kho.devices.registrations import Registrations
+from kho.devices.session import Photos
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
 from kho.devices.vision import PATH as VISION_PATH
@@ -100,12 +101,13 @@ class MqttServed:
         assert self._told is not None
         return _block(board, str(self._told), self._told.user or "", self._told.password or "")
 
-    def _vision(self, board: Device) -> tuple[str, str] | None:
-        """Over MQTT nobody says at which address the hub was reached: it must be configured."""
-        if not self._public_url:
+    def _vision(self, board: Device) -> Photos | None:
+        """Where photos go: to the configured address, or to the one at which the board asked for its settings."""
+        hub = self._public_url or board.info.get(HUB)
+        if not hub:
             return None
         token = self._tokens.issue(board.tenant, board.id, board.client, "vision", self._clock())
-        return self._public_url + VISION_PATH, token
+        return hub + VISION_PATH, token
 
     def _host(self, where: Address) -> str:
         return urlsplit(self._public_url).hostname or ("127.0.0.1" if where.host in EVERYWHERE else where.host)

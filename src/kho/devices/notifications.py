@@ -9,11 +9,12 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
 from kho.devices.events import Event, Events
+from kho.devices.history import one_of
 from kho.kernel.background import Background
 from kho.kernel.capability import Announcements
 from kho.kernel.clock import SECOND, Clock, iso
@@ -120,7 +121,7 @@ class Notifications:
         self._heard = {key: at for key, at in self._heard.items() if at >= since}
         for tenant, one in await self._db.read(lambda tx: elsewhere(tx, self._process, since, BATCH)):
             key = tenant, one.device, one.place
-            if key not in self._heard:
+            if self._heard.get(key) != one.at:  # a board that was forgotten and came back counts from one again
                 self._heard[key] = one.at
                 self.tell(tenant, one.device, one.method, one.params, one.at)
 
@@ -141,18 +142,20 @@ def page(
     tx: Tx,
     tenant: str,
     *,
-    device: str | None,
+    devices: Sequence[str] | None,
     method: str | None,
     since: int | None,
     before: tuple[int, str, int] | None,
     most: int,
 ) -> list[Said]:
-    """The newest first."""
+    """The newest first; of all devices when `devices` is None."""
     conditions, values = ["tenant = $1"], list[Value]([tenant])
-    for condition, value in (("device =", device), ("method =", method), ("at >=", since)):
+    for condition, value in (("method =", method), ("at >=", since)):
         if value is not None:
             values.append(value)
             conditions.append(f"{condition} ${len(values)}")
+    if devices is not None:
+        conditions.append(one_of("device", devices, values))
     if before is not None:
         first = len(values) + 1
         conditions.append(f"(at, device, place) < (${first}, ${first + 1}, ${first + 2})")
@@ -214,14 +217,17 @@ def _keep(tx: Tx, batch: Sequence[_Waiting], process: str) -> None:
 
 
 def _kept(params: Any) -> tuple[Any, str]:
+    kept: dict[str, Any] | None = None
+    if params is not None:
+        kept = cast(dict[str, Any], params) if isinstance(params, dict) else {"value": params}
     try:
-        text = orjson.dumps(params).decode()
+        text = orjson.dumps(kept).decode()
     except orjson.JSONEncodeError:  # half a surrogate: firmware cuts texts wherever its buffer ends
-        params, text = {"unreadable": True}, '{"unreadable":true}'
+        kept, text = {"unreadable": True}, '{"unreadable":true}'
     if len(text) > PARAMS:
-        params = {"cut": len(text)}
-        text = orjson.dumps(params).decode()
-    return params, text
+        kept = {"cut": len(text)}
+        text = orjson.dumps(kept).decode()
+    return kept, text
 
 
 def _clean(method: str) -> str:

@@ -1,20 +1,20 @@
 """The tools of connected boards as tools of the hub's own, in every process alike.
 
 Which boards are connected is in the database, whichever process holds them, so that all workers offer the same.
-Boards with the same tools are one set of tools; which board is meant is an argument.
+Boards that have a tool of the same name share it; which board is meant is an argument.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, count
 from typing import Any, Literal
 
 import orjson
 
 from kho.devices import store, toolsets
-from kho.devices.aliases import Exposed, Table
-from kho.devices.arguments import honest
+from kho.devices.exposed import Exposed, each, grouped
 from kho.devices.listed import BoardTool
 from kho.devices.model import ToolArguments
 from kho.kernel.background import Background
@@ -27,8 +27,9 @@ from kho.kernel.ports import Database, Tx
 log = logging.getLogger("kho.devices")
 
 Mode = Literal["grouped", "each", "off"]
-Run = Callable[[BoardTool, str, str | None, Mapping[str, Any], Call], Awaitable[Any]]
-"""The tool, what its argument for the device is called, the one device that is meant or None, arguments, caller."""
+Run = Callable[[str, str, str | None, Mapping[str, Any], Call], Awaitable[Any]]
+"""The tool by its name or alias, what its argument for the device is called, the one device that is meant or None,
+arguments, caller."""
 LOOK = 3.0
 """Seconds after which a look is taken without having been called: boards may have come to other processes."""
 FRESH = 0.5
@@ -85,12 +86,16 @@ class Offering:
         if boards is None:
             return
         self._seen, found = boards
-        operations = {one[0]: one for tenant, sets in found.items() for one in self._offered(tenant, sets)}
-        if operations.keys() == self._operations.keys():
+        offered = {
+            _key(tenant, exposed): (tenant, exposed)
+            for tenant, sets in found.items()
+            for exposed in self._offered(sets)
+        }
+        if offered.keys() == self._operations.keys():
             return
         self._operations = {
-            key: self._operations.get(key) or self._operation(tenant, exposed, device)
-            for key, tenant, exposed, device in operations.values()
+            key: self._operations.get(key) or self._operation(tenant, exposed)
+            for key, (tenant, exposed) in offered.items()
         }
         for changed in self._listeners:
             changed()
@@ -118,46 +123,29 @@ class Offering:
             found.setdefault(tenant, {})[name] = sets[key]
         return seen, found
 
-    def _offered(
-        self, tenant: str, boards: Mapping[str, tuple[BoardTool, ...]]
-    ) -> list[tuple[str, str, Exposed, str | None]]:
-        shown = {
-            who: [tool for tool in tools if self._user_tools or not tool.user_only] for who, tools in boards.items()
-        }
-        return [
-            (_key(tenant, exposed), tenant, exposed, device)
-            for exposed, device in (self._each(shown) if self._mode == "each" else _grouped(shown))
-        ][:MOST]
+    def _offered(self, boards: Mapping[str, tuple[BoardTool, ...]]) -> list[Exposed]:
+        if self._mode == "each":
+            return each(boards, user_tools=self._user_tools)[:MOST]
+        return [_counted(one) for one in grouped(boards, user_tools=self._user_tools)[:MOST]]
 
-    def _each(self, boards: Mapping[str, Sequence[BoardTool]]) -> list[tuple[Exposed, str | None]]:
-        """Every board by itself: the device is a part of the name."""
-        real = {(who, f"{who}.{tool.name}"): tool for who, tools in boards.items() for tool in tools}
-        table = Table(
-            {who: [replace(tool, name=f"{who}.{tool.name}") for tool in tools] for who, tools in boards.items()}
-        )
-        return [
-            (replace(exposed, tool=real[exposed.devices[0], exposed.tool.name]), exposed.devices[0])
-            for exposed in table.exposed
-        ]
-
-    def _operation(self, tenant: str, exposed: Exposed, device: str | None) -> Operation:
-        tool, schema = exposed.tool, honest(exposed.tool.schema)
+    def _operation(self, tenant: str, exposed: Exposed) -> Operation:
+        schema, device = exposed.schema, exposed.devices[0] if exposed.alone else None
         properties = schema.get("properties", {})
-        which = next(name for name in ("device", "device_id", "kho_device") if name not in properties)
+        which = next(name for name in chain(("device", "device_id"), _further()) if name not in properties)
         if device is None:
             one_or_many = [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
             schema = {**schema, "properties": {**properties, which: {"anyOf": one_or_many, "description": _WHICH}}}
 
         async def run(params: ToolArguments, call: Call) -> Any:
-            return await self._run(tool, which, device, params.model_extra or {}, call)
+            return await self._run(exposed.name, which, device, params.model_extra or {}, call)
 
         return Operation(
             name=f"devices.{exposed.alias}",
-            summary=f"The tool {tool.name} of a connected board.",
+            summary=f"The tool {exposed.name} of a connected board.",
             description=exposed.description,
             params=ToolArguments,
             run=run,
-            scope=ADMIN if tool.user_only else CALL,
+            scope=ADMIN if exposed.user_only else CALL,
             effect="write",
             tool=exposed.alias,
             open_world=True,
@@ -166,13 +154,16 @@ class Offering:
         )
 
 
-def _grouped(boards: Mapping[str, Sequence[BoardTool]]) -> list[tuple[Exposed, str | None]]:
-    found: list[tuple[Exposed, str | None]] = []
-    for exposed in Table(boards).exposed:
-        alone = len(exposed.devices) == 1 and not exposed.devices[0].startswith(SEVERAL)
-        found.append((exposed if alone else replace(exposed, devices=(SEVERAL,)), None))
-    return found
+def _further() -> Iterator[str]:
+    """Names of an argument that boards hardly have."""
+    return (f"kho_device{number or ''}" for number in count())
+
+
+def _counted(exposed: Exposed) -> Exposed:
+    """How many boards it is of is not told: it would be another tool whenever one more comes."""
+    alone = len(exposed.devices) == 1 and not exposed.devices[0].startswith(SEVERAL)
+    return exposed if alone else replace(exposed, devices=(SEVERAL,))
 
 
 def _key(tenant: str, exposed: Exposed) -> str:
-    return orjson.dumps([tenant, exposed.alias, exposed.description, exposed.tool.schema]).decode()
+    return orjson.dumps([tenant, exposed.alias, exposed.description, exposed.schema, exposed.user_only]).decode()

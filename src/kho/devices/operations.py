@@ -11,6 +11,8 @@ from kho.kernel.operation import Command, Operation, everywhere
 
 READ, WRITE = "devices:read", "devices:write"
 _GROUP = "Devices: boards that are connected, and their tools."
+_REVOKES = "The board is shut out until you approve it again, and calls that wait for it are dropped."
+_FORGETS = "The board's label, its tools and what it said are deleted, and calls that wait for it are dropped."
 _DEVICE = {"device": "aa:bb:cc:dd:ee:ff"}
 
 
@@ -38,7 +40,7 @@ def _using(service: Service, calling: Calling) -> Sequence[Operation]:
         _define(
             "device_tools",
             service.tools,
-            model.DeviceTools,
+            model.OfDevice,
             results.Tools,
             "What a device can do: its tools, also while it is offline.",
             Command("devices tools", positional=("device",)),
@@ -55,7 +57,7 @@ def _using(service: Service, calling: Calling) -> Sequence[Operation]:
             model.DeviceCall,
             results.Called,
             "Call a tool of one device or of several.",
-            Command("devices call", positional=("device", "tool")),
+            Command("devices call", positional=("device", "tool"), reads=True),
             {**_DEVICE, "tool": "self.screen.set_theme", "arguments": {"theme": "dark"}},
             scope=CALL,
             effect="write",
@@ -103,10 +105,11 @@ def _keeping(service: Service) -> Sequence[Operation]:
             model.LabelDevice,
             results.Changed,
             "Give a device a name, or a label that it shares with others.",
-            Command("devices label", positional=("device", "label"), sentence=True),
-            {**_DEVICE, "label": "kitchen"},
+            Command("devices label", positional=("device", "label"), sentence=True, reads=True),
+            {**_DEVICE, "label": "living room"},
             scope=WRITE,
             effect="write",
+            text=markdown.changed,
         ),
         _define(
             "device_approve",
@@ -114,11 +117,12 @@ def _keeping(service: Service) -> Sequence[Operation]:
             model.ApproveDevice,
             results.Changed,
             "Let a new board in by the code that it shows, or approve a device again.",
-            Command("devices approve", positional=("code",)),
-            {"code": "123456"},
+            Command("devices approve", positional=("code",), reads=True),
+            {"code": "123456", "label": "kitchen"},
             scope=ADMIN,
             effect="write",
             tool=False,
+            text=markdown.changed,
         ),
         _define(
             "device_revoke",
@@ -126,10 +130,24 @@ def _keeping(service: Service) -> Sequence[Operation]:
             model.OfDevice,
             results.Changed,
             "Shut a device out: its connection ends and its credentials are void.",
-            Command("devices revoke", positional=("device",), final=True),
+            Command("devices revoke", positional=("device",), asks=_REVOKES, reads=True),
             _DEVICE,
             scope=ADMIN,
             effect="destructive",
             tool=False,
+            text=markdown.changed,
+        ),
+        _define(
+            "device_forget",
+            service.forget,
+            model.OfDevice,
+            results.Changed,
+            "Forget a device, or a board that waits to be approved. The log of its calls stays.",
+            Command("devices forget", positional=("device",), asks=_FORGETS, reads=True),
+            _DEVICE,
+            scope=ADMIN,
+            effect="destructive",
+            tool=False,
+            text=markdown.changed,
         ),
     )

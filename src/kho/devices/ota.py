@@ -29,6 +29,9 @@ SOCKET_PATH = "/xiaozhi/v1/"
 POLL_MS = 30_000
 PROTOCOL_VERSION = 1
 """Of the audio frames, which Kho does not read: the plainest."""
+HUB = "hub"
+"""In what is kept of a board: the address at which it reached the hub, which over MQTT nobody else tells. The guard has
+seen to it that it is the hub's, and whoever could put another one there could have the board's token as well."""
 
 Approving = Callable[[], Awaitable[Approval]]
 Mqtt = Callable[[Device, int, str], dict[str, Any]]
@@ -69,7 +72,8 @@ class Ota:
         if request.method == "GET" and not asked.device:  # somebody looks whether the address is right
             return _json({"message": "Boards ask for their settings here.", "websocket": {"url": socket}})
         body = _read(request.body)
-        board = await self._register(asked.named, _about(request, body), request.peer)
+        about = {**_about(request, body), HUB: base("", request.scheme, request.headers)}
+        board = await self._register(asked.named, about, request.peer)
         now = self._clock()
         answer: dict[str, Any] = {"server_time": _time(now)}
         if version := board.info.get("firmware"):

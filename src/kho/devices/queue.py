@@ -13,9 +13,10 @@ from typing import Any
 import orjson
 
 from kho.devices import history
-from kho.devices.acts import CallResult
+from kho.devices.acts import CallResult, answer_of
 from kho.devices.errors import DeviceFailed, DeviceOffline
 from kho.devices.events import Event, Events
+from kho.devices.listed import clean
 from kho.kernel.background import Background
 from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError
@@ -92,7 +93,7 @@ class Queue:
             if result is None:
                 outcome, message = DeviceOffline.code, "The hub stopped before the device answered."
             elif result.is_error:
-                outcome, message = DeviceFailed.code, text_of(result)
+                outcome, message = DeviceFailed.code, reason_of(result)
             else:
                 message = text_of(result)
         except KhoError as error:
@@ -110,6 +111,16 @@ class Queue:
 
 def text_of(result: CallResult) -> str:
     return "\n".join(str(block["text"]) for block in result.content if block.get("type") == "text" and "text" in block)
+
+
+def reason_of(result: CallResult) -> str:
+    """What a board says went wrong: the message, where it answers in JSON."""
+    text = text_of(result)
+    match answer_of(result.content):
+        case {"message": str() as message} if message.strip():
+            return clean(message)
+        case _:
+            return text
 
 
 def add(

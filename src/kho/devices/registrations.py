@@ -5,15 +5,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from kho.devices import store
+from kho.devices import codes, store
 from kho.devices.store import Device
 from kho.devices.tokens import SigningKey
-from kho.kernel.clock import SECOND, Clock
+from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
 
 Approval = Literal["auto", "code"]
-CODE_LASTS = 15 * 60 * SECOND
 
 
 class Registrations:
@@ -65,8 +64,9 @@ class Registrations:
             return _need(store.get(tx, self._tenant, device))
         approved = next((one for one in known if one.approved and one.client == client), None)
         if approved is not None:
-            store.seen(tx, approved.tenant, device, client, {**approved.info, **info}, now)
-            return replace(approved, last_seen=now)
+            info = {**approved.info, **info}
+            store.seen(tx, approved.tenant, device, client, info, now)
+            return replace(approved, info=info, last_seen=now)
         return self._pending(tx, device, client, info, code, now)
 
     def _pending(self, tx: Tx, device: str, client: str, info: dict[str, Any], code: str, now: int) -> Device:
@@ -75,14 +75,14 @@ class Registrations:
             store.forget_pending(tx, device)
             waiting = None
         if waiting is None:
-            store.make_room(tx)
+            store.make_room(tx, now)
             store.add(tx, store.PENDING, device, client, info, now)
         else:
             store.seen(tx, store.PENDING, device, client, info, now)
         if waiting is None or waiting.code is None or (waiting.code_until or 0) <= now:
             while store.by_code(tx, code, now) is not None:
                 code = f"{secrets.randbelow(1_000_000):06}"
-            store.set_code(tx, device, code, now + CODE_LASTS)
+            store.set_code(tx, device, code, now + codes.LASTS)
         return _need(store.get(tx, store.PENDING, device))
 
 

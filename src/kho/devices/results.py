@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue
 
 from kho.kernel.model import Result
 
-Status = Literal["connected", "offline", "revoked", "pending"]
+Status = Literal["connected", "offline", "never_connected", "revoked", "pending"]
 
 
 class Device(Result):
@@ -24,6 +24,9 @@ class Device(Result):
         default=None, description="Tools that are something else than when the device was approved."
     )
     queued_calls: int | None = None
+    shows_code: bool | None = Field(
+        default=None, description="It asks to be let in again: approve the code that it shows."
+    )
 
 
 class Devices(Result):
@@ -91,7 +94,7 @@ class Notification(Result):
     device: str
     at: str
     method: str
-    params: JsonValue = None
+    params: dict[str, JsonValue] | None = Field(default=None, description="Anything but an object is in 'value'.")
 
 
 class Notifications(Result):
@@ -120,5 +123,5 @@ class Log(Result):
 
 class Changed(Result):
     device: str
-    status: Literal["approved", "revoked", "labelled"]
+    status: Literal["approved", "revoked", "labelled", "forgotten"]
     label: str | None = None

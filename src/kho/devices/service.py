@@ -1,10 +1,10 @@
 """The rules of boards: who is meant, whether it may, and what is told of it."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from kho.devices import history, model, notifications, queue, results, store, toolsets
-from kho.devices.aliases import Table
+from kho.devices import codes, history, model, notifications, queue, results, store, toolsets
+from kho.devices.aliases import aliases
 from kho.devices.arguments import honest
 from kho.devices.errors import NotApproved, UnknownCode, UnknownDevice
 from kho.devices.events import Event, Events
@@ -28,52 +28,62 @@ TIMEOUT = 10.0
 
 
 class Service:
-    def __init__(self, db: Database, clock: Clock, events: Events, live: Live) -> None:
+    def __init__(self, db: Database, clock: Clock, events: Events, live: Live, *, each: bool = False) -> None:
+        """With `each`, models are offered every board's tools by themselves, under names that hold its id."""
         self._db = db
         self._clock = clock
         self._events = events
         self._live = live
+        self._each = each
 
     async def devices(self, params: model.ListDevices, call: Call) -> results.Devices:
-        after = _after(params.cursor)
+        [after] = paging.place(params.cursor, str) or ("",)
+
+        admin = call.principal.allows(ADMIN)
+        await self._live.sweep()
 
         def work(tx: Tx) -> tuple[list[results.Device], list[Device]]:
-            owners, counts = store.owners(tx, self._clock()), dict[str, int]()
+            now = self._clock()
+            owners, counts = store.owners(tx, now), dict[str, int]()
             found, waiting = (
                 store.page(tx, call.tenant, after, params.limit + 1, params.label),
                 queue.counts(tx, call.tenant),
             )
+            asking = store.asking_again(tx, call.tenant, now) if admin else set[str]()
             listed: list[results.Device] = []
             for one in found:
                 if one.toolset and one.toolset not in counts:
                     counts[one.toolset] = len(store.tools(tx, call.tenant, one.toolset))
-                listed.append(shown(one, owners, counts.get(one.toolset), waiting.get(one.id, 0)))
-            seen = call.principal.allows(ADMIN) and params.cursor is None
-            return listed, store.pending(tx, self._clock(), MOST_PENDING) if seen else []
+                shows_code = one.id in asking
+                listed.append(shown(one, owners, counts.get(one.toolset), waiting.get(one.id, 0), shows_code))
+            seen = admin and params.cursor is None and params.label is None
+            return listed, store.pending(tx, call.tenant, now, MOST_PENDING) if seen else []
 
         listed, pending = await self._read(call, work)
         page = listed[: params.limit]
-        more = paging.encode(page[-1].device) if len(listed) > params.limit else None
+        more = paging.encode([page[-1].device]) if len(listed) > params.limit else None
         waiting = [shown(one, set(), None, 0) for one in pending]
         return results.Devices(devices=page, pending=waiting or None, next_cursor=more)
 
-    async def tools(self, params: model.DeviceTools, call: Call) -> results.Tools:
+    async def tools(self, params: model.OfDevice, call: Call) -> results.Tools:
+        await self._live.sweep()
+
         def work(tx: Tx) -> tuple[Device, set[str], Sequence[dict[str, object]]]:
             device = the_one(tx, call.tenant, params.device)
             return device, store.owners(tx, self._clock()), store.tools(tx, call.tenant, device.toolset)
 
         device, owners, kept = await self._read(call, work)
-        visible = [one for one in toolsets.unpacked(kept) if not one.user_only or call.principal.allows(ADMIN)]
         listed = [
             results.Tool(
-                name=exposed.tool.name,
-                alias=exposed.alias,
-                description=exposed.tool.description,
-                input_schema=honest(exposed.tool.schema),
-                user_only=exposed.tool.user_only,
-                warning=_warning(device, exposed.tool.name),
+                name=tool.name,
+                alias=alias,
+                description=tool.description,
+                input_schema=honest(tool),
+                user_only=tool.user_only,
+                warning=_warning(device, tool.name),
             )
-            for exposed in Table({device.id: visible}).exposed
+            for alias, tool in aliases(toolsets.unpacked(kept), device.id if self._each else None).items()
+            if not tool.user_only or call.principal.allows(ADMIN)
         ]
         about = shown(device, owners, None, 0)
         return results.Tools(
@@ -81,14 +91,14 @@ class Service:
         )
 
     async def notifications(self, params: model.DeviceNotifications, call: Call) -> results.Notifications:
-        before = _before(params.cursor)
+        before = paging.place(params.cursor, int, str, int)
 
         def work(tx: Tx) -> list[notifications.Said]:
-            device = the_one(tx, call.tenant, params.device).id if params.device else None
+            chosen = [one.id for one in named(tx, call.tenant, params.device)] if params.device else None
             return notifications.page(
                 tx,
                 call.tenant,
-                device=device,
+                devices=chosen,
                 method=params.method,
                 since=params.since,
                 before=before,
@@ -107,14 +117,13 @@ class Service:
         )
 
     async def log(self, params: model.DeviceLog, call: Call) -> results.Log:
-        before = _number(params.cursor)
+        [before] = paging.place(params.cursor, int) or (None,)
 
         def work(tx: Tx) -> list[history.Entry]:
-            device = the_one(tx, call.tenant, params.device).id if params.device else None
             return history.page(
                 tx,
                 call.tenant,
-                device=device,
+                devices=_ever_named(tx, call.tenant, params.device) if params.device else None,
                 tool=params.tool,
                 since=params.since,
                 before=before,
@@ -125,25 +134,32 @@ class Service:
         page = rows[: params.limit]
         return results.Log(
             calls=[_entry(one) for one in page],
-            next_cursor=paging.encode(page[-1].number) if len(rows) > params.limit else None,
+            next_cursor=paging.encode([page[-1].number]) if len(rows) > params.limit else None,
         )
 
     async def approve(self, params: model.ApproveDevice, call: Call) -> results.Changed:
-        """By the code that a board shows; or anew, with its tools as they are now, by its id."""
+        """By the code that a board shows; or anew, with its tools as they are now, by its id or label."""
+        code = params.code.strip()
+        guess = codes.is_code(code)
+        if guess:
+            await self._db.write(lambda tx: codes.count(tx, call.tenant, self._clock()))
 
         def work(tx: Tx) -> results.Changed:
-            now, code = self._clock(), params.code.strip()
+            now = self._clock()
             device = approve_code(tx, call.tenant, code, call.principal.sub, now)
             if device is None:
-                device = store.get(tx, call.tenant, normal(code))
-                if device is None:
+                if not _known_as(tx, call.tenant, code):
                     raise UnknownCode(field="code")
+                device = the_one(tx, call.tenant, code, field="code")
+                store.forget_pending(tx, device.id, device.client)  # it need not show its code any more
                 tools = toolsets.unpacked(store.tools(tx, call.tenant, device.toolset))
                 store.approve(tx, call.tenant, device.id, call.principal.sub, now)
                 baseline, *_ = toolsets.compared(tools, {}, {}, iso(now))
                 store.set_baseline(tx, call.tenant, device.id, baseline)
             if params.label is not None:
-                store.set_label(tx, call.tenant, device.id, params.label)
+                _set_label(tx, device, params.label)
+            if guess:
+                codes.was_right(tx, call.tenant)
             label = params.label if params.label is not None else device.label
             return results.Changed(device=device.id, status="approved", label=label or None)
 
@@ -151,27 +167,51 @@ class Service:
 
     async def revoke(self, params: model.OfDevice, call: Call) -> results.Changed:
         """Its tokens are refused from now on, its connection ends, and what waits for it is not carried out."""
-        found: list[Device] = []
 
-        def work(tx: Tx) -> results.Changed:
-            found.clear()
+        def work(tx: Tx) -> Device:
             device = the_one(tx, call.tenant, params.device)
-            found.append(device)
             store.revoke(tx, call.tenant, device.id, self._clock())
             queue.forget(tx, call.tenant, device.id, NotApproved.code, "The device was revoked; it was not asked.")
-            return results.Changed(device=device.id, status="revoked", label=device.label or None)
+            return device
 
-        done = await call.commit(self._db, work)
+        return await self._shut_out(call, work, "revoked")
+
+    async def forget(self, params: model.OfDevice, call: Call) -> results.Changed:
+        """As if it had never been there, but for the history of its calls. One that comes again is a new one."""
+
+        def work(tx: Tx) -> Device:
+            waiting = store.get(tx, store.PENDING, normal(params.device))
+            if waiting is not None and not _known_as(tx, call.tenant, params.device):
+                store.forget_pending(tx, waiting.id)
+                return waiting
+            device = the_one(tx, call.tenant, params.device)
+            store.forget(tx, device)
+            store.forget_pending(tx, device.id)
+            queue.forget(tx, call.tenant, device.id, UnknownDevice.code, "The device was forgotten; it was not asked.")
+            return device
+
+        return await self._shut_out(call, work, "forgotten")
+
+    async def _shut_out(
+        self, call: Call, work: Callable[[Tx], Device], how: Literal["revoked", "forgotten"]
+    ) -> results.Changed:
+        found: list[Device] = []
+
+        def noted(tx: Tx) -> results.Changed:
+            found[:] = [work(tx)]
+            return results.Changed(device=found[0].id, status=how, label=found[0].label or None)
+
+        done = await call.commit(self._db, noted)
         for device in found:
-            await self._live.drop(device, "This device was revoked.")
-            self._events.publish(call.tenant, Event("warning", device.id, self._clock(), {"message": "revoked"}))
+            await self._live.drop(device, f"This device was {how}.")
+            self._events.publish(call.tenant, Event("warning", device.id, self._clock(), {"message": how}))
         self._live.on_change()
         return done
 
     async def label(self, params: model.LabelDevice, call: Call) -> results.Changed:
         def work(tx: Tx) -> results.Changed:
             device = the_one(tx, call.tenant, params.device)
-            store.set_label(tx, call.tenant, device.id, params.label)
+            _set_label(tx, device, params.label)
             return results.Changed(device=device.id, status="labelled", label=params.label or None)
 
         return await call.commit(self._db, work)
@@ -182,27 +222,48 @@ class Service:
 
 def named(tx: Tx, tenant: str, name: str) -> list[Device]:
     """The devices that a name stands for: an id, or else a label. None of them pending."""
-    device = store.get(tx, tenant, normal(name))
-    found = [device] if device is not None else store.by_label(tx, tenant, model.plain_label(name))
+    found = _known_as(tx, tenant, name)
     if not found:
         raise UnknownDevice(f"There is no device '{name}', by id or by label.", device=name)
     return found
 
 
-def the_one(tx: Tx, tenant: str, name: str) -> Device:
+def the_one(tx: Tx, tenant: str, name: str, field: str = "device") -> Device:
     found = named(tx, tenant, name)
     if len(found) > 1:
         ids = [one.id for one in found[:20]]
-        raise InvalidParams(f"Several devices are labelled '{name}': name one of them.", field="device", devices=ids)
+        raise InvalidParams(f"Several devices are labelled '{name}': name one of them.", field=field, devices=ids)
     return found[0]
 
 
-def shown(device: Device, owners: set[str], tools: int | None, waiting: int) -> results.Device:
+def _known_as(tx: Tx, tenant: str, name: str) -> list[Device]:
+    device, label = store.get(tx, tenant, normal(name)), model.plain_label(name)
+    return [device] if device is not None else store.by_label(tx, tenant, label) if label else []
+
+
+def _ever_named(tx: Tx, tenant: str, name: str) -> list[str]:
+    """The ids that a name stands for. What a device did is known after it was forgotten, too."""
+    if not _known_as(tx, tenant, name) and history.is_known(tx, tenant, normal(name)):
+        return [normal(name)]
+    return [one.id for one in named(tx, tenant, name)]
+
+
+def _set_label(tx: Tx, device: Device, label: str) -> None:
+    if label and store.get(tx, device.tenant, normal(label)) is not None:
+        raise InvalidParams(f"'{label}' is a device's id: choose another label.", field="label")
+    store.set_label(tx, device.tenant, device.id, label)
+
+
+def shown(
+    device: Device, owners: set[str], tools: int | None, waiting: int, shows_code: bool = False
+) -> results.Device:
     status: results.Status = "connected" if device.owner in owners else "offline"
     if device.tenant == store.PENDING:
         status = "pending"
     elif not device.approved:
         status = "revoked"
+    elif device.first_connected_at is None:
+        status = "never_connected"
     about = {name: str(value) for name, value in device.info.items() if isinstance(value, str) and value}
     connected = device.connected_at if status == "connected" else None
     return results.Device(
@@ -218,6 +279,7 @@ def shown(device: Device, owners: set[str], tools: int | None, waiting: int) -> 
         tools=tools,
         changed_tools=sorted(device.warnings) or None,
         queued_calls=waiting or None,
+        shows_code=shows_code or None,
     )
 
 
@@ -240,33 +302,3 @@ def _entry(one: history.Entry) -> results.Entry:
         ms=one.ms,
         request_id=one.request_id,
     )
-
-
-def _after(cursor: str | None) -> str:
-    if cursor is None:
-        return ""
-    match paging.decode(cursor):
-        case str(id):
-            return id
-        case _:
-            raise paging.foreign()
-
-
-def _before(cursor: str | None) -> tuple[int, str, int] | None:
-    if cursor is None:
-        return None
-    match paging.decode(cursor):
-        case [int(at), str(device), int(place)]:
-            return at, device, place
-        case _:
-            raise paging.foreign()
-
-
-def _number(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    match paging.decode(cursor):
-        case int(number):
-            return number
-        case _:
-            raise paging.foreign()

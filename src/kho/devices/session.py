@@ -35,6 +35,7 @@ __all__ = [
     "CallResult",
     "Info",
     "Notified",
+    "Photos",
     "Ready",
     "Send",
     "Session",
@@ -59,6 +60,11 @@ SILENT = ("goodbye", "listen", "abort")
 PLAIN = {"jsonrpc", "method", "result", "error"}
 """What tells a JSON-RPC message that came without an envelope."""
 
+RENEW = 12 * 3600.0
+"""Seconds after which a board that is called is given a new token for photos first: a connection may last for months,
+and no token does."""
+Photos = tuple[str, str]
+"""Where they go, and the token."""
 State = Literal["hello", "initializing", "listing", "ready", "closed"]
 
 
@@ -83,13 +89,13 @@ class Session:
     def __init__(
         self,
         *,
-        vision: tuple[str, str] | None = None,
+        vision: Callable[[], Photos | None] | None = None,
         with_user_tools: bool = True,
         server_hello: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         session_id: str | None = None,
     ) -> None:
-        """`vision` is the address and the token for photos. `server_hello` is given the board's hello and returns what
-        the transport has to add to ours, such as the `udp` block."""
+        """`vision` gives the address and a new token for photos. `server_hello` is given the board's hello and returns
+        what the transport has to add to ours, such as the `udp` block."""
         self.session_id = session_id or uuid4().hex
         self.state: State = "hello"
         self.info = Info()
@@ -106,6 +112,7 @@ class Session:
         self._expired: OrderedDict[int, str] = OrderedDict()
         self._listing = Listing(with_user_tools)
         self._stale = False
+        self._introduced = 0.0
 
     @property
     def waiting(self) -> int:
@@ -211,9 +218,10 @@ class Session:
 
     def _initialize(self, now: float, attempt: int = 1) -> list[Act]:
         self.state, self._mute, self._stale = "initializing", False, False
+        self._introduced = now
         capabilities: dict[str, Any] = {}
-        if self._vision is not None:
-            capabilities["vision"] = {"url": self._vision[0], "token": self._vision[1]}
+        if self._vision is not None and (photos := self._vision()) is not None:
+            capabilities["vision"] = {"url": photos[0], "token": photos[1]}
         return [self._ask("initialize", "initialize", {"capabilities": capabilities}, now, attempt)]
 
     def _list(self, now: float, attempt: int = 1) -> list[Act]:
@@ -305,6 +313,9 @@ class Session:
     def _next(self, now: float) -> list[Act]:
         """Sends the next call, if the board is free."""
         acts: list[Act] = []
+        free = self.state == "ready" and self._flight is None
+        if free and self._queue and self._vision is not None and now - self._introduced >= RENEW:
+            return self._initialize(now)
         while self.state == "ready" and self._flight is None and self._queue:
             _, call = self._queue.popitem(last=False)
             try:

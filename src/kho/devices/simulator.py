@@ -19,8 +19,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from kho.devices import frames, mqtt_client, mqtt_topics
-from kho.devices.board import Board, Fault, HangUp, Payload, Say
+from kho.devices.board import Board, HangUp, Payload, Say
 from kho.devices.board_tools import Upload
+from kho.devices.faults import Fault
 from kho.devices.mqtt_client import Address
 from kho.devices.ota import PATH as OTA_PATH
 from kho.kernel.errors import KhoError

@@ -7,15 +7,18 @@ from typing import Any
 
 import orjson
 
+from kho.kernel.clock import DAY
 from kho.kernel.ports import Row, Tx, Value
 
 PENDING = ""
 """The tenant of boards that nobody has approved yet."""
 MOST_PENDING = 1_000
+PENDING_LASTS = DAY
+"""After its code has run out, a board that nobody approved is known for so long."""
 _KEY_LOCK = 0x6B686F64  # "khod"; any number does, as long as every process takes the same
 _DEVICE = (
     "tenant, id, client, label, info, approved_at, revoked_at, code, code_until, first_seen, last_seen, toolset, "
-    "warnings, owner, connection, connected_at"
+    "warnings, owner, connection, connected_at, first_connected_at"
 )
 
 
@@ -38,6 +41,7 @@ class Device:
     owner: str
     connection: str
     connected_at: int | None
+    first_connected_at: int | None
 
     @property
     def approved(self) -> bool:
@@ -90,14 +94,29 @@ def last_over(tx: Tx, transport: str) -> list[Device]:
     return [_device(row) for row in rows]
 
 
-def pending(tx: Tx, now: int, most: int) -> list[Device]:
-    """Those that show a code which somebody may approve."""
+def pending(tx: Tx, tenant: str, now: int, most: int) -> list[Device]:
+    """Those that show a code which somebody may approve, and that the tenant does not know yet."""
     rows = tx.all(
-        f"SELECT {_DEVICE} FROM devices WHERE tenant = '' AND code_until > $1 ORDER BY last_seen DESC LIMIT $2",
+        f"SELECT {_DEVICE} FROM devices WHERE tenant = '' AND code_until > $1 AND NOT EXISTS "
+        "(SELECT 1 FROM devices AS mine WHERE mine.tenant = $2 AND mine.id = devices.id) "
+        "ORDER BY last_seen DESC LIMIT $3",
         now,
+        tenant,
         most,
     )
     return [_device(row) for row in rows]
+
+
+def asking_again(tx: Tx, tenant: str, now: int) -> set[str]:
+    """The tenant's own that show a code: they were revoked, or their firmware was installed anew."""
+    rows = tx.all(
+        "SELECT mine.id FROM devices AS asking JOIN devices AS mine ON mine.id = asking.id WHERE asking.tenant = '' "
+        "AND asking.code_until > $1 AND mine.tenant = $2 AND (mine.client <> asking.client "
+        "OR mine.approved_at IS NULL OR mine.revoked_at IS NOT NULL)",
+        now,
+        tenant,
+    )
+    return {row[0] for row in rows}
 
 
 def by_code(tx: Tx, code: str, now: int) -> Device | None:
@@ -132,12 +151,21 @@ def set_code(tx: Tx, id: str, code: str, until: int) -> None:
     tx.run("UPDATE devices SET code = $1, code_until = $2 WHERE tenant = '' AND id = $3", code, until, id)
 
 
-def forget_pending(tx: Tx, id: str) -> None:
-    tx.run("DELETE FROM devices WHERE tenant = '' AND id = $1", id)
+def forget_pending(tx: Tx, id: str, client: str | None = None) -> None:
+    """With `client` only what this very client asks."""
+    tx.run("DELETE FROM devices WHERE tenant = '' AND id = $1 AND client = COALESCE($2, client)", id, client)
 
 
-def make_room(tx: Tx) -> None:
-    """Anybody may ask for a code: only so many of them wait, and the oldest go first."""
+def forget(tx: Tx, device: Device) -> None:
+    """All but the history of its calls, which says what people did."""
+    tx.run("DELETE FROM devices WHERE tenant = $1 AND id = $2", device.tenant, device.id)
+    tx.run("DELETE FROM device_notifications WHERE tenant = $1 AND device = $2", device.tenant, device.id)
+    _drop_unused(tx, device.tenant, device.toolset)
+
+
+def make_room(tx: Tx, now: int) -> None:
+    """Anybody may ask for a code: only so many of them wait, none for long, and the oldest go first."""
+    tx.run("DELETE FROM devices WHERE tenant = '' AND code_until <= $1", now - PENDING_LASTS)
     tx.run(
         "DELETE FROM devices WHERE tenant = '' AND id NOT IN "
         "(SELECT id FROM devices WHERE tenant = '' ORDER BY last_seen DESC LIMIT $1)",
@@ -210,19 +238,23 @@ def set_tools(
         device.id,
     )
     if device.toolset not in ("", digest):
-        tx.run(
-            "DELETE FROM device_toolsets WHERE tenant = $1 AND digest = $2 AND NOT EXISTS "
-            "(SELECT 1 FROM devices WHERE devices.tenant = device_toolsets.tenant AND toolset = digest)",
-            device.tenant,
-            device.toolset,
-        )
+        _drop_unused(tx, device.tenant, device.toolset)
+
+
+def _drop_unused(tx: Tx, tenant: str, digest: str) -> None:
+    tx.run(
+        "DELETE FROM device_toolsets WHERE tenant = $1 AND digest = $2 AND NOT EXISTS "
+        "(SELECT 1 FROM devices WHERE devices.tenant = device_toolsets.tenant AND toolset = digest)",
+        tenant,
+        digest,
+    )
 
 
 def held(tx: Tx, tenant: str, id: str, process: str, connection: str, now: int) -> None:
     """The newest connection is the one that counts."""
     tx.run(
-        "UPDATE devices SET owner = $1, connection = $2, connected_at = $3, last_seen = $3 "
-        "WHERE tenant = $4 AND id = $5",
+        "UPDATE devices SET owner = $1, connection = $2, connected_at = $3, last_seen = $3, "
+        "first_connected_at = COALESCE(first_connected_at, $3) WHERE tenant = $4 AND id = $5",
         process,
         connection,
         now,
@@ -284,9 +316,9 @@ def owners(tx: Tx, now: int) -> set[str]:
     return {row[0] for row in tx.all("SELECT process FROM device_owners WHERE until > $1", now)}
 
 
-def stale(tx: Tx, now: int) -> list[Owner]:
-    rows = tx.all("SELECT process, address, until FROM device_owners WHERE until <= $1", now)
-    return [Owner(*row) for row in rows]
+def every_owner(tx: Tx) -> list[Owner]:
+    """Those whose lease has run out among them."""
+    return [Owner(*row) for row in tx.all("SELECT process, address, until FROM device_owners")]
 
 
 def leave(tx: Tx, process: str, now: int) -> None:

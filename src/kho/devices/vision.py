@@ -30,6 +30,7 @@ MAX_ANSWER = 6_000
 """Bytes: the board sends it on as the result of a tool, and 8 KB is all that some gateways take."""
 AT_ONCE = 8
 USUAL = "What do you see?"
+NO_MODEL = "This hub has no model that sees. Whoever runs it can set KHO_VISION__URL and KHO_VISION__MODEL."
 
 
 class Seer(Protocol):
@@ -73,7 +74,7 @@ class Vision:
         if mime is None:
             raise NotAnImage
         if self._seer is None:
-            return _said(False, "This hub has no model that sees. Whoever runs it can set KHO_VISION__URL.")
+            return _said(False, NO_MODEL)
         try:
             async with self._turns:
                 text = await self._seer.explain(image, mime, question)

@@ -15,7 +15,7 @@ from kho.devices.newcomers import Newcomers
 from kho.devices.ota import PATH as OTA_PATH
 from kho.devices.ota import SOCKET_PATH, Approving
 from kho.devices.registrations import Registrations
-from kho.devices.session import Session
+from kho.devices.session import Photos, Session
 from kho.devices.stated import Stated, base, stated
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
@@ -132,10 +132,14 @@ class WebSocketDoor:
 
     async def _converse(self, channel: Channel, board: Device, hello: str) -> None:
         wire = SocketWire(channel)
-        photos = base(self._public_url, channel.scheme, channel.headers) + VISION_PATH
-        token = self._tokens.issue(board.tenant, board.id, board.client, "vision", self._clock())
+        hub = base(self._public_url, channel.scheme, channel.headers)
+
+        def photos() -> Photos:
+            token = self._tokens.issue(board.tenant, board.id, board.client, "vision", self._clock())
+            return hub + VISION_PATH, token
+
         # Firmware takes no other word for this transport, whatever its own hello says.
-        session = Session(vision=(photos, token), server_hello=lambda hello: {"transport": "websocket"})
+        session = Session(vision=photos, server_hello=lambda hello: {"transport": "websocket"})
         link = self._boards.attach(board.tenant, board.id, wire, session)
         try:
             await self._boards.connected(board.tenant, board.id, link)

@@ -116,9 +116,20 @@ class Deleting:
 
 
 def due_at(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, int]:
-    """When each will be deleted, of those for which a time is set."""
+    """When each will be deleted, of those for which a time is set, or for one above them."""
+    if not ids or tx.one("SELECT 1 FROM document_deletions WHERE tenant = $1 LIMIT 1", tenant) is None:
+        return {}
     marks = ", ".join(f"${number}" for number in range(2, len(ids) + 2))
-    rows = tx.all(f"SELECT id, due_at FROM document_deletions WHERE tenant = $1 AND id IN ({marks})", tenant, *ids)
+    rows = tx.all(
+        "WITH RECURSIVE up (id, above, level) AS ("
+        f"SELECT id, id, 0 FROM documents WHERE tenant = $1 AND id IN ({marks}) UNION ALL "
+        "SELECT up.id, d.parent, up.level + 1 FROM up CROSS JOIN documents AS d "
+        "WHERE d.id = up.above AND d.tenant = $1 AND up.level < 1000) "
+        "SELECT up.id, MIN(x.due_at) FROM up CROSS JOIN document_deletions AS x "
+        "WHERE x.id = up.above AND x.tenant = $1 GROUP BY up.id",
+        tenant,
+        *ids,
+    )
     return {row[0]: row[1] for row in rows}
 
 

@@ -27,6 +27,13 @@ WORTH_ASKING = 0.3
 """Seconds below which no language model is asked any more."""
 KEPT_BACK = 0.05
 """Seconds for putting the answer together."""
+FORMATS = {
+    **dict.fromkeys(("markdown", "md", "text/markdown"), True),
+    **dict.fromkeys(
+        ("plain", "text", "txt", "plain text", "plain_text", "plain-text", "plaintext", "text/plain"), False
+    ),
+}
+"""What `preferred_format` may name, and whether that is Markdown."""
 BEST_EXTERNAL = 0.5
 """What a page of the web scores at most: nothing is known of it but a few lines."""
 
@@ -69,6 +76,7 @@ class Knowledge:
         hits = [*own, *(_hit(page, params.query) for page in pages)]
         said = await self._answer(params, hits, end)
         notes += said.notes
+        notes += _not_followed(params.context_hints) if said.text else []
         return results.Knowledge(
             response=said.text,
             context=[
@@ -163,9 +171,18 @@ def _titles(tx: Tx, tenant: str, found: Found) -> dict[str, str]:
 
 
 def _manner(hints: model.ContextHints) -> Manner:
-    wanted = (hints.preferred_format or "").lower()
-    markdown = True if "markdown" in wanted else False if "plain" in wanted or wanted == "text" else None
-    return Manner((hints.language or "").replace("_", "-").split("-")[0].lower(), markdown)
+    return Manner((hints.language or "").replace("_", "-").split("-")[0].lower(), FORMATS.get(_format(hints)))
+
+
+def _not_followed(hints: model.ContextHints) -> list[str]:
+    """A hint is no condition: the answer comes all the same, and says that it is another."""
+    if _format(hints) in ("", *FORMATS):
+        return []
+    return [f"The answer is not in the format {hints.preferred_format!r}: there are markdown and plain text."]
+
+
+def _format(hints: model.ContextHints) -> str:
+    return (hints.preferred_format or "").strip().lower()
 
 
 def _hit(page: External, question: str) -> Hit:

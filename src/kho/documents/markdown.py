@@ -4,18 +4,23 @@ What is stored was written by others: it stands in fences or is quoted, and name
 line, so that nothing of it can look like something that Kho says.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 from pydantic import JsonValue
 
 from kho.documents import results
-from kho.documents.transfer_model import Exported, Imported
+from kho.documents.transfer_model import Change, Exported, Gone, Imported
 from kho.kernel.marked import cell_code, code, facts, fenced, inline, line, quoted, table
+from kho.kernel.prose import counted, minute
 
 FENCES = {"text/markdown": "markdown", "text/plain": "text", "application/json": "json"}
 SHOWN = 40
 """Changes of an import that are listed."""
+KEPT = (
+    "Nothing was done to them. delete_document deletes one; `prune=true` deletes all that is below the parent and not "
+    "in the folder. A file that names the `id` of its document may be renamed freely."
+)
 
 
 def changed(answer: results.Changed) -> str:
@@ -23,7 +28,7 @@ def changed(answer: results.Changed) -> str:
     if answer.affected == 0:
         parts.append("It will not be deleted after all.")
     elif answer.affected is not None and answer.affected > 1:
-        parts.append(f"With it: {_counted(answer.affected - 1, 'document')} below.")
+        parts.append(f"With it: {counted(answer.affected - 1, 'document')} below.")
     return " ".join(parts)
 
 
@@ -33,12 +38,12 @@ def document(answer: results.Document) -> str:
         ("below", " / ".join(code(id) for id in answer.path) or _above(answer)),
         ("place", _place(answer)),
         ("type", answer.mime_type + ("" if answer.is_human_readable else ", not meant for people")),
-        ("revision", f"{answer.revision}, {_time(answer.updated_at)}"),
-        ("created", _time(answer.created_at)),
+        ("revision", f"{answer.revision}, {minute(answer.updated_at)}"),
+        ("created", minute(answer.created_at)),
         ("tags", _tags(answer.metadata)),
         *((inline(key), _value(value)) for key, value in answer.metadata.items() if key not in ("title", "tags")),
-        ("deleted", _time(answer.deleted_at) if answer.deleted_at else ""),
-        ("will be deleted", _time(answer.delete_at) if answer.delete_at else ""),
+        ("deleted", minute(answer.deleted_at) if answer.deleted_at else ""),
+        ("will be deleted", minute(answer.delete_at) if answer.delete_at else ""),
     ]
     body = fenced(answer.content.body, FENCES.get(answer.mime_type, "text"))
     return f"## {_title(answer)}\n\n{facts(known)}\n\n{body}"
@@ -66,7 +71,7 @@ def history(answer: results.History) -> str:
     rows = (
         (
             str(one.revision),
-            _time(one.made_at),
+            minute(one.made_at),
             inline(one.made_by),
             one.change.replace("_", " "),
             inline(str(one.metadata.get("title", ""))),
@@ -99,7 +104,7 @@ def log(answer: results.Log) -> str:
     header = ("when", "who", "what", "document", "revision", "why")
     rows = (
         (
-            _time(one.at),
+            minute(one.at),
             inline(one.actor),
             one.action.replace("_", " "),
             cell_code(one.document_id),
@@ -124,8 +129,8 @@ def knowledge(answer: results.Knowledge) -> str:
 
 
 def exported(answer: Exported) -> str:
-    files = f"{_counted(answer.written, 'file')} written, {answer.unchanged} unchanged, {answer.removed} removed"
-    return f"{_counted(answer.documents, 'document')} in {code(answer.directory)}: {files}."
+    files = f"{counted(answer.written, 'file')} written, {answer.unchanged} unchanged, {answer.removed} removed"
+    return f"{counted(answer.documents, 'document')} in {code(answer.directory)}: {files}."
 
 
 def imported(answer: Imported) -> str:
@@ -133,12 +138,20 @@ def imported(answer: Imported) -> str:
     said = ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "nothing to import"
     parts = [f"{'It would be' if answer.dry_run else 'Done'}: {said}."]
     if answer.changes:
-        lines = [
-            f"- {', '.join(one.done)}: {code(one.document_id)} ({code(one.path)})" for one in answer.changes[:SHOWN]
-        ]
-        more = len(answer.changes) - SHOWN
-        parts.append("\n".join([*lines, *([f"- … and {more} more"] if more > 0 else [])]))
+        parts.append(_cut([f"- {', '.join(one.done)}: {_filed(one)}" for one in answer.changes]))
+    if answer.gone:
+        came = f"{counted(len(answer.gone), 'document')} came from this folder before, and the file is gone:"
+        parts += [came, _cut([f"- {_filed(one)}" for one in answer.gone]), KEPT]
     return "\n\n".join([*parts, *(line(note) for note in answer.notes or ())])
+
+
+def _filed(one: Change | Gone) -> str:
+    return f"{code(one.document_id)} ({code(one.path)})" if one.path else code(one.document_id)
+
+
+def _cut(lines: Sequence[str]) -> str:
+    more = len(lines) - SHOWN
+    return "\n".join([*lines[:SHOWN], *([f"- … and {more} more"] if more > 0 else [])])
 
 
 def _status(answer: results.Changed) -> str:
@@ -159,10 +172,10 @@ def _title(one: results.Summary) -> str:
 
 
 def _summary(one: results.Summary) -> str:
-    remarks = [f"revision {one.revision}", _time(one.updated_at)]
+    remarks = [f"revision {one.revision}", minute(one.updated_at)]
     remarks += [f"{one.children} below"] if one.children else []
     remarks += ["deleted"] if one.deleted else []
-    remarks += [f"will be deleted at {_time(one.delete_at)}"] if one.delete_at else []
+    remarks += [f"will be deleted at {minute(one.delete_at)}"] if one.delete_at else []
     tags = _tags(one.metadata)
     named = code(one.document_id)
     title = _title(one)
@@ -196,12 +209,3 @@ def _value(value: JsonValue) -> str:
 
 def _with_more(text: str, cursor: str | None) -> str:
     return f"{text}\n\nThere is more: `cursor={cursor}`." if cursor else text
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-def _time(iso: str) -> str:
-    """To the minute: 2026-07-28 09:00."""
-    return f"{iso[:10]} {iso[11:16]}"

@@ -51,6 +51,6 @@ def retried(answer: webhooks.Retried) -> str:
 
 def purged(answer: purge.Purged) -> str:
     gone = ", ".join(code(id) for id in answer.purged)
-    file = "The database's file was rewritten." if answer.wiped else "The database's file was not rewritten."
-    why = f" {line(answer.problem)}" if answer.problem else ""
-    return f"Erased: {gone}. {file}{why}"
+    said = ["The database's file was rewritten."] if answer.wiped else []
+    said += [line(answer.problem)] if answer.problem else []
+    return " ".join([f"Erased: {gone}.", *said, *([answer.left] if answer.left else [])])

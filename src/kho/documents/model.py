@@ -214,7 +214,10 @@ class Filters(Params):
 class ContextHints(Params):
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
-    preferred_format: Annotated[str | None, Field(max_length=64, description="markdown, or plain text.")] = None
+    preferred_format: Annotated[
+        str | None,
+        Field(max_length=64, description="markdown or plain; of any other, the answer says that it is not it."),
+    ] = None
     language: Annotated[
         str | None, Field(max_length=35, description="Of the answer, e.g. vi-VN; else the question's own.")
     ] = None

@@ -25,7 +25,13 @@ from kho.kernel.ports import Database, Tx
 logger = logging.getLogger("kho.documents")
 
 Wipe = Callable[[], Awaitable[None]]
-_TABLES = ("document_bodies", "document_revisions", "document_deletions", "documents")
+OF_THE_SERVER = (
+    "PostgreSQL's own VACUUM clears the rows' place; its log and archives, and any backup, are yours to look after."
+)
+OF_THE_FILE = (
+    "The embedded database's file still holds the text in parts that it no longer uses, until it is rewritten."
+)
+_TABLES = ("document_bodies", "document_revisions", "document_deletions", "document_files", "documents")
 
 
 class PurgeDocument(Params):
@@ -35,7 +41,7 @@ class PurgeDocument(Params):
         bool,
         Field(
             description="Rewrite the embedded database's file, so that no trace is left in its unused parts. Others "
-            "cannot write meanwhile; leave it out for all but the last of several."
+            "cannot write meanwhile; leave it out for all but the last of several. PostgreSQL looks after its own."
         ),
     ] = True
 
@@ -43,8 +49,9 @@ class PurgeDocument(Params):
 class Purged(Result):
     document_id: str
     purged: list[str] = Field(description="The ids that are gone, and free again.")
-    wiped: bool = Field(description="Whether the file was rewritten.")
-    problem: str | None = Field(default=None, description="Why it was not.")
+    wiped: bool = Field(description="Whether the embedded database's file was rewritten.")
+    problem: str | None = Field(default=None, description="Why it was not, though it was to be.")
+    left: str | None = Field(default=None, description="Where traces may be left, and what clears them.")
 
 
 class Purging:
@@ -78,11 +85,13 @@ class Purging:
             return Purged(document_id=id, purged=ids, wiped=False)
 
         purged = await call.commit(self._db, work)
-        if not params.wipe or self._wipe is None:
-            return purged
+        if self._wipe is None:
+            return purged.model_copy(update={"left": OF_THE_SERVER if self._db.engine == "postgres" else None})
+        if not params.wipe:
+            return purged.model_copy(update={"left": OF_THE_FILE})
         try:
             await self._wipe()
         except KhoError as failure:
             logger.warning("the file was not rewritten after a purge: %s", failure.message)
-            return purged.model_copy(update={"problem": failure.message})
+            return purged.model_copy(update={"problem": failure.message, "left": OF_THE_FILE})
         return purged.model_copy(update={"wiped": True})

@@ -56,7 +56,7 @@ class Reading:
         return await self._read(call, work)
 
     async def history(self, params: model.DocumentHistory, call: Call) -> results.History:
-        before = _before(params.cursor)
+        [before] = paging.place(params.cursor, int) or (NEWEST,)
 
         def work(tx: Tx) -> results.History:
             need(tx, call.tenant, params.document_id, deleted=True)
@@ -81,7 +81,7 @@ class Reading:
         return views.difference(params.document_id, *await self._read(call, work))
 
     async def audit(self, params: model.AuditLog, call: Call) -> results.Log:
-        before = _before(params.cursor)
+        [before] = paging.place(params.cursor, int) or (NEWEST,)
 
         def work(tx: Tx) -> list[Entry]:
             return trail.entries(
@@ -183,41 +183,28 @@ def _entry(one: Entry) -> results.Entry:
     )
 
 
-def _before(cursor: str | None) -> int:
-    if cursor is None:
-        return NEWEST
-    match paging.decode(cursor):
-        case [int(number)]:
-            return number
-        case _:
-            raise paging.foreign()
-
-
 def _after(tx: Tx, tenant: str, params: model.ListDocuments) -> tuple[Value, str] | None:
     """What the last page ended with: by what it was ordered, and its id."""
-    if params.cursor is None:
+    found = paging.place(params.cursor, str, str if params.sort == "title" else int, str, int)
+    if found is None:
         return None
-    match paging.decode(params.cursor):
-        case [str(sort), (int() | str()) as by, str(id), int(changed)] if sort == params.sort and isinstance(
-            by, str
-        ) == (sort == "title"):
-            if sort != "order":
-                return by, id
-            # Siblings that are spread out get other places, in the same order. One that was moved has changed.
-            last = store.get(tx, tenant, id)
-            if last is not None and (last.parent, last.updated_at) == (params.parent_id, changed):
-                return last.place, id
-            return by, id
-        case _:
-            raise paging.foreign()
+    sort, by, id, changed = found
+    if sort != params.sort:
+        raise paging.foreign()
+    if sort == "order":
+        # Siblings that are spread out get other places, in the same order. One that was moved has changed.
+        last = store.get(tx, tenant, id)
+        if last is not None and (last.parent, last.updated_at) == (params.parent_id, changed):
+            return last.place, id
+    return by, id
 
 
 def _place(cursor: str | None, order: list[str]) -> int:
     """Behind the document that the last page ended with; where that has gone, as many further on."""
-    if cursor is None:
+    found = paging.place(cursor, str, int, str)
+    if found is None:
         return 0
-    match paging.decode(cursor):
-        case ["tree", int(count), str(id)]:
-            return order.index(id) + 1 if id in order else max(0, min(count, len(order)))
-        case _:
-            raise paging.foreign()
+    sort, count, id = found
+    if sort != "tree":
+        raise paging.foreign()
+    return order.index(id) + 1 if id in order else max(0, min(count, len(order)))

@@ -24,7 +24,7 @@ class Shelf:
         self._timeout = timeout
 
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
-        after = _after(cursor)
+        [after] = paging.place(cursor, str) or ("",)
         found = await self._deleting.read(call, lambda tx: store.by_id(tx, call.tenant, after, PAGE + 1), self._timeout)
         page = found[:PAGE]
         return [_resource(one) for one in page], paging.encode([page[-1].id]) if len(found) > PAGE else None
@@ -58,13 +58,3 @@ def _resource(document: Document) -> Resource:
         f"Revision {document.revision}",
         document.saying.mime_type,
     )
-
-
-def _after(cursor: str | None) -> str:
-    if cursor is None:
-        return ""
-    match paging.decode(cursor):
-        case [str(id)]:
-            return id
-        case _:
-            raise paging.foreign()

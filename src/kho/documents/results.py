@@ -42,7 +42,7 @@ class Summary(Result):
     updated_at: str
     deleted: bool = False
     deleted_at: str | None = None
-    delete_at: str | None = Field(default=None, description="When it will be deleted.")
+    delete_at: str | None = Field(default=None, description="When it will be deleted, by itself or with one above it.")
 
 
 class Document(Summary):

@@ -14,7 +14,7 @@ from typing import Any, cast
 import orjson
 from pydantic import ValidationError
 
-from kho.documents import store, tree
+from kho.documents import store, transfer_known, tree
 from kho.documents.deleting import Deleting
 from kho.documents.errors import NotTheMachinesUser, UnknownParent, WouldOverwrite
 from kho.documents.model import ROOT
@@ -25,7 +25,7 @@ from kho.documents.transfer_folder import Found, Named, Place, folder_of, load, 
 from kho.documents.transfer_model import ExportDocuments, Exported
 from kho.kernel.call import Call
 from kho.kernel.errors import InvalidParams
-from kho.kernel.ports import Tx
+from kho.kernel.ports import Database, Tx
 
 LIST = ".kho-export.json"
 """The files that exports wrote, with digests, by which changed ones are known."""
@@ -37,7 +37,8 @@ Files = dict[str, bytes]
 
 
 class Export:
-    def __init__(self, deleting: Deleting, timeout: float) -> None:
+    def __init__(self, db: Database, deleting: Deleting, timeout: float) -> None:
+        self._db = db
         self._deleting = deleting
         self._timeout = timeout
 
@@ -76,6 +77,8 @@ class Export:
                     digests |= {name: _digest(content) for name, content in files.items()}
             await call.progress(start + len(batch), len(wanted), "Exporting")
         await asyncio.to_thread(_write, folder, {LIST: orjson.dumps(digests, option=orjson.OPT_INDENT_2)})
+        known = await asyncio.to_thread(transfer_known.folder, call.tenant, folder, params.parent_id)
+        await self._db.write(lambda tx: known.keep(tx, {one.path + one.ending: one.id for one in wanted}))
         return Exported(
             directory=str(folder),
             documents=len(wanted),

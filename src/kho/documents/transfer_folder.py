@@ -111,6 +111,8 @@ class Found:
     """None: the one above it could not be read."""
     file: Path | None
     """None: it is a folder without a file of its own."""
+    is_named: bool = False
+    """Whether the file says which document it is."""
     order: float = inf
 
 
@@ -120,11 +122,16 @@ class Scan:
     """Each before those below it, siblings in their order."""
     failed: list[Failure] = field(default_factory=list[Failure])
     ignored: int = 0
+    known: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The ids that paths had the last time."""
+    taken: frozenset[str] = frozenset()
+    """Those of files that are still there."""
 
 
-def scan(top: Path, parent: str) -> Scan:
+def scan(top: Path, parent: str, known: Mapping[str, str] | None = None) -> Scan:
     """Raises OSError if the folder itself cannot be read."""
-    result = Scan()
+    known = known or {}
+    result = Scan(known=known, taken=frozenset(id for path, id in known.items() if (top / path).is_file()))
     result.found = _below(top, "", parent, "" if parent == ROOT else f"{parent}/", 1, result)
     return result
 
@@ -166,7 +173,7 @@ def _below(folder: Path, inside: str, parent: str | None, prefix: str, depth: in
     for entry in folders:
         path = inside + entry.name
         head = heads.get(entry.name)
-        own = Found(f"{path}/", entry.name, _id(prefix + path), parent, None)
+        own = Found(f"{path}/", entry.name, _id_of(f"{path}/", prefix + path, result), parent, None)
         above = (head or own).id if head or entry.name not in heads else None
         try:
             found = _below(entry, f"{path}/", above, prefix, depth + 1, result)
@@ -201,15 +208,23 @@ def _document(entry: Path, path: str, parent: str | None, prefix: str, result: S
     except Unreadable as problem:
         result.failed.append(Failure(path=path, reason=str(problem)))
         return None
-    plain = path.removesuffix(".md")
-    found = Found(path, entry.stem, written.id or _id(prefix + plain), parent, entry)
+    id = written.id or _id_of(path, prefix + path.removesuffix(".md"), result)
+    found = Found(path, entry.stem, id, parent, entry, written.id is not None)
     return found if written.order is None else replace(found, order=written.order)
 
 
-def _id(path: str) -> str:
+def _id_of(path: str, wanted: str, result: Scan) -> str:
+    """The one that it had, or one of its path; not that of a file that had this path once and has another now."""
+    if path in result.known:
+        return result.known[path]
+    id = _id(wanted)
+    return _id(wanted, numbered=True) if id in result.taken else id
+
+
+def _id(path: str, *, numbered: bool = False) -> str:
     """The path, as far as ids take it; what they do not take is told apart by a number made of all of it."""
     path = unicodedata.normalize("NFC", path)
-    if len(path) <= LONGEST_ID and not _NOT_IN_IDS.search(path) and path != ROOT:
+    if not numbered and len(path) <= LONGEST_ID and not _NOT_IN_IDS.search(path) and path != ROOT:
         return path
     digest = blake2b(path.encode(), digest_size=4).hexdigest()
     letters = unicodedata.normalize("NFKD", path.replace("đ", "d").replace("Đ", "D"))

@@ -1,7 +1,8 @@
 """`kho docs import`: a folder of files as documents of the tree.
 
 Parents come before those below them, so that each finds its place. Every document is a change of its own: one file that
-cannot be a document does not hold up the others, and a second import finds nothing left to do.
+cannot be a document does not hold up the others, and a second import finds nothing left to do. Documents whose files
+are gone stay, and are named.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kho.documents import model, store, tree
+from kho.documents import model, store, transfer_known, tree
 from kho.documents.deleting import Deleting
 from kho.documents.errors import NotAllImported, NotTheMachinesUser, UnknownParent
 from kho.documents.model import ROOT
@@ -20,18 +21,20 @@ from kho.documents.service import Service
 from kho.documents.store import Document
 from kho.documents.transfer_differences import differences, stated
 from kho.documents.transfer_files import Unreadable, Written
-from kho.documents.transfer_folder import Found, Scan, folder_of, load, scan
-from kho.documents.transfer_model import Change, Counts, Failure, ImportDocuments, Imported
+from kho.documents.transfer_folder import Found, folder_of, load
+from kho.documents.transfer_known import Read
+from kho.documents.transfer_model import Change, Counts, Failure, Gone, ImportDocuments, Imported
 from kho.kernel import values
 from kho.kernel.call import Call
 from kho.kernel.errors import InvalidParams, KhoError
-from kho.kernel.ports import Tx
+from kho.kernel.ports import Database, Tx
 
 REASON = "not in the imported folder"
 
 
 class Import:
-    def __init__(self, service: Service, deleting: Deleting, timeout: float) -> None:
+    def __init__(self, db: Database, service: Service, deleting: Deleting, timeout: float) -> None:
+        self._db = db
         self._service = service
         self._deleting = deleting
         self._timeout = timeout
@@ -41,33 +44,46 @@ class Import:
             raise NotTheMachinesUser
         await self._deleting.read(call, lambda tx: _need_parent(tx, call.tenant, params.parent_id), self._timeout)
         try:
-            found = await asyncio.to_thread(scan, folder_of(params.directory), params.parent_id)
+            read = await transfer_known.read(
+                self._deleting, folder_of(params.directory), params.parent_id, call, self._timeout
+            )
         except OSError as problem:
             raise InvalidParams(f"The folder cannot be read: {problem.strerror}.", field="directory") from None
-        if params.prune and not found.found:
+        if params.prune and not read.scan.found:
             raise InvalidParams(
                 "The folder holds no documents, so nothing was deleted. Is it the right one?", field="directory"
             )
-        return await _Round(self._service, self._deleting, self._timeout, params, found, call).run()
+        return await _Round(self._db, self._service, self._deleting, self._timeout, params, read, call).run()
 
 
 class _Round:
     """One import."""
 
     def __init__(
-        self, service: Service, deleting: Deleting, timeout: float, params: ImportDocuments, found: Scan, call: Call
+        self,
+        db: Database,
+        service: Service,
+        deleting: Deleting,
+        timeout: float,
+        params: ImportDocuments,
+        read: Read,
+        call: Call,
     ) -> None:
+        self._db = db
         self._service = service
         self._deleting = deleting
         self._timeout = timeout
         self._params = params
         self._call = call
-        self._scan = found
-        self._failed = found.failed
+        self._read = read
+        self._scan = read.scan
+        self._failed = read.scan.failed
         self._in: dict[str, Found] = {}
         """What is in the store by now, by its id."""
         self._done: dict[str, list[str]] = {}
         self._deleted: list[Change] = []
+        self._pruned: set[str] = set()
+        """With all that is below them."""
         self._undone: set[str] = set()
         """Deletions; whatever one took away comes back together."""
 
@@ -85,12 +101,29 @@ class _Round:
             notes.append("Nothing was deleted, because not all files could be imported.")
         elif self._params.prune:
             await self._prune()
-        answer = self._answer(notes)
+        answer = self._answer(notes, await self._gone())
         if self._failed:
-            said = answer.model_dump(include={"counts", "notes"}, exclude_none=True)
+            counts = answer.counts.model_dump(exclude_defaults=True)
+            said: dict[str, Any] = answer.model_dump(exclude_none=True) | {"counts": counts}
             failed = [one.model_dump() for one in sorted(self._failed, key=lambda one: one.path)]
-            raise NotAllImported(_incomplete(len(failed), self._params.dry_run), failed=failed, **said)
+            raise NotAllImported(_incomplete(len(failed), self._params.dry_run), **said, failed=failed)
         return answer
+
+    async def _gone(self) -> list[Gone]:
+        """Documents whose files are gone. What is known of the folder is kept for the next time."""
+        others = {path: id for path, id in self._read.known.items() if id not in self._in}
+
+        def look(tx: Tx) -> set[str]:
+            return {one.id for one in store.get_all(tx, self._call.tenant, [*others.values()]) if not one.deleted}
+
+        alive = await self._deleting.read(self._call, look, self._timeout)
+        lost = {path: id for path, id in others.items() if id in alive - self._pruned}
+        if not self._params.dry_run:
+            files = lost | {one.path: id for id, one in self._in.items()}
+            if files != self._read.known or self._read.renamed:
+                await self._db.write(lambda tx: self._read.folder.keep(tx, files))
+        missing = transfer_known.gone(lost, self._scan)
+        return [Gone(path=path, document_id=id) for path, id in sorted(missing.items())]
 
     async def _take(self, one: Found) -> None:
         if one.parent is None or (one.parent != self._params.parent_id and one.parent not in self._in):
@@ -106,7 +139,7 @@ class _Round:
         else:
             done = await self._bring_up_to_date(one, written, *now)
         self._in[one.id] = one
-        self._done[one.id] = done
+        self._done[one.id] = ["renamed", *done] if one.path in self._read.renamed else done
 
     async def _create(self, one: Found, written: Written) -> list[str]:
         given: dict[str, Any] = {
@@ -177,6 +210,10 @@ class _Round:
                     params = model.DeleteDocument(document_id=id, reason=REASON)
                     await self._service.delete(params, self._call)
                 self._deleted.append(Change(path="", document_id=id, done=["deleted"]))
+                below = [id]
+                while below:
+                    self._pruned.add(below[-1])
+                    below += shape.get(below.pop(), ())
 
     async def _move(self, id: str, parent: str, before: str | None) -> None:
         position = None if before is None else model.Position(before=before)
@@ -196,13 +233,19 @@ class _Round:
             self._call, lambda tx: tree.shape(tx, self._call.tenant, top, False), self._timeout
         )
 
-    def _answer(self, notes: list[str]) -> Imported:
+    def _answer(self, notes: list[str], gone: list[Gone]) -> Imported:
         changes = [Change(path=self._in[id].path, document_id=id, done=done) for id, done in self._done.items() if done]
         changes += self._deleted
         unchanged = sum(1 for done in self._done.values() if not done)
         counted = Counter(what for one in changes for what in one.done)
         counts = Counts(**counted, unchanged=unchanged, ignored=self._scan.ignored)
-        return Imported(counts=counts, changes=changes, dry_run=self._params.dry_run or None, notes=notes or None)
+        return Imported(
+            counts=counts,
+            changes=changes,
+            gone=gone or None,
+            dry_run=self._params.dry_run or None,
+            notes=notes or None,
+        )
 
 
 def _need_parent(tx: Tx, tenant: str, parent: str) -> None:
@@ -233,7 +276,8 @@ def _in_order(wanted: Sequence[str], now: Sequence[str]) -> set[str]:
 def _reason(problem: Unreadable | ValidationError | KhoError) -> str:
     if isinstance(problem, ValidationError):
         first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"'{'.'.join(map(str, first['loc']))}': {first['msg']}"
+        where = ".".join(map(str, first["loc"]))
+        return f"The text {first['msg']}." if where == "content.body" else f"'{where}': {first['msg']}"
     return problem.message if isinstance(problem, KhoError) else str(problem)
 
 

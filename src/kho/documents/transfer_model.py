@@ -37,6 +37,7 @@ class Exported(Result):
 class Counts(Result):
     created: int = 0
     updated: int = 0
+    renamed: int = 0
     moved: int = 0
     restored: int = 0
     deleted: int = 0
@@ -50,6 +51,11 @@ class Change(Result):
     done: list[str]
 
 
+class Gone(Result):
+    path: str
+    document_id: str
+
+
 class Failure(Result):
     path: str
     reason: str
@@ -58,5 +64,8 @@ class Failure(Result):
 class Imported(Result):
     counts: Counts
     changes: list[Change]
+    gone: list[Gone] | None = Field(
+        default=None, description="Documents that came from the folder before. Their files are gone; they are not."
+    )
     dry_run: bool | None = None
     notes: list[str] | None = None

@@ -36,7 +36,7 @@ def _facts(tx: Tx, tenant: str, documents: Sequence[Document]) -> dict[str, dict
     ids = [one.id for one in documents]
     orderings = tree.orderings(tx, tenant, documents)
     children = tree.children(tx, tenant, ids)
-    due = due_at(tx, tenant, ids)
+    due = due_at(tx, tenant, [one.id for one in documents if not one.deleted])
     return {
         one.id: {
             "document_id": one.id,

@@ -191,7 +191,7 @@ class Webhooks:
         return await call.commit(self._db, work)
 
     async def dead(self, params: DeadDeliveries, call: Call) -> Dead:
-        event, webhook = _after(params.cursor)
+        event, webhook = paging.place(params.cursor, int, str) or (0, "")
         own, values = _only(params.webhook_id, 4)
 
         def work(tx: Tx) -> Dead:
@@ -291,13 +291,3 @@ def _tidy(tx: Tx, tenant: str) -> None:
         "WHERE d.tenant = document_events.tenant AND d.event = document_events.number)",
         tenant,
     )
-
-
-def _after(cursor: str | None) -> tuple[int, str]:
-    if cursor is None:
-        return 0, ""
-    match paging.decode(cursor):
-        case [int(event), str(webhook)]:
-            return event, webhook
-        case _:
-            raise paging.foreign()

@@ -17,6 +17,7 @@ from kho.doors.actions import Actions
 from kho.doors.auth import Auth
 from kho.doors.guard import Guard, loopback_hosts, loopback_origins
 from kho.doors.jsonrpc import JsonRpc
+from kho.doors.lasting import Lasting
 from kho.doors.logs import log_refusal
 from kho.doors.mcp import Context, McpDoor
 from kho.doors.mcp_http import PRINCIPAL, McpHttp
@@ -107,7 +108,9 @@ class Application:
             self._customise(door)
             mcp = McpHttp(door, self._http.max_body)
             auth = Auth(hub)
-            web = WebDoor(auth, [served for capability in hub.registry.capabilities for served in capability.web])
+            lasting = Lasting()
+            served = [served for capability in hub.registry.capabilities for served in capability.web]
+            web = WebDoor(auth, served, lasting)
             self._routes.extend([*_routes(hub, auth, mcp, metrics), *web.routes()])
             self._guard.uploads.extend(web.uploads)
 
@@ -115,10 +118,12 @@ class Application:
                 mcp.stop()
                 web.stop()
 
+            lasting.start()
             try:
                 async with mcp.run():
                     yield {STOP: stop}
             finally:
+                lasting.close()
                 await background.drain()
 
 

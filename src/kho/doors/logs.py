@@ -65,6 +65,8 @@ def log_refusal(path: str, client: str, code: str) -> None:
 
 def log_call(operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:
     level = logging.INFO if outcome.error is None or outcome.error.status < 500 else logging.WARNING
+    if call.door == "cli":  # whoever typed the command is told what came of it
+        level = logging.DEBUG
     if not log.isEnabledFor(level):
         return
     fields = {

@@ -7,6 +7,7 @@ logged.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
@@ -31,6 +32,8 @@ LAST_PAUSE = 60.0
 MAX_MESSAGE = 1024 * 1024
 STEADY = 10.0
 """Seconds after which a connection that breaks counts as one that had worked."""
+
+TRUST = "SSL_CERT_FILE can name the certificate of an authority of your own"
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
@@ -76,6 +79,8 @@ async def attach(
                 raise InvalidParams("This is no address.", field="url") from None
             except InvalidHandshake as problem:
                 why = _without(url, str(problem))
+            except ssl.SSLCertVerificationError as problem:
+                why = f"its certificate is not trusted here ({problem.verify_message}); {TRUST}"
             except (OSError, TimeoutError) as problem:
                 why = _without(url, str(problem)) or "no answer"
             finally:

@@ -74,16 +74,13 @@ class ResourceList:
 
 
 def _position(cursor: str | None, shelves: int) -> tuple[int, str | None]:
-    if cursor is None:
-        return 0, None
     try:
-        match paging.decode(cursor):
-            case [int(shelf), str() | None as inner] if 0 <= shelf < shelves:
-                return shelf, inner
-            case _:
-                raise paging.foreign()
+        shelf, inner = paging.place(cursor, int, str | None) or (0, None)
+        if cursor is not None and not 0 <= shelf < shelves:
+            raise paging.foreign()
     except InvalidParams as error:
         raise MCPError(types.INVALID_PARAMS, error.message) from None
+    return shelf, inner
 
 
 def _shown(content: Content) -> types.TextResourceContents | types.BlobResourceContents:

@@ -23,6 +23,7 @@ GOING_AWAY = 1001
 class GuardedSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conn.parser.close()  # a parser and its connection hold each other: only a search would free them
         self.conn = ServerProtocol(max_size=min(self.config.ws_max_size, MAX_MESSAGE), logger=self.logger)
         self.ping_interval = PING_INTERVAL
         self.ping_timeout = PING_TIMEOUT
@@ -32,6 +33,7 @@ class GuardedSocket(WebSocketsSansIOProtocol):
         if self._end is not None:
             self._end.cancel()
         super().connection_lost(exc)
+        self.conn.parser.close()
 
     def shutdown(self) -> None:
         """As uvicorn does, with the code that every client knows for a server that goes away."""

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from kho.doors.auth import Auth
 from kho.doors.guard import BodyTooLarge, Refusal, refuse
+from kho.doors.lasting import Lasting
 from kho.doors.web_channel import AsgiChannel, log_refused, request_of, told
 from kho.doors.wire import send_bytes, send_error
 from kho.kernel.call import Call, Principal
@@ -28,10 +29,17 @@ Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 class WebDoor:
     def __init__(
-        self, auth: Auth, served: Sequence[Served], *, heartbeat: float = HEARTBEAT, patience: float = PATIENCE
+        self,
+        auth: Auth,
+        served: Sequence[Served],
+        lasting: Lasting,
+        *,
+        heartbeat: float = HEARTBEAT,
+        patience: float = PATIENCE,
     ) -> None:
         self._auth = auth
         self._served = served
+        self._lasting = lasting
         self._heartbeat = heartbeat
         self._patience = patience
         self._stopping = asyncio.Event()
@@ -138,9 +146,11 @@ class WebDoor:
         except KhoError as error:
             await channel.refuse(error)
             return
+        self._lasting.came()
         try:
             await socket.serve(channel)
         finally:
+            self._lasting.went()
             await channel.close(1000)
 
     async def _caller(self, scope: Scope, served: Page | Stream) -> Principal | None:

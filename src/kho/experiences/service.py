@@ -188,17 +188,15 @@ class Service:
 
     async def export(self, params: model.ExportExperiences, call: Call) -> model.Exported:
         try:
-            after = paging.decode(params.cursor) if params.cursor else ""
+            [after] = paging.place(params.cursor or None, str) or ("",)
         except InvalidParams as problem:
             raise Invalid(problem.message) from None
-        if not isinstance(after, str):
-            raise Invalid(paging.OF_ANOTHER_LIST)
 
         def work(tx: Tx) -> list[Experience]:
             return self._store.page(tx, call.tenant, after, params.limit, params.include_deleted)
 
         page = await self._db.read(work, timeout=call.remaining(60.0))
-        more = paging.encode(page[-1].id) if len(page) == params.limit else None
+        more = paging.encode([page[-1].id]) if len(page) == params.limit else None
         return model.Exported(experiences=[record(e) for e in page], next_cursor=more)
 
     async def import_(self, params: model.ImportExperiences, call: Call) -> model.Imported:

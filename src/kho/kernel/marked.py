@@ -12,6 +12,11 @@ _LEADING = re.compile(r"^(\s*)([#+=>-]|\d+[.)](?=\s|$))")
 _TICKS = re.compile("`+")
 
 
+def together(*parts: str) -> str:
+    """Paragraphs, without those that say nothing."""
+    return "\n\n".join(part for part in parts if part)
+
+
 def facts(facts: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in facts if value)
 

@@ -77,11 +77,13 @@ class Command:
     watches: bool = False
     """It goes on, and is done again whenever something in the folder changes (the first of `paths`)."""
     reads: bool = False
-    """It changes nothing, though its operation may: there is nothing to wait for afterwards."""
+    """It changes nothing that is searched, though its operation may: there is nothing to wait for afterwards."""
     confirms: bool = False
     """`--yes` sets the parameter `confirm`. Without it, somebody at a terminal is asked when it is needed."""
     final: bool = False
     """What it does cannot be undone: it needs `--yes`, or somebody at a terminal who is asked first."""
+    asks: str = ""
+    """The same for what can be undone in part: what is told before the question, in a sentence."""
     summary: str = ""
     """The operation's when empty."""
     example: Mapping[str, Any] | None = None
@@ -91,6 +93,11 @@ class Command:
     is said to type here."""
     group: str = ""
     """One line about the group that it is in. The first command of a group that has one says it for all."""
+
+    @property
+    def warning(self) -> str:
+        """What somebody has to agree to before it is done; empty where nobody is asked."""
+        return self.asks or ("This cannot be undone." if self.final else "")
 
 
 @dataclass(frozen=True, eq=False)

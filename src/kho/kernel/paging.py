@@ -3,15 +3,14 @@
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, cast
 
 import orjson
 
 from kho.kernel.errors import InvalidParams
 
 T = TypeVar("T")
-
-OF_ANOTHER_LIST = "The cursor does not belong to this list. Start again without it."
 
 
 def encode(position: Any) -> str:
@@ -28,7 +27,22 @@ def decode(cursor: str) -> Any:
 
 
 def foreign() -> InvalidParams:
-    return InvalidParams(OF_ANOTHER_LIST, field="cursor")
+    return InvalidParams("The cursor does not belong to this list. Start again without it.", field="cursor")
+
+
+def place(cursor: str | None, *parts: type | UnionType) -> tuple[Any, ...] | None:
+    """Where a page begins, as its list's `encode` was given it: parts of these types; None for the first page."""
+    if cursor is None:
+        return None
+    found = decode(cursor)
+    given = tuple(cast(list[Any], found)) if isinstance(found, list) else ()
+    if len(given) != len(parts) or not all(map(_is, given, parts)):
+        raise foreign()
+    return given
+
+
+def _is(part: Any, kind: type | UnionType) -> bool:
+    return isinstance(part, kind) and not isinstance(part, bool)  # JSON's true is no number
 
 
 def page(items: Sequence[T], cursor: str | None, size: int) -> tuple[Sequence[T], str | None]:

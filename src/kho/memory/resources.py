@@ -33,7 +33,7 @@ class Shelf:
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
         if not call.principal.allows(SCOPE):
             return (), None
-        after = _after(cursor)
+        [after] = paging.place(cursor, str) or ("",)
         rows = await self._db.read(
             lambda tx: store.by_name(tx, call.tenant, after, PAGE + 1), timeout=call.remaining(self._timeout)
         )
@@ -86,13 +86,3 @@ def _text(conversation: Conversation, messages: Sequence[Message], folded: Seque
     }
     listed = [shown(message).model_dump(mode="json", exclude_none=True) for message in messages]
     return orjson.dumps({"messages": listed, "summary": summary}).decode()
-
-
-def _after(cursor: str | None) -> str:
-    if cursor is None:
-        return ""
-    match paging.decode(cursor):
-        case [str(id)]:
-            return id
-        case _:
-            raise paging.foreign()

@@ -141,7 +141,7 @@ class Service:
         return done
 
     async def conversations(self, params: model.ListConversations, call: Call) -> model.Conversations:
-        after = _place(params.cursor)
+        after = paging.place(params.cursor, int, str)
         rows = await self._read(call, lambda tx: store.page(tx, call.tenant, after, params.limit + 1))
         page = rows[: params.limit]
         more = paging.encode([page[-1].updated_at, page[-1].id]) if len(rows) > params.limit else None
@@ -234,13 +234,3 @@ def _listed(conversation: Conversation) -> model.Listed:
         created_at=iso(conversation.created_at),
         last_activity=iso(conversation.updated_at),
     )
-
-
-def _place(cursor: str | None) -> tuple[int, str] | None:
-    if cursor is None:
-        return None
-    match paging.decode(cursor):
-        case [int(at), str(id)]:
-            return at, id
-        case _:
-            raise paging.foreign()

@@ -67,7 +67,7 @@ class Transfer:
         self._changes = changes
 
     async def export(self, params: model.ExportMemory, call: Call) -> model.Exported:
-        id, place = _place(params.cursor)
+        id, place = paging.place(params.cursor, str, int) or ("", BEGINNING)
         only = params.conversation_id
 
         def work(tx: Tx) -> tuple[list[dict[str, Any]], str | None]:
@@ -195,13 +195,3 @@ def _parsed(number: int, line: dict[str, Any]) -> Head | Line:
         first = failure.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise InvalidParams(f"Line {number}: '{place}': {first['msg']}", field=f"lines.{number - 1}.{place}") from None
-
-
-def _place(cursor: str | None) -> tuple[str, int]:
-    if cursor is None:
-        return "", BEGINNING
-    match paging.decode(cursor):
-        case [str(id), int(place)]:
-            return id, place
-        case _:
-            raise paging.foreign()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock
 from kho.kernel.ports import Database, Tx
+from kho.kernel.prose import counted
 from kho.research import dates, filing, reading, store_collections, store_listing, views
 from kho.research.errors import InvalidDocumentRequest, Unreadable
 from kho.research.filing import Doc, Filing
@@ -192,7 +193,7 @@ class Augment:
                 duplicates=duplicates,
             )
         [put] = self._store.put_documents(tx, tenant, [made], doc.updated_at)
-        done, size = "Added" if put.new else "Replaced", views.counted(put.doc.chunks, "chunk")
+        done, size = "Added" if put.new else "Replaced", counted(put.doc.chunks, "chunk")
         also = f" Nearly the same: {', '.join(repr(one.doc.title) for one in others)}." if others else ""
         return AugmentAnswer(
             outcome="added" if put.new else "replaced",

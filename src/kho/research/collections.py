@@ -8,6 +8,7 @@ from kho.kernel.call import Call
 from kho.kernel.clock import Clock
 from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, Tx, Where
+from kho.kernel.prose import counted
 from kho.research import names, store_collections, store_listing, store_projects, views
 from kho.research.errors import (
     CollectionExists,
@@ -17,14 +18,12 @@ from kho.research.errors import (
     InvalidCollectionRequest,
     missing,
 )
-from kho.research.filing import SPACE, Doc
+from kho.research.filing import SPACE, Doc, elsewhere
 from kho.research.model import ManageCollections
 from kho.research.results import CollectionInfo, CollectionsAnswer
 from kho.research.store_collections import Collection, Size
 from kho.research.store_documents import DocumentStore, at_places, get_many
 from kho.search import passages
-from kho.search.index import prepared_again
-from kho.search.passages import Stored
 
 PATIENCE = 60.0
 """Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
@@ -87,7 +86,7 @@ class Collections:
             shown, more = rows[: params.limit], len(rows) > params.limit
             sizes = store_collections.sizes(tx, call.tenant, [row.id for row in shown])
             projects = store_projects.of_collections(tx, call.tenant, [row.id for row in shown])
-            message = f"{views.counted(total, 'collection')}."
+            message = f"{counted(total, 'collection')}."
             if not total:
                 message = (
                     "There are no collections yet. Create one with "
@@ -109,7 +108,7 @@ class Collections:
         def work(tx: Tx) -> CollectionsAnswer:
             row = store_collections.need(tx, call.tenant, name)
             described = self._described(tx, call.tenant, row)
-            size = f"{views.counted(described.documents, 'document')}, {views.counted(described.chunks, 'chunk')}"
+            size = f"{counted(described.documents, 'document')}, {counted(described.chunks, 'chunk')}"
             return CollectionsAnswer(
                 action="info",
                 message=f"'{row.name}': {size}, {views.amount(described.size_bytes)}.",
@@ -161,30 +160,30 @@ class Collections:
             raise missing(InvalidCollectionRequest, "documents", params.action)
         wanted, now = params.documents, self._clock()
 
-        def look(tx: Tx) -> tuple[list[Doc], list[Stored]]:
-            source = store_collections.need(tx, call.tenant, name)
-            if store_collections.need(tx, call.tenant, target).id == source.id:
+        def look(tx: Tx) -> tuple[list[Doc], Collection, dict[str, str]]:
+            source, to = (store_collections.need(tx, call.tenant, one) for one in (name, target))
+            if to.id == source.id:
                 raise InvalidCollectionRequest(
                     "'target_collection' is the collection that the documents are in.", parameter="target_collection"
                 )
             docs = {doc.id: doc for doc in (store_listing.need(tx, call.tenant, one, source) for one in wanted)}
-            return [*docs.values()], _filed(tx, call.tenant, [*docs.values()])
+            return [*docs.values()], to, store_listing.texts(tx, call.tenant, [*docs])
 
-        docs, filed = await self._db.read(look, timeout=call.remaining(PATIENCE))
-        parts = await asyncio.to_thread(lambda: [prepared_again(stored) for stored in filed])
+        docs, there, texts = await self._db.read(look, timeout=call.remaining(PATIENCE))
+        filed = await asyncio.to_thread(lambda: [elsewhere(call.tenant, doc, texts[doc.id], there.id) for doc in docs])
 
         def work(tx: Tx) -> CollectionsAnswer:
             source = store_collections.need(tx, call.tenant, name)
             to = store_collections.need(tx, call.tenant, target)
             store_collections.lock(tx, call.tenant, [source.id, to.id])
             known = get_many(tx, call.tenant, [doc.id for doc in docs], lock=True)
-            if any(known.get(doc.id) != doc for doc in docs) or _filed(tx, call.tenant, docs) != filed:
+            if any(known.get(doc.id) != doc for doc in docs) or to.id != there.id:
                 raise DocumentChanged
             _need_room(tx, call.tenant, docs, to)
-            self._documents.move_documents(tx, call.tenant, docs, parts, to.id, now)
+            self._documents.move_documents(tx, call.tenant, docs, filed, now)
             return CollectionsAnswer(
                 action="move-documents",
-                message=f"Moved {views.counted(len(docs), 'document')} from '{source.name}' to '{to.name}'.",
+                message=f"Moved {counted(len(docs), 'document')} from '{source.name}' to '{to.name}'.",
                 collection=self._described(tx, call.tenant, store_collections.need(tx, call.tenant, target)),
                 moved=len(docs),
             )
@@ -225,10 +224,7 @@ def _taken(tx: Tx, tenant: str, name: str) -> CollectionExists:
 
 
 def _extent(size: Size) -> str:
-    return (
-        f"{views.counted(size.documents, 'document')}, {views.counted(size.chunks, 'chunk')} "
-        f"({views.amount(size.bytes)})"
-    )
+    return f"{counted(size.documents, 'document')}, {counted(size.chunks, 'chunk')} ({views.amount(size.bytes)})"
 
 
 def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
@@ -240,10 +236,6 @@ def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
         chunks=size.chunks,
         size_bytes=size.bytes,
     )
-
-
-def _filed(tx: Tx, tenant: str, docs: list[Doc]) -> list[Stored]:
-    return [stored for doc in docs for stored in passages.of_document(tx, SPACE, tenant, doc.collection_id, doc.id)]
 
 
 def _need_room(tx: Tx, tenant: str, docs: list[Doc], to: Collection) -> None:

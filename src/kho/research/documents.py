@@ -7,6 +7,7 @@ from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock, iso
 from kho.kernel.ports import Database, Tx, Where
+from kho.kernel.prose import counted
 from kho.research import filing, store_collections, store_jobs, store_listing, store_projects, views
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.filing import SPACE, Doc
@@ -65,7 +66,7 @@ class Documents:
             self._documents.remove_documents(tx, call.tenant, [doc.id], now)
             kept = " The file itself stays." if doc.origin == "file" else ""
             return Removed(
-                message=f"Removed '{doc.title}' ({views.counted(doc.chunks, 'chunk')}) "
+                message=f"Removed '{doc.title}' ({counted(doc.chunks, 'chunk')}) "
                 f"from '{names[doc.collection_id]}'.{kept}",
                 document=views.brief(doc, names),
             )
@@ -81,8 +82,8 @@ class Documents:
         while page := await self._refile_page(call.tenant, ids, after):
             after, filed, chunks = page
             done, cut = done + filed, cut + chunks
-            await call.progress(done, max(total, done), f"Filed {views.counted(done, 'document')} anew")
-        message = f"Filed {views.counted(done, 'document')} ({views.counted(cut, 'chunk')}) anew."
+            await call.progress(done, max(total, done), f"Filed {counted(done, 'document')} anew")
+        message = f"Filed {counted(done, 'document')} ({counted(cut, 'chunk')}) anew."
         return Rebuilt(message=message, documents=done, chunks=cut)
 
     async def _refile_page(self, tenant: str, ids: Sequence[str] | None, after: str) -> tuple[str, int, int] | None:

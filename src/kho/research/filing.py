@@ -145,6 +145,11 @@ def cut(tenant: str, doc: Doc, text: str) -> tuple[Doc, Document]:
     return doc, Document(SPACE, tenant, doc.id, passages, doc.collection_id, "", doc.tags, doc.created_at)
 
 
+def elsewhere(tenant: str, doc: Doc, text: str, collection_id: str) -> Prepared:
+    """The document, ready to be filed in another collection."""
+    return prepare(cut(tenant, replace(doc, collection_id=collection_id), text)[1])
+
+
 def header_path(heading: str, title: str) -> str:
     """The titles above a passage, without the document's own, which stands in front of them in the index."""
     return "" if heading == title else heading.removeprefix(title + JOINT)

@@ -18,7 +18,8 @@ from kho.kernel.call import Call
 from kho.kernel.clock import SECOND, Clock
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.ports import Database, Tx
-from kho.research import store_jobs, views
+from kho.kernel.prose import counted
+from kho.research import store_jobs
 from kho.research.store_jobs import Counts, Job
 
 log = logging.getLogger("kho.research")
@@ -247,4 +248,4 @@ class Jobs:
 
 def _so_far(job: Job) -> str:
     counts = job.counts
-    return "Looking for files" if counts.total is None else f"{counts.done:,} of {views.counted(counts.total, 'file')}"
+    return "Looking for files" if counts.total is None else f"{counts.done:,} of {counted(counts.total, 'file')}"

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from kho.kernel import paging
-from kho.kernel.errors import InvalidParams
-from kho.kernel.ports import Where
-from kho.research import labels
+from kho.research import labels, views
 from kho.research.errors import InvalidQuery
 from kho.research.store_feedback import Tally
 from kho.search.lists import Ranked
@@ -100,12 +98,6 @@ class Lists:
             self._lists.popitem(last=False)
 
 
-def mark_of(where: Where, question: str, context: str) -> str:
-    """What a list is the answer to, in short: a cursor goes with its own list only."""
-    asked = f"{where!r}\0{question}\0{context}"
-    return blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
 def cursor_for(start: int, listed: Listed, mark: str) -> str | None:
     """Where the page that begins at `start` is found, if there is one."""
     return paging.encode([start, mark, listed.stamp]) if start < len(listed.places) else None
@@ -113,18 +105,14 @@ def cursor_for(start: int, listed: Listed, mark: str) -> str | None:
 
 def place_of(cursor: str | None, mark: str) -> tuple[int, str | None]:
     """Where a page begins, and the stamp of the list that it is cut from."""
-    if cursor is None:
+    found = views.place(cursor, InvalidQuery, int, str, str)
+    if found is None:
         return 0, None
-    try:
-        found = paging.decode(cursor)
-    except InvalidParams as problem:
-        raise InvalidQuery(problem.message, parameter="cursor") from None
-    match found:
-        case [int(start), str(asked), str(stamp)] if 0 <= start <= 1_000_000 and asked == mark:
-            return start, stamp
-        case _:
-            raise InvalidQuery(
-                "The cursor does not belong to this question. Start again without it.",
-                guidance="Send the cursor with the very same question, collections and context.",
-                parameter="cursor",
-            )
+    start, asked, stamp = found
+    if not 0 <= start <= 1_000_000 or asked != mark:
+        raise InvalidQuery(
+            "The cursor does not belong to this question. Start again without it.",
+            guidance="Send the cursor with the very same question, collections and context.",
+            parameter="cursor",
+        )
+    return start, stamp

@@ -2,41 +2,32 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any
 
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock
+from kho.kernel.deadline import Left, until
 from kho.kernel.errors import Timeout
 from kho.kernel.ports import Database, Tx, Where
-from kho.research import (
-    context,
-    items,
-    labels,
-    order,
-    projects,
-    refinement,
-    store_collections,
-    store_feedback,
-    store_listing,
-    views,
-)
+from kho.research import context, items, labels, order, refinement, store_collections, store_feedback, store_listing
 from kho.research.errors import InvalidProjectRequest, InvalidQuery, QueryTimeout
-from kho.research.filing import SPACE, Doc, header_path
+from kho.research.filing import SPACE, header_path
 from kho.research.history import History
 from kho.research.limits import Limits
 from kho.research.model import QueryKnowledgeBase, SimilarDocuments
 from kho.research.order import Listed, Lists
-from kho.research.projects import Scope
 from kho.research.refinement import Refined, Shelf
-from kho.research.results import Brief, Item, QueryAnswer, Refinement, Similar, SimilarAnswer
+from kho.research.results import Item, QueryAnswer, Refinement, SimilarAnswer
+from kho.research.scope import Scope, scope_of
+from kho.research.similar import similar
 from kho.research.store_documents import get_many
 from kho.research.terms import Text, quoted
 from kho.search import passages
 from kho.search.asked import flat
 from kho.search.index import storable
+from kho.search.lists import mark_of
 from kho.search.query import Searcher
 
 log = logging.getLogger("kho.research")
@@ -47,16 +38,8 @@ LOOKED_AT = 10
 """The best passages, which tell how a question went."""
 SHELF, SHORT, READ = 60, 20_000, 8
 """Documents whose titles are looked at when little was found; and of so many short ones the texts."""
-DEEP = 1_000
-"""Passages among which documents like another one are looked for: its own come first."""
-
 NAMED = 50
 """Collections that an answer and the history name."""
-ALIKE = 0.15
-"""The likeness below which two documents have nothing to do with each other."""
-
-Left = Callable[[], float]
-"""Seconds until the deadline; raises Timeout when there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +72,7 @@ class Queries:
     async def query(self, params: QueryKnowledgeBase, call: Call) -> QueryAnswer:
         started = self._clock()
         try:
-            left = _until(call, self._limits.query_timeout)
+            left = self._left(call)
             asked = await self._asked(params, call, left)
             answer = await self._answer(asked, params, left)
         except Timeout:
@@ -102,13 +85,16 @@ class Queries:
     async def similar(self, params: SimilarDocuments, call: Call) -> SimilarAnswer:
         started = self._clock()
         try:
-            return await self._similar(params, call, _until(call, self._limits.query_timeout))
+            return await similar(self._db, self._searcher, params, call.tenant, self._left(call))
         except Timeout:
             raise _too_late(self._clock() - started) from None
 
+    def _left(self, call: Call) -> Left:
+        return until(call.remaining(self._limits.query_timeout))
+
     async def _asked(self, params: QueryKnowledgeBase, call: Call, left: Left) -> _Asked:
         def look(tx: Tx) -> Scope:
-            return projects.scope(tx, call.tenant, params.collections, params.project, params.directory)
+            return scope_of(tx, call.tenant, params.collections, params.project, params.directory)
 
         try:
             scope = await self._db.read(look, timeout=left())
@@ -122,7 +108,7 @@ class Queries:
 
     async def _answer(self, asked: _Asked, params: QueryKnowledgeBase, left: Left) -> QueryAnswer:
         scope = asked.scope
-        mark = order.mark_of(asked.where, asked.text, asked.context)
+        mark = mark_of(asked.where, asked.text, asked.context)
         start, stamp = order.place_of(params.cursor, mark)
         known = None if stamp is None else self._lists.find(mark, stamp)
         likeness: dict[int, float] = {}
@@ -172,52 +158,6 @@ class Queries:
 
         call.after(record)
 
-    async def _similar(self, params: SimilarDocuments, call: Call, left: Left) -> SimilarAnswer:
-        tenant = call.tenant
-
-        def look(tx: Tx) -> tuple[Doc, Brief, str, tuple[str, ...]]:
-            chosen = None if params.collection is None else store_collections.need(tx, tenant, params.collection)
-            doc = store_listing.need(tx, tenant, params.document, chosen)
-            wanted = [store_collections.need(tx, tenant, name).id for name in params.collections or ()]
-            text = store_listing.texts(tx, tenant, [doc.id]).get(doc.id, "")
-            return doc, views.brief(doc, items.collection_names(tx, tenant, [doc])), text, tuple(wanted)
-
-        doc, brief, text, wanted = await self._db.read(look, timeout=left())
-        where = Where(SPACE, tenant, wanted)
-        gist, words = await asyncio.to_thread(_gist, doc, text)
-        rankings = [
-            await self._searcher.ranking(where, asked, depth=DEEP, per_key=True, timeout=left())
-            for asked in (gist, words)
-        ]
-        by_key = {one.key: one for ranking in rankings for one in ranking.ranked[: DEPTH + 1] if one.key != doc.id}
-        others = list(by_key.values())
-        # Its own passages take the places of those that are looked at closely, so the others have to be looked at now.
-        likeness = await self._searcher.likeness(where, gist, [one.seq for one in others], timeout=left())
-        scores = {seq: score for seq, score in likeness.items() if score >= ALIKE}
-        others = sorted((one for one in others if one.seq in scores), key=lambda one: -scores[one.seq])[: params.top_k]
-
-        def work(tx: Tx) -> list[Similar]:
-            docs = get_many(tx, tenant, [one.key for one in others])
-            names = items.collection_names(tx, tenant, [*docs.values()])
-            found: list[Similar] = []
-            for one in others:
-                if one.key in docs:
-                    relevance = labels.relevance(scores[one.seq])
-                    shown = views.brief(docs[one.key], names)
-                    label = labels.label(relevance)
-                    found.append(Similar(document=shown, relevance_score=relevance, relevance_label=label))
-            return found
-
-        found = await self._db.read(work, timeout=left())
-        number = views.counted(len(found), "document")
-        message = f"{number} like '{doc.title}'." if found else f"No other document is like '{doc.title}'."
-        return SimilarAnswer(document=brief, results=found, message=message)
-
-
-def _gist(doc: Doc, text: str) -> tuple[str, str]:
-    """What a document says, and its words alone: what is like it in meaning, and what shares its words."""
-    return f"{doc.title}\n{context.telling(text, doc.title)}", f"{doc.title} {context.keywords(text)}"
-
 
 def _told(asked: _Asked, answer: QueryAnswer, call: Call, took_us: int) -> dict[str, Any]:
     """For whoever looks for a mistake: how a question went, without its text."""
@@ -232,18 +172,6 @@ def _told(asked: _Asked, answer: QueryAnswer, call: Call, took_us: int) -> dict[
         "status": refinement.status,
         "ms": round(took_us / 1000, 2),
     }
-
-
-def _until(call: Call, most: float) -> Left:
-    deadline = monotonic() + call.remaining(most)
-
-    def left() -> float:
-        seconds = deadline - monotonic()
-        if seconds <= 0:
-            raise Timeout
-        return seconds
-
-    return left
 
 
 def _too_late(took_us: int) -> QueryTimeout:

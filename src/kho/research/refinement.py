@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from kho.kernel.prose import counted
 from kho.research import labels
-from kho.research.projects import Scope
+from kho.research.scope import Scope
 from kho.research.terms import Text, clean, near_spellings, says_nothing, splitting, unknown
 from kho.search.languages import language
 
@@ -72,8 +73,8 @@ def _refined(question: str, scores: Sequence[float], found: Sequence[Text], scop
         return Refined(
             "clarification_needed",
             [],
-            f"Found {_passages(len(scores))}, but the question does not say what it is about. Ask with the word for "
-            "the thing itself.",
+            f"Found {counted(len(scores), 'passage')}, but the question does not say what it is about. Ask with the "
+            "word for the thing itself.",
         )
     best = labels.relevance(scores[0])
     called = labels.label(best)
@@ -83,7 +84,7 @@ def _refined(question: str, scores: Sequence[float], found: Sequence[Text], scop
     near = [one for one, score in zip(found, scores, strict=False) if score >= FITS * scores[0]]
     if best < labels.LOW and not (foreign and stands_out):
         return _gap(question, len(scores), called, foreign, found, near, scope, shelf)
-    total = _passages(len(scores))
+    total = counted(len(scores), "passage")
     if crowd >= CROWD and not stands_out:
         return Refined(
             "too_broad",
@@ -166,7 +167,7 @@ def _gap(
     )  # in another language there is no word of it anyway
     # Where not one word is known, the passages have nothing to do with the question, and so have their terms.
     related: Sequence[Text] = () if missing and len(missing) == len(unknown(question, ())) else near
-    what = f"Nothing in {where} fits well: the best of {_passages(total)} is {called}.{_without(missing)}"
+    what = f"Nothing in {where} fits well: the best of {counted(total, 'passage')} is {called}.{_without(missing)}"
     if foreign:
         what += " The first results are in another language, where scores run lower: look at them all the same."
     return Refined(
@@ -191,10 +192,6 @@ def _without(missing: Sequence[str]) -> str:
         return ""
     words = ", ".join(f"'{clean(word)}'" for word in missing[:3])
     return f" None of the best has {words}."
-
-
-def _passages(number: int) -> str:
-    return f"{number} passage" if number == 1 else f"{number} passages"
 
 
 def _searched(scope: Scope, tags: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """Whether documents and what is filed of them fit together, for `kho doctor`."""
 
 from kho.kernel.ports import Tx
+from kho.kernel.prose import counted
 from kho.research.filing import SPACE
-from kho.research.views import counted
 from kho.search.index import Index
 
 _FILED = (

@@ -10,7 +10,7 @@ from kho.kernel.ports import Tx
 from kho.research import store_collections
 from kho.research.filing import COLUMNS, SPACE, Doc, Filing, cut, from_row, to_row, unpack
 from kho.research.store_collections import batched
-from kho.search.index import Document, Index, Part
+from kho.search.index import Document, Index, Prepared
 
 SELECT = f"SELECT {COLUMNS} FROM research_documents"
 _NAMES = COLUMNS.split(", ")
@@ -86,12 +86,11 @@ class DocumentStore:
             tx.many(f"DELETE FROM {table} WHERE tenant = $1 AND {column} = $2", [(tenant, doc.id) for doc in docs])
         return docs
 
-    def move_documents(
-        self, tx: Tx, tenant: str, docs: Sequence[Doc], parts: Sequence[Part], to: str, now: int
-    ) -> None:
-        """Files documents with all their passages under another collection. Whoever calls has made sure that their
-        places there are free."""
-        store_collections.lock(tx, tenant, [to, *(doc.collection_id for doc in docs)], now)
+    def move_documents(self, tx: Tx, tenant: str, docs: Sequence[Doc], filed: Sequence[Prepared], now: int) -> None:
+        """Files documents of one collection under another (see `filing.elsewhere`). Whoever calls has made sure that
+        their places there are free."""
+        source, to = docs[0].collection_id, filed[0].document.collection
+        store_collections.lock(tx, tenant, [to, source], now)
         ids = [(doc.id,) for doc in sorted(docs, key=lambda doc: doc.id)]
         tx.many(
             "UPDATE research_documents SET collection_id = $1, updated_at = $2 WHERE tenant = $3 AND id = $4",
@@ -101,7 +100,7 @@ class DocumentStore:
             "UPDATE research_bands SET collection_id = $1 WHERE tenant = $2 AND document_id = $3",
             [(to, tenant, *id) for id in ids],
         )
-        self._index.move(tx, parts, to)
+        self._index.put(tx, filed, moved_from=source)
 
     def filed(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
         """A page of all documents of all tenants, as the search core files them, and where the next page begins. What

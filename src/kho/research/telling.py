@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from kho.kernel.ports import Tx, Where
+from kho.kernel.prose import counted
 from kho.research import store_collections, store_ingest, store_jobs, views
 from kho.research.errors import DocumentError, FileNotFound, PathRefused, Unreadable
 from kho.research.filing import SPACE
@@ -60,17 +61,17 @@ def _message(job: Job, names: dict[str, str]) -> str:
         done = (
             "It looks for files"
             if counts.total is None
-            else f"Done: {counts.done:,} of {views.counted(counts.total, 'file')}"
+            else f"Done: {counts.done:,} of {counted(counts.total, 'file')}"
         )
         now = "It waits for its turn." if job.state == "queued" else f"{done}; it goes on in the background."
         named = f'job_id="{job.id}"'
         return f"{now} See how far it is with ingest_status({named}); ingest_status({named}, cancel=true) stops it."
     told = [
-        f"{views.counted(counts.added, 'document')} added",
+        f"{counted(counts.added, 'document')} added",
         f"{counts.changed:,} changed",
         f"{counts.unchanged:,} unchanged",
         *([f"{counts.removed:,} removed"] if counts.removed else []),
-        *([f"{views.counted(counts.failed, 'file')} failed"] if counts.failed else []),
+        *([f"{counted(counts.failed, 'file')} failed"] if counts.failed else []),
     ]
     sentence = f"{', '.join(told)} in {where}."
     match job.state:

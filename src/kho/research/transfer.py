@@ -11,6 +11,7 @@ from kho.kernel.clock import Clock, from_iso, iso
 from kho.kernel.fields import Id, Whole
 from kho.kernel.model import Params
 from kho.kernel.ports import Database, Tx
+from kho.kernel.prose import counted
 from kho.research import filing, names, store_collections, store_listing, views
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.filing import Doc, Filing, Origin
@@ -106,8 +107,8 @@ class Transfer:
             added, replaced = sum(one.new for one in put), sum(not one.new for one in put)
             skipped = len(placed) - len(put)
             return Imported(
-                message=f"{views.counted(added, 'document')} imported, {replaced} replaced, {skipped} skipped; "
-                f"{views.counted(new, 'new collection')}.",
+                message=f"{counted(added, 'document')} imported, {replaced} replaced, {skipped} skipped; "
+                f"{counted(new, 'new collection')}.",
                 collections=new,
                 imported=added,
                 replaced=replaced,

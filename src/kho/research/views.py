@@ -1,7 +1,7 @@
 """Rows as results: what callers see of collections, documents and jobs."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from kho.kernel import paging
 from kho.kernel.clock import iso
@@ -13,18 +13,12 @@ from kho.research.store_collections import Collection, Size
 from kho.research.store_jobs import Job
 
 
-def place(cursor: str | None, refuse: type[ResearchError], *shape: type) -> Any:
-    """Where a page begins: a tuple of these types, or None for the first page."""
-    if cursor is None:
-        return None
+def place(cursor: str | None, refuse: type[ResearchError], *parts: type) -> tuple[Any, ...] | None:
+    """Where a page begins. A cursor from elsewhere is refused with an error of the contract's."""
     try:
-        found = paging.decode(cursor)
+        return paging.place(cursor, *parts)
     except InvalidParams as problem:
         raise refuse(problem.message, parameter="cursor") from None
-    parts = cast(list[Any], found) if isinstance(found, list) else []
-    if [type(one) for one in parts] != [*shape]:
-        raise refuse(paging.OF_ANOTHER_LIST, parameter="cursor")
-    return tuple(parts)
 
 
 def collection(row: Collection, size: Size, projects: list[str]) -> results.Collection:
@@ -104,7 +98,3 @@ def amount(bytes: int) -> str:
             break
         size /= 1000
     return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-
-
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

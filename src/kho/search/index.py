@@ -91,17 +91,7 @@ def prepare(document: Document) -> Prepared:
     return Prepared(document, parts)
 
 
-def prepared_again(stored: Stored) -> Part:
-    """A passage that is filed, ready to be filed elsewhere."""
-    fields: list[Field] = []
-    start = 0
-    for length, weight in stored.weights or ((len(stored.text), 1.0),):
-        fields.append(Field(stored.text[start : start + length], weight))
-        start += length
-    return Part(stored, *_counted(stored.heading, fields))
-
-
-def _counted(heading: str, fields: Sequence[Field], label: str = "") -> tuple[dict[str, float], dict[str, float], int]:
+def _counted(heading: str, fields: Sequence[Field], label: str) -> tuple[dict[str, float], dict[str, float], int]:
     """The tokens of the head, those of the body, and how many all the fields have."""
     head: dict[str, float] = {}
     _count(index_tokens(heading), HEADING, head)
@@ -168,21 +158,6 @@ class Index:
         seqs = [filed.seq for filings in old.values() for filed, _, _ in filings]
         if seqs:
             self._drop(tx, seqs)
-            passages.changed(tx, space, tenant)
-
-    def move(self, tx: Tx, parts: Sequence[Part], collection: str) -> None:
-        """Files passages (see `prepared_again`) under another collection. They keep their numbers and their vectors;
-        those that wait for one go on waiting."""
-        if not parts:
-            return
-        passages.move(tx, [part.stored.filed.seq for part in parts], collection)
-        filed = [replace(part.stored.filed, collection=collection) for part in parts]
-        self._words.drop(tx, [file.seq for file in filed])
-        self._words.put(
-            tx, [Entry(file, part.head, part.body, part.length) for file, part in zip(filed, parts, strict=True)]
-        )
-        self._refile(tx, filed)
-        for space, tenant in sorted({(file.space, file.tenant) for file in filed}):
             passages.changed(tx, space, tenant)
 
     def _refile(self, tx: Tx, filed: Sequence[Filed]) -> None:

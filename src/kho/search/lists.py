@@ -65,10 +65,9 @@ class Lists:
                 del self._times[gone, length]
 
 
-def mark_of(where: Where, text: str, per_key: bool) -> str:
+def mark_of(where: Where, *asked: str | bool) -> str:
     """What a list is the answer to, in short: a query may be long, and a cursor goes with its own list only."""
-    asked = f"{where!r}\0{per_key}\0{text}"
-    return blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return blake2b(repr((where, *asked)).encode(), digest_size=12).hexdigest()
 
 
 def cursor_for(start: int, ranking: Ranking, mark: str) -> str | None:
@@ -78,10 +77,10 @@ def cursor_for(start: int, ranking: Ranking, mark: str) -> str | None:
 
 def place_of(cursor: str | None, mark: str) -> tuple[int, int | None]:
     """Where a page begins, and the version of the list that it is cut from."""
-    if cursor is None:
+    found = paging.place(cursor, int, int, str)
+    if found is None:
         return 0, None
-    match paging.decode(cursor):
-        case [int(start), int(version), str(list_)] if 0 <= start <= 1_000_000 and list_ == mark:
-            return start, version
-        case _:
-            raise paging.foreign()
+    start, version, list_ = found
+    if not 0 <= start <= 1_000_000 or list_ != mark:
+        raise paging.foreign()
+    return start, version

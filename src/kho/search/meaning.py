@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from kho.kernel.deadline import Left
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Vectors, Where
 from kho.search import passages, rank
@@ -27,9 +28,6 @@ words."""
 SHARE = 0.7
 """Of the time that is left, what the meaning may take: the words need some to answer alone."""
 KEPT_QUESTIONS = 256
-
-Left = Callable[[], float]
-"""Seconds until the deadline; raises Timeout when there are none."""
 
 
 @dataclass(slots=True)

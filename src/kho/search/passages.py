@@ -86,23 +86,6 @@ def of_keys(
     return found
 
 
-def of_document(tx: Tx, space: str, tenant: str, collection: str, key: str) -> list[Stored]:
-    """All that is filed of a document, in its order."""
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM passages WHERE space = $1 AND tenant = $2 AND collection = $3 AND key = $4 "
-        "ORDER BY part",
-        space,
-        tenant,
-        collection,
-        key,
-    )
-    return [_stored(row) for row in rows]
-
-
-def move(tx: Tx, seqs: Sequence[int], collection: str) -> None:
-    tx.many("UPDATE passages SET collection = $1 WHERE seq = $2", [(collection, seq) for seq in sorted(seqs)])
-
-
 def get(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, Stored]:
     """Those of the passages that exist and are meant. An index may lag behind; this is how they are filed now."""
     rows = _by_values(

@@ -1,11 +1,11 @@
 """Searching: words and meaning at once, the best few looked at closely, one ranked list, pages cut from it."""
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic
 
-from kho.kernel.errors import KhoError, Timeout
+from kho.kernel.deadline import Left, until
+from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Matched, Reranker, Tx, Vectors, Where, Words
 from kho.search import meaning, passages, rank
 from kho.search.asked import Asked
@@ -118,7 +118,7 @@ class Searcher:
         """One page. `per_key` gives each document one place in the list, its best passage's."""
         mark = mark_of(where, text, per_key)
         start, version = place_of(cursor, mark)
-        left = _until(monotonic() + self._time(timeout))
+        left = until(self._time(timeout))
         ranking = await self.ranking(where, text, per_key=per_key, timeout=left(), version=version)
         page = ranking.ranked[start : start + limit]
         texts = ranking.texts
@@ -144,7 +144,7 @@ class Searcher:
         version: int | None = None,
     ) -> Ranking:
         """The whole list. With `version`, the list that a page was cut from, if it is still remembered."""
-        left = _until(monotonic() + self._time(timeout))
+        left = until(self._time(timeout))
         asked = Asked(text)
         if not asked.tokens:
             return Ranking([])
@@ -165,7 +165,7 @@ class Searcher:
     ) -> dict[int, float]:
         """How near some passages are to a text, in 0..1: by its words, and by its meaning where that is to be had. What
         a list that is there already can be ordered by."""
-        left = _until(monotonic() + self._time(timeout))
+        left = until(self._time(timeout))
         asked = Asked(text)
         if not asked.tokens or not seqs:
             return {}
@@ -180,7 +180,7 @@ class Searcher:
     def _time(self, timeout: float | None) -> float:
         return self._limits.timeout if timeout is None else min(timeout, self._limits.timeout)
 
-    async def _rank(self, asked: Asked, where: Where, depth: int, per_key: bool, left: Callable[[], float]) -> Ranking:
+    async def _rank(self, asked: Asked, where: Where, depth: int, per_key: bool, left: Left) -> Ranking:
         most = max(depth, READ_LITERALLY) if asked.phrases else depth
         first, meant = await asyncio.gather(
             self._db.read(lambda tx: self._first(tx, where, asked, most), timeout=left()),
@@ -229,7 +229,7 @@ class Searcher:
         matched: Matched,
         meant: Meant,
         chosen: Sequence[int],
-        left: Callable[[], float],
+        left: Left,
     ) -> tuple[_Looked, list[Parts]]:
         """The closer look, by words and by meaning at once."""
         reading = self._db.read(lambda tx: self._read(tx, asked, where, matched, chosen), timeout=left())
@@ -266,7 +266,7 @@ class Searcher:
         ranked: list[Ranked],
         texts: dict[int, Stored],
         notes: tuple[str, ...],
-        left: Callable[[], float],
+        left: Left,
     ) -> tuple[list[Ranked], tuple[str, ...]]:
         first, rest = ranked[:RERANKED], ranked[RERANKED:]
         try:
@@ -324,13 +324,3 @@ def _once(ranked: Sequence[Ranked], labels: dict[int, Label], per_key: bool) -> 
 def _order(one: Ranked) -> tuple[float, int]:
     """Best first, newest first among equals."""
     return -one.score, -one.seq
-
-
-def _until(deadline: float) -> Callable[[], float]:
-    def left() -> float:
-        seconds = deadline - monotonic()
-        if seconds <= 0:
-            raise Timeout
-        return seconds
-
-    return left

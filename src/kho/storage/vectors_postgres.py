@@ -4,7 +4,7 @@ A graph is walked from vector to vector, so a filter that few rows pass would ma
 Therefore the rows that pass are counted first, up to EXACT: if they are so few, all of them are scored. So they are
 while there is no graph yet: it is built when there are many rows and none wait, because row by row that takes five
 times as long. It is built in memory, of which it is given as much as it needs: with the 64 MB that a server allows by
-itself, a graph of more than some thirty thousand vectors is built on disk, which takes ten times as long.
+itself, a graph of more than some thirty thousand vectors is built on disk, which takes several times as long.
 """
 
 import json

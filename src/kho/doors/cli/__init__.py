@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kho.doors.cli import boards, completion, doctor, evaluate, keys, operations, serve, transfer
+from kho.doors.cli.groups import Group
 from kho.doors.cli.program import Program
 
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.
@@ -15,7 +16,7 @@ Start the hub with '{name} serve', or connect one MCP client with '{name} stdio'
 programs, and every --help shows an example."""
 
 
-class Top(click.Group):
+class Top(Group):
     """A value that the parser refuses is a failure, as one that the operation refuses: 2 is for a command line that is
     not understood at all."""
 
@@ -36,7 +37,7 @@ def main(program: Program) -> None:
 def build(program: Program) -> click.Group:
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
     shown = program.help(HELP.format(name=program.name), "serve", "query --help")
-    group = Top(help=shown, context_settings=settings)
+    group = Top(None, lambda: shown, context_settings=settings)
     click.version_option(program.version, prog_name="kho")(group)
     serve.register(group, program)
     keys.register(group, program)

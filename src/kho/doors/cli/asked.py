@@ -33,7 +33,9 @@ def arguments(
     params_file: IO[bytes] | None,
     text_file: IO[bytes] | None = None,
 ) -> dict[str, Any]:
-    filed, typed = _from_file(params_file), parameters.typed(operation, command, given)
+    filed = _from_file(params_file)
+    words = given if filed else parameters.from_the_left(operation, command, given)
+    typed = parameters.typed(operation, command, words)
     if command.from_file and command.from_file not in typed and nested.at(filed, command.from_file) is None:
         # Nobody at a terminal is left waiting for the end of a text they did not mean to type.
         needed = nested.is_required(operation.input_schema, command.from_file)

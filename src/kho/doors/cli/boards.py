@@ -6,15 +6,14 @@ from typing import Any
 
 import click
 
+from kho.doors.cli.groups import Group
 from kho.doors.cli.operations import subgroup
 from kho.doors.cli.program import Happening, Program, fail, json_option
 
-FAULTS = ("drop", "delay", "malformed", "duplicate", "wrong id", "silence")
 
-
-def register(group: click.Group, program: Program) -> None:
+def register(group: Group, program: Program) -> None:
     http = program.http
-    devices = subgroup(group, "devices", program, "Boards.", "devices simulate --count 3")
+    devices = subgroup(group, "devices", program, "Boards.", lambda: "devices simulate --count 3")
 
     @devices.command(
         help=program.help(
@@ -31,7 +30,10 @@ def register(group: click.Group, program: Program) -> None:
     )
     @click.option("--mqtt", default="", metavar="HOST:PORT", help="A broker, instead of what the hub tells boards.")
     @click.option(
-        "--fault", multiple=True, type=click.Choice(FAULTS), help="Spoil the answer to a call. Again for the next one."
+        "--fault",
+        multiple=True,
+        type=click.Choice(program.faults),
+        help="Spoil the answer to a call. Again for the next one.",
     )
     @json_option
     def simulate(  # pyright: ignore[reportUnusedFunction]

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from kho.doors.cli import show
 from kho.doors.cli.program import Ask, Program, json_option
@@ -82,6 +80,9 @@ def register(group: click.Group, program: Program) -> None:
 
 
 def _print(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     compared = any("against" in row for row in rows)
     heads = ["task", "configuration", "nDCG@10", "Recall@5", "MRR", "queries", "empty", "p50 ms", "p95 ms", "CPU ms"]
     table = Table(*heads, *(["difference", "better", "worse"] if compared else []), box=None, pad_edge=False)

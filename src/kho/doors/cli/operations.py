@@ -2,21 +2,23 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import IO, Any, cast
 
 import click
 
 from kho.doors.cli import asked, jobs, parameters, show, waiting, watch
+from kho.doors.cli.groups import Group
 from kho.doors.cli.program import Program, fail
 from kho.doors.cli.progress import following
-from kho.doors.cli.spelling import speller
+from kho.doors.cli.spelling import Spell
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Command, Operation
 from kho.kernel.registry import Outcome
 
 
-def register(group: click.Group, program: Program) -> None:
+def register(group: Group, program: Program) -> None:
     for capability in program.registry().capabilities:
         summaries = _summaries(capability)
         for operation in capability.operations:
@@ -25,15 +27,15 @@ def register(group: click.Group, program: Program) -> None:
                 parent = group
                 for depth, word in enumerate(path, 1):
                     summary = summaries.get(tuple(path[:depth]), capability.summary)
-                    parent = subgroup(parent, word, program, summary, parameters.example(operation, command))
-                parent.add_command(_command(name, capability, operation, command, program))
+                    parent = subgroup(parent, word, program, summary, partial(parameters.example, operation, command))
+                parent.add_later(name, partial(_command, name, capability, operation, command, program))
 
 
-def subgroup(parent: click.Group, name: str, program: Program, summary: str, example: str) -> click.Group:
+def subgroup(parent: Group, name: str, program: Program, summary: str, example: Callable[[], str]) -> Group:
     """The group of that name. Its help ends in the example of its first command."""
     if name not in parent.commands:
-        parent.add_command(click.Group(name, help=program.help(summary, example), short_help=summary))
-    return cast(click.Group, parent.commands[name])
+        parent.add_command(Group(name, lambda: program.help(summary, example()), short_help=summary))
+    return cast(Group, parent.commands[name])
 
 
 def _summaries(capability: Capability) -> Mapping[tuple[str, ...], str]:
@@ -75,10 +77,10 @@ def _writes(operation: Operation, command: Command) -> bool:
     return operation.effect != "read" and not command.reads
 
 
-def _ask_first(json: bool) -> None:
+def _ask_first(warning: str, json: bool) -> None:
     if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise fail("This cannot be undone, so nothing was done. Add --yes to do it.")
-    click.confirm("This cannot be undone. Go on?", abort=True, err=True)
+        raise fail(f"{warning} Nothing was done yet: add --yes to do it.")
+    click.confirm(f"{warning} Go on?", abort=True, err=True)
 
 
 def _callback(server: str, operation: Operation, command: Command, program: Program) -> Callable[..., None]:
@@ -90,8 +92,8 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
         yes: bool = False,
         **given: Any,
     ) -> None:
-        if command.final and not yes:
-            _ask_first(json)
+        if command.warning and not yes:
+            _ask_first(command.warning, json)
         arguments = asked.arguments(operation, command, given, params_file, from_file)
 
         async def work(hub: Hub) -> Outcome:
@@ -105,7 +107,7 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
             return outcome
 
         outcome = program.run(work)
-        spell = speller(program.name, program.registry(), operation, command)
+        spell = Spell(program.name, program.registry(), operation, command)
         if command.confirms and outcome.error is not None and outcome.error.confirmable and not json:
             if not (sys.stdin.isatty() and sys.stderr.isatty()):
                 show.outcome(outcome, json=False, spell=spell)

@@ -27,16 +27,25 @@ def parameters(operation: Operation, command: Command) -> Iterator[click.Paramet
     found = specs(operation)
     for field in command.positional:
         many = takes_list(found[field]) or (command.sentence and field == command.positional[-1])
+        shown = metavar(command, field) + "..." * many
+        needed = _is_needed(operation, command, field)
         # Not required here: it may come from --params, and the operation has the one error for what is missing.
         yield click.Argument(
-            [_key(field)], nargs=-1 if many else 1, required=False, metavar=metavar(command, field) + "..." * many
+            [_key(field)], nargs=-1 if many else 1, required=False, metavar=shown if needed else f"[{shown}]"
         )
     for field in flagged(operation, command):
         yield _option(field, flag(command, field), found[field])
     if command.confirms:
         yield click.Option(["--yes", "-y", CONFIRM], is_flag=True, default=None, help="Do not ask: do it.")
-    if command.final:
+    if command.warning:
         yield click.Option(["--yes", "-y"], is_flag=True, help="Do not ask: do it.")
+
+
+def _is_needed(operation: Operation, command: Command, field: str) -> bool:
+    """As far as the schema says so: of an operation with several actions it says what all of them need."""
+    if field in (command.from_file, command.here):
+        return False
+    return bool(command.fixed) or nested.is_required(operation.input_schema, field)
 
 
 def flagged(operation: Operation, command: Command) -> list[str]:
@@ -70,6 +79,18 @@ def typed(operation: Operation, command: Command, given: Mapping[str, Any]) -> d
     return {**typed, **command.fixed}
 
 
+def from_the_left(operation: Operation, command: Command, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where there are too few words, the last ones are missing. Click fills what comes behind a list before the list:
+    `devices call BOARD` would lack the board, not the tool."""
+    keys = [_key(field) for field in command.positional]
+    words = [given[key] for key in keys if given.get(key) not in (None, ())]
+    if not words or given[keys[0]] != () or not nested.is_required(operation.input_schema, command.positional[0]):
+        return given
+    first, *rest = words
+    filled = dict.fromkeys(keys) | dict(zip(keys[1:], rest, strict=False))
+    return {**given, **filled, keys[0]: (first,)}
+
+
 def example(operation: Operation, command: Command) -> str:
     """The example arguments as one would type them, behind the command's words."""
     chosen = operation.example if command.example is None else command.example
@@ -91,7 +112,7 @@ def example(operation: Operation, command: Command) -> str:
             words += [f"{name} {shlex.quote(str(item))}" for item in cast(list[Any], value)]
         else:
             words.append(f"{name} {shlex.quote(str(value))}")
-    if command.final or (command.confirms and chosen.get(CONFIRM)):
+    if command.warning or (command.confirms and chosen.get(CONFIRM)):
         words.append("--yes")
     return " ".join(words)
 

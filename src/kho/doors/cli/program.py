@@ -23,8 +23,6 @@ class HttpSettings(Protocol):
     host: str
     port: int
     workers: int
-    header_timeout: float
-    body_timeout: float
     allowed_hosts: list[str]
 
 
@@ -97,8 +95,8 @@ class Program:
     open_hub: Callable[[], AbstractAsyncContextManager[Hub]]
     stdio: Callable[[list[str]], None]
     """Serves MCP on stdio, narrowed to some capabilities' tools."""
-    asgi: str
-    """Where a worker process finds the application."""
+    serve: Callable[[str, int, int, bool], None]
+    """Serves the hub over HTTP: the host and the port, how many workers, and whether changed source starts it again."""
     where: str
     """The database, in words, without its password."""
     evaluate: Evaluate
@@ -107,6 +105,8 @@ class Program:
     """A client of a hub through one of its doors: memory, mcp or http."""
     attach: Attach
     simulate: Simulate
+    faults: Sequence[str]
+    """What virtual boards can be told to do wrong."""
     listen_mqtt: Callable[[str], None]
     """Has the hub that is opened next listen there for boards that speak MQTT."""
     name: str = "kho"

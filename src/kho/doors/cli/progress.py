@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Column
 
 from kho.kernel import call
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 Report = Callable[[str, int, int], None]
 """What is going on, how much of it is done, of how much (0: nobody knows)."""
@@ -17,11 +18,11 @@ Report = Callable[[str, int, int], None]
 @contextmanager
 def reporting(*, lines: bool = True) -> Generator[Report, None, None]:
     """For work that has parts: each has a bar of its own, and elsewhere a line, unless these are not wanted."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    bar = _bar()
+    if bar is None:
         yield _lines() if lines else _unheard
         return
-    with _bar(console) as bar:
+    with bar:
         tasks: dict[str, TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:
@@ -38,11 +39,11 @@ def reporting(*, lines: bool = True) -> Generator[Report, None, None]:
 def following(*, quiet: bool) -> Generator[call.Progress, None, None]:
     """For what an operation reports: one bar, whose text is the last message. It shows only on a terminal, and not
     before there is something to report: most operations report nothing."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    bar = None if quiet else _bar()
+    if bar is None:
         yield _nothing
         return
-    with _bar(console) as bar:
+    with bar:
         task = bar.add_task("", total=None, visible=False)
 
         async def report(done: float, total: float | None, message: str | None) -> None:
@@ -51,7 +52,16 @@ def following(*, quiet: bool) -> Generator[call.Progress, None, None]:
         yield report
 
 
-def _bar(console: Console) -> Progress:
+def _bar() -> "Progress | None":
+    """None where there is no terminal."""
+    from rich.console import Console  # which takes a while: a command that answers at once does without
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return None
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
     text = TextColumn("{task.description}", markup=False, table_column=Column(max_width=40, no_wrap=True))
     return Progress(text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True)
 

@@ -4,23 +4,17 @@ import errno
 import json
 import os
 import socket
-import tempfile
 from functools import partial
 
 import click
-import uvicorn
 
 from kho.doors.auth import is_loopback
 from kho.doors.cli.program import Program, fail
-from kho.doors.slow_clients import GuardedProtocol, guarded_protocol
-from kho.kernel.files import make_room
 from kho.kernel.hub import Hub
 
 EVERYWHERE = ("0.0.0.0", "::")
 MQTT_PORT = 1883
 HERE = "here"
-CONNECTIONS = 20_000
-"""Clients and boards that a hub has room for, as far as the system lets it."""
 
 
 def register(group: click.Group, program: Program) -> None:
@@ -56,8 +50,8 @@ def register(group: click.Group, program: Program) -> None:
             os.environ["KHO_MCP__TOOLS"] = json.dumps(_names(tools))
         if not is_loopback(host) and host not in EVERYWHERE:
             os.environ["KHO_HTTP__ALLOWED_HOSTS"] = json.dumps([*http.allowed_hosts, host])
-        click.echo(f"Kho {program.version} answers at http://{host}:{port} (data in {program.home})", err=True)
-        _run(program, host, port, workers, reload)
+        click.echo(f"Kho {program.version} answers at http://{host}:{port} (data in {program.where})", err=True)
+        program.serve(host, port, workers, reload)
 
     @group.command(help=program.help("Serve one MCP client over stdin and stdout.", "stdio --tools experiences"))
     @click.option("--tools", default="", help="Offer only these capabilities' tools, e.g. 'experiences'.")
@@ -94,25 +88,3 @@ def _free_port(host: str, port: int, option: str = "--port") -> int:
                 raise fail(f"port {port} is taken. Choose another with {option}.") from None
             raise fail(f"cannot listen on {host}:{port}: {problem.strerror}.") from None
         return probe.getsockname()[1]
-
-
-def _run(program: Program, host: str, port: int, workers: int, reload: bool) -> None:
-    make_room(CONNECTIONS)
-    http = program.http
-    if workers == 1 and not reload:
-        protocol = guarded_protocol(http.header_timeout, http.body_timeout)
-    else:
-        protocol = GuardedProtocol  # workers are spawned: what they are given must have a name
-        os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="kho-metrics-"))
-    uvicorn.run(
-        program.asgi,
-        host=host,
-        port=port,
-        workers=None if reload else workers,
-        reload=reload,
-        http=protocol,
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        timeout_graceful_shutdown=10,
-    )

@@ -4,10 +4,8 @@ from typing import Any, cast
 
 import click
 import orjson
-from rich.console import Console
-from rich.markdown import Markdown
 
-from kho.doors.cli.spelling import Spell, outside_fences
+from kho.doors.cli.spelling import NAMING, Spell, outside_fences
 from kho.kernel.errors import in_words
 from kho.kernel.registry import Outcome
 
@@ -22,22 +20,36 @@ def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
     if json:
         as_json(found.value if error is None else found.operation.failure(error))
     elif error is not None:
-        click.secho(f"error: {spell(error.message)} ({error.code})", err=True, fg="red")
+        message = spell.about(error, error.message)
+        click.secho(f"error: {message} ({error.code})", err=True, fg="red")
         for problem in cast(list[dict[str, Any]], getattr(error, "problems", [])):
             click.echo(f"  {problem['field']}: {problem['message']}", err=True)
         for name, detail in error.details.items():
             several = cast(list[Any], detail) if isinstance(detail, list) else [detail]
             for one in several:
-                click.echo(f"  {name}: {in_words(one)}", err=True)
+                said = in_words(spell.detail(name, one))
+                if name not in NAMING or said not in message:
+                    click.echo(f"  {name}: {said}", err=True)
         if error.guidance:
-            click.echo(f"  {spell(error.guidance)}", err=True)
+            click.echo(f"  {spell.about(error, error.guidance)}", err=True)
     elif found.operation.text:
         text = outside_fences(found.operation.text(found.result), spell)
-        console = Console()
-        console.print(Markdown(text)) if console.is_terminal else click.echo(text)
+        _rendered(text)
     else:
         lines(data(found.value))
     return 1 if error else 0
+
+
+def _rendered(markdown: str) -> None:
+    from rich.console import Console  # which takes a while, and JSON needs none of it
+
+    console = Console()
+    if not console.is_terminal:
+        click.echo(markdown)
+        return
+    from rich.markdown import Markdown
+
+    console.print(Markdown(markdown))
 
 
 def data(value: Any) -> Any:

@@ -3,14 +3,13 @@ readers are models; somebody at the command line reads what to type instead."""
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from kho.doors.cli import parameters
+from kho.kernel.errors import KhoError
 from kho.kernel.operation import Command, Operation
 from kho.kernel.registry import Registry
-
-Spell = Callable[[str], str]
 
 _ARGUMENT = re.compile(r"""(\w+)=("[^"]*"|'[^']*'|[^,\s]+)""")
 _OPEN = ("", "…")
@@ -21,27 +20,70 @@ Described = tuple[Operation, Command, Mapping[str, Any]]
 """A command, its operation, and the arguments of a tool by which it is known to be meant."""
 
 
-def speller(program: str, registry: Registry, operation: Operation, command: Command) -> Spell:
-    """For answers to a command: its own arguments become its flags."""
-    known = _commands(registry)
-    tools = re.compile(rf"\b({'|'.join(map(re.escape, known))})\b(?:\(([^()]*)\))?")
-    flags = {**{name: parameters.flag(command, name) for name in parameters.flagged(operation, command)}}
-    if command.confirms:
-        flags[parameters.CONFIRM] = "--yes"
-    own = re.compile(rf"`({'|'.join(map(re.escape, flags))})=([^`\s]+)`|\b({'|'.join(map(re.escape, flags))})=true\b")
+class Spell:
+    """For answers to a command: tools become commands, and its own arguments its flags."""
 
-    def call(found: re.Match[str]) -> str:
-        return f"`{program} {_typed(known[found[1]], found[2])}`"
+    def __init__(self, program: str, registry: Registry, operation: Operation, command: Command) -> None:
+        self._program = program
+        self._command = command
+        self._known = _commands(registry)
+        self._tools = re.compile(rf"\b({'|'.join(map(re.escape, self._known))})\b(?:\(([^()]*)\))?")
+        self._flags = {name: parameters.flag(command, name) for name in parameters.flagged(operation, command)}
+        if command.confirms:
+            self._flags[parameters.CONFIRM] = "--yes"
+        named = "|".join(map(re.escape, self._flags))
+        self._own = re.compile(rf"`({named})=([^`\s]+)`|\b({named})=true\b")
 
-    def flag(found: re.Match[str]) -> str:
+    def __call__(self, text: str) -> str:
+        text = self._tools.sub(self._call, text) if self._known else text
+        return self._own.sub(self._flag, text) if self._flags else text
+
+    def about(self, error: KhoError, text: str) -> str:
+        """A part of an error: the parameters that it is about become what is typed for them. Others that stand there
+        in quotes may be somebody's own words."""
+        for path in _fields(error):
+            typed = self.parameter(path)
+            text = text if typed == path else text.replace(f"'{path}'", typed)
+        return self(text)
+
+    def detail(self, name: str, value: Any) -> Any:
+        """A detail of an error, likewise."""
+        if name not in NAMING:
+            return value
+        if isinstance(value, str):
+            return self.parameter(value)
+        problem = cast(Mapping[str, str], value)
+        return {**problem, "field": self.parameter(problem["field"])}
+
+    def parameter(self, path: str) -> str:
+        """What is typed for a parameter, or for a part of one; the path itself where nothing is."""
+        if path in self._flags:
+            return f"`{self._flags[path]}`"
+        if path in self._command.positional:
+            return parameters.metavar(self._command, path)
+        parts = [f"`{flag}`" for name, flag in self._flags.items() if name.startswith(f"{path}.")]
+        parts += ["`--from-file`"] if self._command.from_file.startswith(f"{path}.") else []
+        if parts:
+            return " or ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+        whole = path.rpartition(".")[0]
+        return self.parameter(whole) if whole in self._flags or whole in self._command.positional else path
+
+    def _call(self, found: re.Match[str]) -> str:
+        return f"`{self._program} {_typed(self._known[found[1]], found[2])}`"
+
+    def _flag(self, found: re.Match[str]) -> str:
         name, value = found[1] or found[3], found[2] or "true"
-        return f"`{flags[name]}`" if value == "true" else f"`{flags[name]} {value}`"
+        return f"`{self._flags[name]}`" if value == "true" else f"`{self._flags[name]} {value}`"
 
-    def spelt(text: str) -> str:
-        text = tools.sub(call, text) if known else text
-        return own.sub(flag, text) if flags else text
 
-    return spelt
+NAMING = ("field", "parameter", "problems")
+"""Details of errors that name parameters."""
+
+
+def _fields(error: KhoError) -> set[str]:
+    problems = cast(list[Mapping[str, str]], error.details.get("problems", []))
+    named = [error.details.get("field"), error.details.get("parameter"), *(one["field"] for one in problems)]
+    return {one for one in named if isinstance(one, str) and one}
 
 
 def outside_fences(markdown: str, spell: Spell) -> str:

@@ -1,15 +1,15 @@
 """`export` and `import`: JSON Lines, for whatever a capability offers as a transfer."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import click
 import orjson
-from rich.console import Console
-from rich.progress import Progress
 
 from kho.doors.cli import parameters, show, waiting
+from kho.doors.cli.groups import Group
 from kho.doors.cli.operations import subgroup
 from kho.doors.cli.program import Program, fail
 from kho.kernel.capability import Capability, Transfer
@@ -24,13 +24,13 @@ OURS = ("cursor", "limit")
 """Parameters of an export that the command sees to."""
 
 
-def register(group: click.Group, program: Program) -> None:
+def register(group: Group, program: Program) -> None:
     for capability in program.registry().capabilities:
         for transfer in capability.transfers:
             example = f"{transfer.group} export {capability.name}.jsonl"
-            parent = subgroup(group, transfer.group, program, capability.summary, example)
-            parent.add_command(_export(capability, transfer, program))
-            parent.add_command(_import(capability, transfer, program))
+            parent = subgroup(group, transfer.group, program, capability.summary, lambda example=example: example)
+            parent.add_later("export", partial(_export, capability, transfer, program))
+            parent.add_later("import", partial(_import, capability, transfer, program))
 
 
 def _operation(capability: Capability, method: str) -> Operation:
@@ -85,6 +85,9 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
     command = _flags(described, (transfer.items,))
 
     def run(file: Path, json: bool, no_wait: bool, **given: Any) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
         length = file.stat().st_size
         chosen = parameters.arguments(described, command, given)
 

@@ -16,7 +16,7 @@ import click
 from kho.doors.cli import asked, jobs, show, waiting
 from kho.doors.cli.program import Program
 from kho.doors.cli.progress import following
-from kho.doors.cli.spelling import speller
+from kho.doors.cli.spelling import Spell
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Command, Operation
 from kho.kernel.registry import Outcome
@@ -33,7 +33,7 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
     def run(json: bool, params_file: IO[bytes] | None, interval: float, **given: Any) -> None:
         arguments = asked.arguments(operation, command, given, params_file)
         folder = arguments.get(command.paths[0], "")
-        spell = speller(program.name, program.registry(), operation, command)
+        spell = Spell(program.name, program.registry(), operation, command)
 
         async def once(hub: Hub) -> Outcome:
             found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)

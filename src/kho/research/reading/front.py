@@ -5,17 +5,18 @@ over. Whatever does not look like that is not front matter but the beginning of 
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, cast
 
+from kho.kernel import front_matter
 from kho.research import dates, names
 from kho.research.reading.clean import one_line
 
 MOST_TAGS = 32
-_FRONT = re.compile(r"(---|\+\+\+)[ \t]*\n(.{0,20000}?)\n(?:\1|(?<=\n)\.\.\.)[ \t]*(?:\n|\Z)", re.S)
+LONGEST = 20_000
+"""Characters; what is longer is not front matter."""
 _FIELD = re.compile(r"""(?:"([^"]+)"|'([^']+)'|([^\s:#'"\[{&*!|>%@`-][^:\n]*?))[ \t]*:(?:[ \t]+(.*))?$""")
 _QUOTED = re.compile(r"""(["'])(.*)\1[ \t]*(?:#.*)?$""")
 _COMMENT = re.compile(r"[ \t]+#.*$")
@@ -33,11 +34,11 @@ class Front:
 
 def split(text: str) -> tuple[Front, str]:
     """What the front matter says, and the text without it. A text that has nothing else stays as it is."""
-    found = _FRONT.match(text)
-    if found is None:
+    found = front_matter.find(text)
+    if found is None or len(found.text) > LONGEST:
         return Front(), text
-    fields = _toml(found[2]) if found[1] == "+++" else _yaml(found[2])
-    rest = text[found.end() :]
+    fields = _toml(found.text) if found.is_toml else _yaml(found.text)
+    rest = text[found.end :]
     if fields is None or not rest.strip():
         return Front(), text
     return _front(fields), rest
@@ -83,8 +84,8 @@ def _published(value: Any) -> str | None:
 
 def _toml(text: str) -> dict[str, Any] | None:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        return front_matter.toml(text)
+    except ValueError:
         return None
 
 

@@ -1,4 +1,4 @@
-"""What is set aside when boards come, and when it is looked through again."""
+"""What is set aside when sockets come, and when it is looked through again."""
 
 import gc
 import weakref
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kho.devices.lasting import Lasting
+from kho.doors.lasting import Lasting
 
 
 class Knot:
@@ -25,7 +25,7 @@ def _by_hand() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
     gc.unfreeze()
 
 
-def test_the_program_itself_and_then_some_boards_at_a_time() -> None:
+def test_the_program_itself_and_then_some_sockets_at_a_time() -> None:
     lasting = Lasting(some=3)
     lasting.start()
     first = gc.get_freeze_count()

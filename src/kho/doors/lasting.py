@@ -1,10 +1,9 @@
-"""Boards that are connected stay, and need not be looked through for garbage.
+"""Sockets that are open stay, and need not be looked through for garbage.
 
 Now and then Python's collector looks through everything that lives, and nobody is served meanwhile: for half a second
-with 2,000 boards. So what is there when the hub has started, and again whenever some boards have come, is set aside
-(`gc.freeze`), and only what comes later is looked through. Of a board that goes, some 10 KB that were set aside need a
-search to be freed (the WebSocket's parser and its connection hold each other): after many have gone, everything is
-looked through once.
+with the sockets of 2,000 boards. So what is there when the hub has started, and again whenever some sockets have come,
+is set aside (`gc.freeze`), and only what comes later is looked through. Of a socket that goes, some 10 KB that were set
+aside may need a search to be freed: after many have gone, everything is looked through once.
 """
 
 import gc

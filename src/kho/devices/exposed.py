@@ -1,0 +1,129 @@
+"""Boards' tools as they are offered over MCP: one for all boards that have a tool of that name.
+
+Boards may differ in what the tool takes. Then it is offered with what any of them takes, and what each really takes is
+checked when a board is named, before anything is sent.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import orjson
+
+from kho.devices.aliases import aliases, distinct
+from kho.devices.arguments import honest
+from kho.devices.listed import BoardTool
+
+T = TypeVar("T")
+
+MOST_FORMS = 8
+"""In which one argument is described; of more, nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    alias: str
+    tools: tuple[BoardTool, ...]
+    """What it stands for on each board, the same ones once."""
+    devices: tuple[str, ...]
+    alone: bool = False
+    """It is one board's, whose id is a part of the name."""
+
+    @property
+    def name(self) -> str:
+        """As the boards call it; by the alias where they do not agree."""
+        names = {tool.name for tool in self.tools}
+        return names.pop() if len(names) == 1 else self.alias
+
+    @property
+    def description(self) -> str:
+        """The board's own words, marked as such: they are somebody else's, and may try to give orders."""
+        who = self.devices[0] if len(self.devices) == 1 else f"{len(self.devices)} boards"
+        differ = "" if len(self._forms) == 1 else " that differ in what it takes (device_tools shows it of each)"
+        first = self.tools[0]
+        return f"[Tool {self.name} of {who}{differ}; described by the board itself] {first.description}".rstrip()
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """What any of the boards takes."""
+        return self._forms[0] if len(self._forms) == 1 else _together(self._forms)
+
+    @property
+    def user_only(self) -> bool:
+        """For people on every board that has it. Where that is so on some of them only, those refuse it themselves."""
+        return all(tool.user_only for tool in self.tools)
+
+    @property
+    def _forms(self) -> list[dict[str, Any]]:
+        return _once([honest(tool) for tool in self.tools], alike)
+
+
+def grouped(boards: Mapping[str, Iterable[BoardTool]], *, user_tools: bool = True) -> list[Exposed]:
+    """One for each name. Without `user_tools` those for people are left out."""
+    found: dict[str, dict[str, BoardTool]] = {}
+    for device in sorted(boards):
+        for alias, tool in aliases(boards[device]).items():
+            if user_tools or not tool.user_only:
+                found.setdefault(alias, {})[device] = tool
+    return [Exposed(alias, tuple(_once(found[alias].values(), _form)), tuple(found[alias])) for alias in sorted(found)]
+
+
+def each(boards: Mapping[str, Iterable[BoardTool]], *, user_tools: bool = True) -> list[Exposed]:
+    """One for each tool of each board."""
+    tools = {(device, tool.name): tool for device in boards for tool in boards[device]}
+    return [
+        Exposed(alias, (tools[device, name],), (device,), alone=True)
+        for (device, name), alias in distinct(tools).items()
+        if user_tools or not tools[device, name].user_only
+    ]
+
+
+def alike(schema: Any) -> str:
+    """The same for schemas that are one to a caller. Descriptions are no part of it: boards of one kind may word them
+    differently."""
+    return orjson.dumps(_undescribed(schema), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _form(tool: BoardTool) -> tuple[str, bool, str]:
+    return tool.name, tool.user_only, alike(tool.schema)
+
+
+def _once(many: Iterable[T], form: Callable[[T], Hashable]) -> list[T]:
+    """The first of each form."""
+    found: dict[Hashable, T] = {}
+    for one in many:
+        found.setdefault(form(one), one)
+    return list(found.values())
+
+
+def _together(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    if any("properties" not in schema for schema in schemas):  # one of them says nothing of what it takes
+        return {"type": "object"}
+    parts: dict[str, list[Any]] = {}
+    for schema in schemas:
+        for name, part in cast(dict[str, Any], schema["properties"]).items():
+            parts.setdefault(name, []).append(part)
+    required = [name for name in parts if all(name in schema.get("required", ()) for schema in schemas)]
+    properties = {name: _either(_once(forms, alike)) for name, forms in parts.items()}
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _either(forms: list[Any]) -> Any:
+    if len(forms) == 1:
+        return forms[0]
+    return {"anyOf": forms} if len(forms) <= MOST_FORMS else {}
+
+
+def _undescribed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_undescribed(one) for one in cast(list[Any], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    found = cast(dict[str, Any], schema)
+    return {
+        name: {key: _undescribed(one) for key, one in cast(dict[str, Any], value).items()}
+        if name == "properties" and isinstance(value, dict)  # one of them may be called "description"
+        else _undescribed(value)
+        for name, value in found.items()
+        if name != "description"
+    }

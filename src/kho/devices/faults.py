@@ -1,0 +1,6 @@
+"""What can go wrong with the answer of a virtual board, on demand."""
+
+from typing import Literal, get_args
+
+Fault = Literal["drop", "delay", "malformed", "duplicate", "wrong id", "silence"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)

@@ -1,0 +1,44 @@
+"""Boards that were known before it was noted when one connected for the first time."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kho import devices
+from kho.devices import store
+from kho.kernel.ports import Database, Tx
+from kho.storage.migrate import OWN, migrate
+from kho.storage.postgres import Postgres
+from kho.storage.sqlite import Sqlite
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_those_whose_tools_are_known_have_been_connected(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    before = tmp_path / "before"
+    before.mkdir()
+    for name in ("001_devices.sql", "002_guesses.sql"):
+        shutil.copy(devices.MIGRATIONS / name, before)
+    db: Database = (
+        Sqlite.open(tmp_path / "kho.db", durable=False)
+        if engine == "sqlite"
+        else Postgres.open(request.getfixturevalue("postgres_schema_url"))
+    )
+
+    def known(tx: Tx) -> None:
+        for id, toolset in (("a", "digest"), ("b", "")):
+            store.add(tx, "t", id, "client", {}, 7)
+            tx.run("UPDATE devices SET toolset = $1 WHERE id = $2", toolset, id)
+
+    try:
+        await migrate(db, [OWN, ("devices", before)])
+        await db.write(known)
+        await migrate(db, [OWN, ("devices", devices.MIGRATIONS)])
+        found = await db.read(lambda tx: store.page(tx, "t", "", 9))
+        assert {one.id: one.first_connected_at for one in found} == {"a": 7, "b": None}
+    finally:
+        await db.aclose()

@@ -1,0 +1,34 @@
+"""What belongs to a database: a schema of its own on PostgreSQL, and its indexes."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import count
+
+import psycopg
+
+from kho.kernel.ports import Database, Vectors, Words
+from kho.storage.postgres import Postgres
+from kho.storage.vectors_postgres import PostgresVectors
+from kho.storage.vectors_sqlite import SqliteVectors
+from kho.storage.words_postgres import PostgresWords
+from kho.storage.words_sqlite import SqliteWords
+
+_numbers = count(1)
+
+
+@contextmanager
+def schema(postgres_url: str) -> Generator[str]:
+    """A URL whose connections see a schema of their own."""
+    name = f"test_{next(_numbers)}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}".encode())
+        yield f"{postgres_url}&options=-csearch_path%3D{name},public"
+        connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
+
+
+def words_of(database: Database) -> Words:
+    return SqliteWords() if database.engine == "sqlite" else PostgresWords()
+
+
+def vectors_of(database: Database) -> Vectors:
+    return PostgresVectors(database) if isinstance(database, Postgres) else SqliteVectors(database)
