@@ -49,6 +49,27 @@ async def stocked(desk: Desk) -> Desk:
     return desk
 
 
+@pytest.mark.requirement("000.query.nothing")
+async def test_what_answers_nothing_is_shown_to_those_who_ask_for_it(stocked: Desk) -> None:
+    weak = "citric acid guitar volcano harbour"
+    answer = await stocked.query(weak)
+    assert (answer["response"], answer["context"]) == ("", [])
+    answer = await stocked.query(weak, min_score=0)
+    assert answer["response"] == ""
+    assert 0 < answer["context"][0]["score"] < 0.3
+    good = "How do I take limescale off a kettle?"
+    best, *others = [one["score"] for one in (await stocked.query(good))["context"]]
+    assert [one["score"] for one in (await stocked.query(good, min_score=best))["context"]] == [best]
+    assert others
+
+
+@pytest.mark.parametrize(("language", "noted"), [("en-GB", False), ("fr", True), ("vi-VN", True)])
+async def test_a_language_that_nothing_is_written_in_is_said(stocked: Desk, language: str, noted: bool) -> None:
+    answer = await stocked.query("How do I take limescale off a kettle?", context_hints={"language": language})
+    note = f"The answer is not in the language '{language}': it quotes what is stored as it is."
+    assert answer.get("degraded") == ([note] if noted else None)
+
+
 @pytest.mark.requirement("000.query.response", "000.query.usage")
 async def test_an_answer_has_exactly_the_contract_s_keys(stocked: Desk) -> None:
     answer = await stocked.query("How do I take limescale off a kettle?")

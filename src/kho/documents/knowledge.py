@@ -74,9 +74,14 @@ class Knowledge:
             self._search(params, call, end, notes), self._outside(params, call, end, notes)
         )
         hits = [*own, *(_hit(page, params.query) for page in pages)]
+        if params.min_score is not None:
+            hits = [hit for hit in hits if _score(hit) >= params.min_score]
+            own = [hit for hit in own if _score(hit) >= params.min_score]
         said = await self._answer(params, hits, end)
+        if not said.text and params.min_score is None:
+            hits = []  # what answers nothing is only in the way of a caller who did not ask for it
         notes += said.notes
-        notes += _not_followed(params.context_hints) if said.text else []
+        notes += _not_followed(params.context_hints, said) if said.text else []
         return results.Knowledge(
             response=said.text,
             context=[
@@ -174,11 +179,15 @@ def _manner(hints: model.ContextHints) -> Manner:
     return Manner((hints.language or "").replace("_", "-").split("-")[0].lower(), FORMATS.get(_format(hints)))
 
 
-def _not_followed(hints: model.ContextHints) -> list[str]:
+def _not_followed(hints: model.ContextHints, said: Answer) -> list[str]:
     """A hint is no condition: the answer comes all the same, and says that it is another."""
-    if _format(hints) in ("", *FORMATS):
-        return []
-    return [f"The answer is not in the format {hints.preferred_format!r}: there are markdown and plain text."]
+    notes: list[str] = []
+    if _format(hints) not in ("", *FORMATS):
+        notes.append(f"The answer is not in the format {hints.preferred_format!r}: there are markdown and plain text.")
+    wanted = _manner(hints).language
+    if wanted and not said.prompt_tokens and language(said.text) != wanted:
+        notes.append(f"The answer is not in the language {hints.language!r}: it quotes what is stored as it is.")
+    return notes
 
 
 def _format(hints: model.ContextHints) -> str:
@@ -194,6 +203,10 @@ def _hit(page: External, question: str) -> Hit:
     return Hit(stored, BEST_EXTERNAL * share, Parts(share, share))
 
 
+def _score(hit: Hit) -> float:
+    return round(hit.score, 4)
+
+
 def _passage(
     number: int, hit: Hit, title: str | None, question: str, citations: Sequence[Citation], external: bool
 ) -> results.Passage:
@@ -201,7 +214,7 @@ def _passage(
     return results.Passage(
         document_id=passage.key,
         snippet=_snippet(passage.text, question, [one for one in citations if one.number == number]),
-        score=round(hit.score, 4),
+        score=_score(hit),
         title=(passage.heading if external else title) or None,
         external=external or None,
         url=passage.key if external else None,

@@ -4,7 +4,7 @@ import unicodedata
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.clock import from_iso
@@ -212,8 +212,6 @@ class Filters(Params):
 
 
 class ContextHints(Params):
-    model_config = ConfigDict(extra="ignore", defer_build=True)
-
     preferred_format: Annotated[
         str | None,
         Field(max_length=64, description="markdown or plain; of any other, the answer says that it is not it."),
@@ -224,8 +222,6 @@ class ContextHints(Params):
 
 
 class Routing(Params):
-    model_config = ConfigDict(extra="ignore", defer_build=True)
-
     allow_external_search: Annotated[bool, Field(description="Whether the web may be searched, too.")] = False
     max_latency_ms: Annotated[
         Annotated[int, Field(ge=1, le=120_000), Whole],
@@ -243,6 +239,13 @@ class QueryKnowledge(Params):
     top_k: Annotated[Annotated[int, Field(ge=1, le=20), Whole], Field(description="How many documents.")] = 5
     context_hints: ContextHints = Field(default_factory=ContextHints)
     routing: Routing = Field(default_factory=Routing)
+    min_score: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | None,
+        Field(
+            description="Show whatever scores as much in context, also where it answers nothing: 0 for all that is near, "
+            "such as short texts in another language. Left out: what does not answer is not shown."
+        ),
+    ] = None
 
 
 class GetDocument(Params):
