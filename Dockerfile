@@ -3,7 +3,7 @@ FROM python:3.11-slim
 RUN useradd --create-home kho && install -d -o kho -g kho -m 0700 /data
 WORKDIR /app
 COPY requirements ./requirements
-RUN pip install --no-cache-dir --require-hashes -r requirements/postgres.txt -r requirements/build.txt
+RUN pip install --no-cache-dir --require-hashes -r requirements/setup.txt -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .

@@ -48,7 +48,7 @@ peers: .venv/.dev .venv-peers/.setup ## search beside Chroma, LanceDB and Qdrant
 lock: .venv/.dev ## pin the versions anew after a change to pyproject.toml (UPGRADE=1: the newest)
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(LOCK) pyproject.toml --constraint requirements/dev.txt --output-file requirements/runtime.txt
-	$(LOCK) pyproject.toml --constraint requirements/dev.txt --extra postgres --output-file requirements/postgres.txt
+	$(LOCK) pyproject.toml --constraint requirements/dev.txt --extra postgres --extra mqtt --output-file requirements/setup.txt
 	$(LOCK) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 
 clean: ## remove .venv and everything generated
@@ -61,9 +61,9 @@ clean: ## remove .venv and everything generated
 	@echo "Making .venv ..."
 	@$(PYTHON) -m venv .venv
 
-.venv/.setup: requirements/build.txt requirements/postgres.txt pyproject.toml | .venv/bin/python
+.venv/.setup: requirements/build.txt requirements/setup.txt pyproject.toml | .venv/bin/python
 	@echo "Installing what Kho needs ..."
-	@$(PIP) --require-hashes -r requirements/build.txt -r requirements/postgres.txt
+	@$(PIP) --require-hashes -r requirements/build.txt -r requirements/setup.txt
 	@echo "Installing Kho ..."
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -40,7 +40,9 @@ def test_the_version_needs_nothing(tmp_path: Path) -> None:
     assert started(tmp_path, "--version", "serve")[0] == said
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("memory", "list", "--help"), ("memory", "list", "--json")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("memory", "list", "--help"), ("memory", "list", "--json"), ("memory", "list")]
+)
 def test_a_command_loads_neither_the_web_nor_a_model(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     said, loaded = started(tmp_path, *arguments)
     assert said

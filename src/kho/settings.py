@@ -5,6 +5,8 @@ or in the TOML file that `KHO_CONFIG` names:
 
     [http]
     port = 9000
+
+A variable that is empty counts as one that is not set.
 """
 
 import os
@@ -33,6 +35,7 @@ def _in_form(form: str, words: str) -> AfterValidator:
 
 
 WebAddress = Annotated[str, _in_form(r"https?://[^/\s]+\S*", "must be an address such as 'http://192.168.1.20:8001'")]
+ModelUrl = Annotated[str, _in_form(r"https?://[^/\s]+\S*", "must be an address such as 'http://127.0.0.1:11434/v1'")]
 BrokerUrl = Annotated[
     str, _in_form(r"mqtts?://[^/\s]+/?", "must be a broker's address such as 'mqtt://kho:secret@127.0.0.1:1883'")
 ]
@@ -144,7 +147,7 @@ class Toolbox(Section):
 class ChatModel(Section):
     """A model behind any server that speaks OpenAI's protocol."""
 
-    url: str = ""
+    url: ModelUrl = ""
     """What comes before /chat/completions, e.g. 'http://127.0.0.1:11434/v1' for Ollama. Empty: none."""
     model: str = ""
     api_key: SecretStr = SecretStr("")
@@ -173,7 +176,7 @@ class Embedding(Section):
 
     provider: Literal["e5", "openai", "fastembed", "sentence-transformers", "hash", "none"] = "e5"
     """'e5' comes with Kho and works offline; 'none' searches by words alone; 'hash' is for tests."""
-    url: str = "https://api.openai.com/v1"
+    url: ModelUrl = "https://api.openai.com/v1"
     """openai: what comes before /embeddings, e.g. 'http://127.0.0.1:11434/v1' for Ollama."""
     model: str = ""
     api_key: SecretStr = SecretStr("")
@@ -192,7 +195,7 @@ class Reranking(Section):
     """Which model takes a second look at the best hits. None does by default."""
 
     provider: Literal["cohere", "jina", "tei", "fastembed", "sentence-transformers", "none"] = "none"
-    url: str = ""
+    url: ModelUrl = ""
     model: str = ""
     api_key: SecretStr = SecretStr("")
     timeout: float = Field(default=10.0, gt=0)
@@ -202,7 +205,7 @@ class VectorIndex(Section):
     """Where vectors are kept: in the database itself, or in a Qdrant server fed from it."""
 
     engine: Literal["database", "qdrant"] = "database"
-    qdrant_url: str = ""
+    qdrant_url: WebAddress = ""
     """e.g. 'http://127.0.0.1:6333'"""
     qdrant_api_key: SecretStr = SecretStr("")
 
@@ -227,12 +230,14 @@ class Observe(Section):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["auto", "json", "text"] = "auto"
     """'auto' is a readable line on a terminal and JSON elsewhere."""
-    otlp_endpoint: str | None = None
+    otlp_endpoint: WebAddress | None = None
     """Where OpenTelemetry spans go, e.g. 'http://127.0.0.1:4318/v1/traces'. Needs kho[otel]."""
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="KHO_", env_nested_delimiter="__", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="KHO_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore"
+    )
 
     home: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("kho", appauthor=False)))
     database_url: str | None = None
@@ -269,7 +274,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         file = os.environ.get("KHO_CONFIG")
-        if file is None:
+        if not file:
             return init_settings, env_settings
         if not Path(file).is_file():
             raise InvalidSettings(f"KHO_CONFIG names {file}, which is not a file.")
@@ -280,7 +285,9 @@ class Settings(BaseSettings):
 
 
 def _told(kind: str, message: str) -> str:
-    return "there is no such setting" if kind == "extra_forbidden" else message.removeprefix("Value error, ")
+    if kind == "extra_forbidden":
+        return "there is no such setting"
+    return message.removeprefix("Value error, ").replace("Input should be", "must be")
 
 
 def load() -> Settings:

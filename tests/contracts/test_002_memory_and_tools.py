@@ -271,7 +271,7 @@ def test_a_wrong_parameter_is_named_and_changes_nothing(rpc: Rpc, chat: str, wro
 def test_an_unknown_conversation(rpc: Rpc, method: str) -> None:
     error = rpc.error(f"memory-server/memory/{method}", conversation_id="chat_nobody")
     assert error["code"] == -32001
-    assert "get_or_create" in error["message"]
+    assert "get_or_create" in error["data"]["guidance"]
     assert (error["data"]["code"], error["data"]["conversation_id"]) == ("CONVERSATION_NOT_FOUND", "chat_nobody")
     assert "memory/list" in error["data"]["guidance"]
 

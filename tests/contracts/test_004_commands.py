@@ -43,6 +43,8 @@ MAPPING: list[tuple[str, str, Json]] = [
      {"query": "descaling kettles", "explain": True, "neighbours": 1}),
     ("similar ranking.md --collection papers", "similar_documents", {"document": "ranking.md", "collection": "papers"}),
     ("collections list", "manage_collections", {"action": "list"}),
+    ("collections list --type=fundamental", "manage_collections",
+     {"action": "list", "collection_type": "fundamental"}),
     ("collections info papers", "manage_collections", {"action": "info", "collection_name": "papers"}),
     ("collections rename inbox letters", "manage_collections",
      {"action": "rename", "collection_name": "inbox", "new_name": "letters"}),

@@ -3,17 +3,22 @@
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.devices.house import House
+from tests.devices.mqtt_house import BROKERS, Amqtt, AnyBroker, Mosquitto, free_port, mosquitto
 
 from kho import devices
+from kho.devices import simulator
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import Postgres
 from kho.storage.sqlite import Sqlite
+
+_numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +61,19 @@ async def houses(ground: Ground) -> AsyncIterator[Callable[..., House]]:
 @pytest.fixture
 def house(houses: Callable[..., House]) -> House:
     return houses()
+
+
+@pytest.fixture
+def mac() -> str:
+    """Another board for each test: the hub looks for those that were there before, and the database is shared."""
+    return simulator.mac(next(_numbers))
+
+
+@pytest.fixture(params=BROKERS)
+async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnyBroker]:
+    if request.param == "mosquitto" and mosquitto() is None:
+        pytest.skip("mosquitto is not installed here")
+    made: AnyBroker = Amqtt(free_port()) if request.param == "amqtt" else Mosquitto(free_port(), tmp_path)
+    await made.start()
+    yield made
+    await made.stop()

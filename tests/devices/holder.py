@@ -31,7 +31,8 @@ class Spoken(Wire):
 
 
 async def main(home: Path, device: str, url: str | None, mute: bool) -> None:
-    live.LEASE, live.BEAT = 4 * SECOND, 1.0  # so that the others need not wait long when this is killed
+    if mute:
+        live.LEASE, live.BEAT = 4 * SECOND, 1.0  # so that who waits for an answer need not wait long when it is killed
     db: Database = Sqlite.open(home / "kho.db") if url is None else Postgres.open(url)
     await migrate(db, [OWN, ("devices", devices.MIGRATIONS)])
     house = House(db, home, url, tenant="local")

@@ -97,8 +97,8 @@ class House:
         self.tenant = tenant or f"tenant-{next(_tenants)}"
         self.clock = Time()
         self.background = Background()
-        approval = approved_by_code if by_code else approved_at_once
-        config = devices.Config(home, url, self.tenant, approval, **chosen)
+        self.approval = approved_by_code if by_code else approved_at_once
+        config = devices.Config(home, url, self.tenant, self.approval, **chosen)
         self.parts = devices.assemble(db, self.background, self.clock, config)
         self.live, self.queue, self.events = self.parts.live, self.parts.queue, self.parts.events
         self.offering, self.registrations = self.parts.offering, self.parts.registrations

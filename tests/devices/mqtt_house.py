@@ -3,6 +3,7 @@
 # pyright: reportMissingTypeStubs=false
 
 import asyncio
+import json
 import shutil
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -18,7 +19,7 @@ from tests.devices.house import PATIENCE, House, approved_at_once, approved_by_c
 from tests.devices.web_house import Served, web
 
 from kho.devices import mqtt_client, simulator
-from kho.devices.board import Board
+from kho.devices.board import Board, Say
 from kho.devices.link import Link
 from kho.devices.mqtt_client import Address, Client
 from kho.devices.mqtt_served import Brokers, MqttServed
@@ -57,11 +58,14 @@ class Amqtt:
         self._server = await asyncio.start_server(self._visited, "127.0.0.1", self.port)
 
     async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert self._broker is not None
+        broker = self._broker
+        if broker is None:  # who comes while it stops
+            writer.close()
+            return
         self._writers[writer] = asyncio.current_task()
         try:
             incoming, outgoing = StreamReaderAdapter(reader), StreamWriterAdapter(writer)
-            await self._broker.external_connected(incoming, outgoing, "default")
+            await broker.external_connected(incoming, outgoing, "default")
         finally:
             writer.close()
             del self._writers[writer]
@@ -69,13 +73,13 @@ class Amqtt:
     async def stop(self) -> None:
         if self._broker is None or self._server is None:
             return
+        broker, self._broker = self._broker, None
         self._server.close()
         for writer in self._writers:
             writer.transport.abort()
         if tasks := [task for task in self._writers.values() if task is not None]:
             await asyncio.wait(tasks)
-        await self._broker.shutdown()
-        self._broker = None
+        await broker.shutdown()
 
 
 class Mosquitto:
@@ -95,6 +99,9 @@ class Mosquitto:
             self._process.terminate()
             await self._process.wait()
             self._process = None
+
+
+AnyBroker = Amqtt | Mosquitto
 
 
 async def listening(port: int) -> None:
@@ -168,9 +175,9 @@ async def desk(house: House, *, seer: Seer | None = None, **chosen: Any) -> Asyn
 
 
 async def boards(stack: AsyncExitStack, house: House, url: str, http: Any) -> Callable[..., Awaitable[Simulated]]:
-    """Makes virtual boards that live until the end of the test, and waits for each."""
+    """Makes virtual boards that live until the end of the test, or of `within`, and waits for each."""
 
-    async def simulate(device: str | Board, **more: Any) -> Simulated:
+    async def simulate(device: str | Board, within: AsyncExitStack = stack, **more: Any) -> Simulated:
         board = device if isinstance(device, Board) else Board(device)
         one = Simulated(board, url, http, first_pause=0.05, **more)
         life = asyncio.ensure_future(one.run())
@@ -179,7 +186,7 @@ async def boards(stack: AsyncExitStack, house: House, url: str, http: Any) -> Ca
             life.cancel()
             await asyncio.wait({life})
 
-        stack.push_async_callback(end)
+        within.push_async_callback(end)
         await linked(house, board.id)
         return one
 
@@ -193,3 +200,37 @@ async def dialled(port: int, told: dict[str, Any], **other: Any) -> AsyncGenerat
     where = Address("127.0.0.1", port, told.get("username"), told.get("password"))
     async with mqtt_client.connected(where, told["client_id"], told.get("topics", ())) as client:
         yield client
+
+
+@asynccontextmanager
+async def client(broker: AnyBroker, *topics: str) -> AsyncGenerator[Client, None]:
+    async with mqtt_client.connected(Address("127.0.0.1", broker.port), "a-board", topics) as found:
+        yield found
+
+
+async def heard(found: Client) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE):
+        async for _, content in found.messages():
+            return json.loads(content)
+    raise AssertionError("nothing was said")
+
+
+async def introduce(board: Board, found: Client, topic: str) -> None:
+    """Answers what a hub asks a new board: who it is, and what it can do."""
+    for method in ("initialize", "tools/list"):
+        asked = await heard(found)
+        assert asked["payload"]["method"] == method
+        for said in board.hear(json.dumps(asked)):
+            assert isinstance(said, Say)
+            await found.publish(topic, said.text)
+
+
+@asynccontextmanager
+async def external(house: House, broker: AnyBroker, **chosen: Any) -> AsyncGenerator[Any, None]:
+    """A hub at the broker, and a maker of boards that are told of it."""
+    url = f"mqtt://127.0.0.1:{broker.port}"
+    async with AsyncExitStack() as stack:
+        served = await stack.enter_async_context(mqtt(house, url=url, boards_url=url, **chosen))
+        hub = await stack.enter_async_context(web(house, mqtt=served.told))
+        http = await stack.enter_async_context(simulator.http())
+        yield await boards(stack, house, hub.url, http)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kho.devices.aliases import aliases, distinct, find
+from kho.devices.aliases import aliases, find
 from kho.devices.listed import BoardTool
 
 LAWFUL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -57,9 +57,12 @@ def test_a_board_that_guesses_the_digest_takes_no_other_s_name() -> None:
 
 
 def test_ids_and_names_that_run_together_are_told_apart() -> None:
-    found = distinct([("a.b", "c"), ("a", "b.c"), ("a", "d")])
-    assert len({*found.values()}) == 3
-    assert found["a", "d"] == "board_a_d"
+    boards = {"a.b": "c", "a:b": "c", "a": "b.c", "x" * 70: "c", "x" * 71: "c", "灯": "c"}
+    found = [alias for id, name in boards.items() for alias in aliases([tool(name)], id)]
+    assert len({*found}) == len(boards)
+    assert all(LAWFUL.fullmatch(alias) for alias in found)
+    assert found[0] == f"board_{sha256(b'a.b').hexdigest()[:8]}_a_b_c"
+    assert all(alias.endswith("_c") for alias in found), "however long an id is, the tool's name is there"
 
 
 def test_names_of_nothing_but_odd_signs() -> None:
@@ -83,4 +86,4 @@ def test_every_name_is_lawful_and_leads_back(tools: list[str], chance: Any) -> N
         assert aliases(shuffled, device) == found
         for alias, one in found.items():
             if alias not in tools:
-                assert find(alias, listed, MAC) is one or alias in aliases(listed)
+                assert find(alias, listed, MAC) is one or (device is not None and alias in aliases(listed))

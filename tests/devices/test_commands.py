@@ -59,6 +59,12 @@ def test_the_device_may_come_from_a_file(settings: Settings, tmp_path: Path) -> 
 def test_every_fault_is_offered(settings: Settings) -> None:
     shown = run_in_process(program_of(settings), "devices", "simulate", "--help").out
     assert f"[{'|'.join(FAULTS)}]" in shown
+    assert "each board's first call" in " ".join(shown.split())
+
+
+def test_what_is_no_address_of_a_broker_is_refused(settings: Settings) -> None:
+    done = run_in_process(program_of(settings), "devices", "simulate", "--mqtt", "nonsense")
+    assert (done.status, done.err.strip()) == (1, "error: --mqtt is written HOST:PORT.")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +113,10 @@ async def test_a_failure_is_its_message_and_what_to_do_and_no_line_of_a_log(sett
         assert len(rest) == 1
         assert "kho devices tools" in rest[0]
         looked_for = {"KHO_OBSERVE__LOG_LEVEL": "DEBUG"}
+        partly = await kho(settings.home, "devices", "call", MAC, "nowhere", "self.get_device_status")
+        assert partly.status == 1
+        assert [line.partition(":`")[0] for line in partly.out.splitlines()][1].startswith("- `nowhere`: There is no")
+        assert partly.err == ""
         debugged = await kho(settings.home, "devices", "call", MAC, "self.lamp.on", env=looked_for)
         assert '"code":"DEVICE_FAILED"' in debugged.err
         await dial.leave()

@@ -13,7 +13,7 @@ INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 def test_boards_that_are_alike_share_a_tool() -> None:
     [exposed] = grouped({"b": [tool("self.x", v=INTEGER)], "a": [tool("self.x", description="other words", v=INTEGER)]})
     assert (exposed.alias, exposed.name, exposed.devices) == ("board_x", "self.x", ("a", "b"))
-    assert exposed.description == "[Tool self.x of 2 boards; described by the board itself] other words"
+    assert exposed.description == "[Tool self.x of several boards; described by the board itself] other words"
     assert exposed.schema["properties"] == {"v": INTEGER}
 
 
@@ -38,7 +38,7 @@ def test_boards_that_differ_keep_the_name_and_it_takes_what_any_of_them_takes() 
         "properties": {"a": {"anyOf": [INTEGER, STRING]}, "b": STRING, "c": STRING},
         "required": ["a"],
     }
-    assert "3 boards that differ in what it takes (device_tools shows it of each)" in exposed.description
+    assert "several boards that differ in what it takes (device_tools shows it of each)" in exposed.description
 
 
 def test_of_too_many_forms_or_of_an_unusable_one_nothing_is_said() -> None:
@@ -75,10 +75,19 @@ def test_what_is_for_people_counts_when_names_are_told_apart() -> None:
 
 
 def test_each_board_by_itself() -> None:
-    found = each({"b1": [tool("self.x")], "b2": [tool("self.x", a=INTEGER), tool("self.y", user_only=True)]})
+    one, two = "aa:bb:cc:dd:ee:01", "aa:bb:cc:dd:ee:02"
+    found = each({one: [tool("self.x")], two: [tool("self.x", a=INTEGER), tool("self.y", user_only=True)]})
     assert [(one.alias, one.name, one.devices, one.alone) for one in found] == [
-        ("board_b1_x", "self.x", ("b1",), True),
-        ("board_b2_x", "self.x", ("b2",), True),
-        ("board_b2_y", "self.y", ("b2",), True),
+        ("board_aa_bb_cc_dd_ee_01_x", "self.x", (one,), True),
+        ("board_aa_bb_cc_dd_ee_02_x", "self.x", (two,), True),
+        ("board_aa_bb_cc_dd_ee_02_y", "self.y", (two,), True),
     ]
-    assert len(each({"b2": [tool("self.y", user_only=True)]}, user_tools=False)) == 0
+    assert len(each({two: [tool("self.y", user_only=True)]}, user_tools=False)) == 0
+
+
+def test_what_a_board_s_tool_is_called_does_not_depend_on_other_boards() -> None:
+    boards = {id: [tool("self.x"), tool("b.x")] for id in ("a", "a.b", "a:b", "a_b", "aa:bb:cc:dd:ee:ff")}
+    boards["aa_bb_cc_dd_ee_ff"] = [tool("self.x")]
+    together = [(one.devices, one.alias) for one in each(boards)]
+    assert together == [(one.devices, one.alias) for id in sorted(boards) for one in each({id: boards[id]})]
+    assert len({alias for _, alias in together}) == len(together)

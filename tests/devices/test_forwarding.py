@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import shutil
 import socket
 import stat
 import subprocess
@@ -131,6 +132,18 @@ async def test_a_home_with_a_long_path_has_its_socket_elsewhere(tmp_path: Path) 
     assert await one.ask(Owner("p", str(address), 0), {"a": 1}, 5.0) == {"a": 1}
     await one.close()
     assert not address.parent.exists()
+
+
+async def test_a_folder_that_was_cleared_away_makes_room_for_another(tmp_path: Path) -> None:
+    one = UnixForwarding(tmp_path / ("deep" * 40), "0123456789abcdef")
+    before = Path(await one.open(echo))
+    assert Path(await one.open(echo)) == before
+    shutil.rmtree(before.parent)
+    address = Path(await one.open(echo))
+    assert mode(address.parent) == 0o700
+    assert await one.ask(Owner("p", str(address), 0), {"a": 1}, 5.0) == {"a": 1}
+    shutil.rmtree(address.parent)
+    await one.close()
 
 
 async def test_only_who_left_a_socket_at_which_nobody_listens_is_gone_for_certain(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Connections: which one counts, who holds it, and what is noted when a board shows its tools."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -75,11 +76,38 @@ async def test_a_process_that_falls_silent_is_given_up_and_may_come_back(houses:
     wire = await here.join(Board(A))
     there.clock.pass_(60)
     assert await status(there) == "offline"
-    await there.live.sweep()
-    assert await status(here) == "offline"
+    there.clock.pass_(-60)
+    assert await status(there) == "offline", "its row is gone"
     await here.live.beat()
-    assert await status(here) == "connected"
+    assert await status(there) == "connected"
+    assert (await there.ask("device_call", volume(21)))["text"] == "true", "its socket is not"
     assert wire.closed is None
+
+
+async def test_a_process_whose_beat_is_late_does_not_give_itself_up(houses: Callable[..., House]) -> None:
+    here = houses()
+    there = houses(tenant=here.tenant)
+    await here.join(Board(A))
+    here.clock.pass_(60)
+    assert await status(here) == "connected"
+    there.clock.pass_(60)
+    assert await status(there) == "connected"
+    assert (await there.ask("device_call", volume(22)))["text"] == "true"
+    there.clock.pass_(60)
+    assert await status(there) == "offline"
+    assert await status(here) == "connected", "it holds the board, whatever others think"
+
+
+async def test_a_socket_that_somebody_cleared_away_is_opened_again(
+    ground: Ground, houses: Callable[..., House]
+) -> None:
+    here = houses()
+    there = houses(tenant=here.tenant)
+    await here.join(Board(A))
+    for path in sockets(ground.home):
+        path.unlink()
+    await here.live.beat()
+    assert (await there.ask("device_call", volume(23)))["text"] == "true"
 
 
 async def test_it_does_not_come_back_to_a_board_that_went_elsewhere(houses: Callable[..., House]) -> None:
@@ -238,12 +266,17 @@ async def test_names_stay_when_a_board_that_differs_comes_and_goes(house: House)
 
 async def test_where_each_board_has_its_own_tools_device_tools_names_those(houses: Callable[..., House]) -> None:
     house = houses(tools="each")
-    await house.join(Board(A))
+    boards = (A, "bb.01", "bb_01")
+    for board in boards:
+        await house.join(Board(board))
     tools = await offered(house)
-    listed = (await house.ask("device_tools", {"device": A}, house.caller()))["tools"]
-    assert {tool["alias"] for tool in listed} == tools.keys()
-    alias = next(tool["alias"] for tool in listed if tool["name"] == VOLUME)
-    assert (await house.ask("device_call", {**volume(12), "tool": alias}))["tool"] == VOLUME
+    shown: set[str] = set()
+    for board in boards:
+        listed = (await house.ask("device_tools", {"device": board}, house.caller()))["tools"]
+        shown |= {tool["alias"] for tool in listed}
+        alias = next(tool["alias"] for tool in listed if tool["name"] == VOLUME)
+        assert (await house.ask("device_call", {**volume(12), "device": board, "tool": alias}))["tool"] == VOLUME
+    assert shown == tools.keys()
 
 
 async def test_a_board_with_odd_arguments_takes_nobody_s_tools_away(house: House) -> None:
@@ -414,3 +447,17 @@ async def _join(house: House, wire: Wire) -> None:
     wire.link = house.live.attach(house.tenant, wire.board.id, wire, Session())
     await house.live.connected(house.tenant, wire.board.id, wire.link)
     await wire.link.received(wire.board.hello())
+
+
+async def test_the_log_says_who_comes_and_goes(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kho.devices")
+    await house.join(Board(A))
+    wire = await house.join(Board(A))
+    await house.leave(wire)
+    said = [one.getMessage() for one in caplog.records if one.getMessage().startswith(A)]
+    assert said == [
+        f"{A} is connected over websocket",
+        f"{A} is gone: A newer connection of this device took its place.",
+        f"{A} is connected over websocket",
+        f"{A} is gone: The board went away.",
+    ]

@@ -2,84 +2,39 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import count
-from pathlib import Path
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.devices import mqtt_house
 from tests.devices.house import PATIENCE, House
-from tests.devices.mqtt_house import BROKERS, Amqtt, Mosquitto, boards, free_port, linked, mqtt, unlinked
-from tests.devices.web_house import Houses, web
+from tests.devices.mqtt_house import (
+    Amqtt,
+    AnyBroker,
+    client,
+    external,
+    free_port,
+    heard,
+    introduce,
+    linked,
+    mqtt,
+    unlinked,
+)
+from tests.devices.web_house import Houses
 
 from kho.devices import mqtt as door
-from kho.devices import mqtt_client, mqtt_served, mqtt_topics, simulator
+from kho.devices import mqtt_client, mqtt_served, mqtt_topics
 from kho.devices.board import Board, Say
 from kho.devices.errors import BoardGone, DeviceFailed
-from kho.devices.mqtt_client import Address, Client, address
+from kho.devices.mqtt_client import Address, address
 from kho.devices.mqtt_served import Brokers
 from kho.devices.registrations import approve_code
 from kho.kernel.errors import KhoError
 
 VOLUME = "self.audio_speaker.set_volume"
-Broker = Amqtt | Mosquitto
-_numbers = count(1)
 
 
-@pytest.fixture
-def mac() -> str:
-    """Another board for each test: the hub looks for those that were there before, and the database is shared."""
-    return simulator.mac(next(_numbers))
-
-
-@pytest.fixture(params=BROKERS)
-async def broker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Broker]:
-    if request.param == "mosquitto" and mqtt_house.mosquitto() is None:
-        pytest.skip("mosquitto is not installed here")
-    made: Broker = Amqtt(free_port()) if request.param == "amqtt" else Mosquitto(free_port(), tmp_path)
-    await made.start()
-    yield made
-    await made.stop()
-
-
-@asynccontextmanager
-async def client(broker: Broker, *topics: str) -> AsyncGenerator[Client, None]:
-    async with mqtt_client.connected(Address("127.0.0.1", broker.port), "a-board", topics) as found:
-        yield found
-
-
-async def heard(found: Client) -> dict[str, Any]:
-    async with asyncio.timeout(PATIENCE):
-        async for _, content in found.messages():
-            return json.loads(content)
-    raise AssertionError("nothing was said")
-
-
-async def introduce(board: Board, found: Client, topic: str) -> None:
-    """Answers what a hub asks a new board: who it is, and what it can do."""
-    for method in ("initialize", "tools/list"):
-        asked = await heard(found)
-        assert asked["payload"]["method"] == method
-        for said in board.hear(json.dumps(asked)):
-            assert isinstance(said, Say)
-            await found.publish(topic, said.text)
-
-
-@asynccontextmanager
-async def desk(house: House, broker: Broker, **chosen: Any) -> AsyncGenerator[Any, None]:
-    """A hub at the broker, and a maker of boards that are told of it."""
-    url = f"mqtt://127.0.0.1:{broker.port}"
-    async with AsyncExitStack() as stack:
-        served = await stack.enter_async_context(mqtt(house, url=url, boards_url=url, **chosen))
-        hub = await stack.enter_async_context(web(house, mqtt=served.told))
-        http = await stack.enter_async_context(simulator.http())
-        yield await boards(stack, house, hub.url, http)
-
-
-async def test_a_board_is_called_and_does_it(house: House, broker: Broker, mac: str) -> None:
-    async with desk(house, broker) as simulate:
+async def test_a_board_is_called_and_does_it(house: House, broker: AnyBroker, mac: str) -> None:
+    async with external(house, broker) as simulate:
         simulated = await simulate(mac, subscribes=True)
         link = await linked(house, mac)
         assert link.wire.name == "mqtt"
@@ -88,7 +43,7 @@ async def test_a_board_is_called_and_does_it(house: House, broker: Broker, mac: 
 
 
 async def test_a_board_that_never_asked_the_hub_takes_no_photo_and_the_caller_is_told_what_to_set(
-    house: House, broker: Broker, mac: str
+    house: House, broker: AnyBroker, mac: str
 ) -> None:
     board = Board(mac, online=True)
     async with mqtt(house, url=f"mqtt://127.0.0.1:{broker.port}"), client(broker, mqtt_topics.down(mac)) as found:
@@ -105,8 +60,8 @@ async def test_a_board_that_never_asked_the_hub_takes_no_photo_and_the_caller_is
         assert "Set KHO_DEVICES__PUBLIC_URL" in failed.value.guidance
 
 
-async def test_the_broker_restarts_and_the_boards_are_back(house: House, broker: Broker, mac: str) -> None:
-    async with desk(house, broker) as simulate:
+async def test_the_broker_restarts_and_the_boards_are_back(house: House, broker: AnyBroker, mac: str) -> None:
+    async with external(house, broker) as simulate:
         simulated = await simulate(mac, subscribes=True)
         before = await linked(house, mac)
         await broker.stop()
@@ -120,7 +75,7 @@ async def test_the_broker_restarts_and_the_boards_are_back(house: House, broker:
 
 
 async def test_at_the_shared_topic_a_board_is_known_by_what_it_says_and_then_by_its_session(
-    house: House, broker: Broker, mac: str
+    house: House, broker: AnyBroker, mac: str
 ) -> None:
     board = Board(mac)
     async with (
@@ -140,7 +95,7 @@ async def test_at_the_shared_topic_a_board_is_known_by_what_it_says_and_then_by_
 
 
 async def test_by_code_nobody_is_believed_at_the_shared_topic_and_new_boards_show_a_code(
-    houses: Houses, broker: Broker, mac: str
+    houses: Houses, broker: AnyBroker, mac: str
 ) -> None:
     house = houses(by_code=True)
     url = f"mqtt://127.0.0.1:{broker.port}"
@@ -158,12 +113,12 @@ async def test_by_code_nobody_is_believed_at_the_shared_topic_and_new_boards_sho
 
 
 async def test_a_board_that_is_idle_is_found_when_the_hub_starts_again(
-    houses: Houses, broker: Broker, mac: str
+    houses: Houses, broker: AnyBroker, mac: str
 ) -> None:
     first = houses()
     url = f"mqtt://127.0.0.1:{broker.port}"
     async with AsyncExitStack() as stack:
-        async with desk(first, broker) as simulate:
+        async with external(first, broker) as simulate:
             await simulate(mac, subscribes=True)
             await (await linked(first, mac)).settled()
         await first.live.close()
@@ -176,7 +131,7 @@ async def test_a_board_that_is_idle_is_found_when_the_hub_starts_again(
 
 
 async def test_a_board_that_falls_silent_is_asked_and_then_given_up(
-    house: House, broker: Broker, mac: str, monkeypatch: pytest.MonkeyPatch
+    house: House, broker: AnyBroker, mac: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"mqtt://127.0.0.1:{broker.port}"
     async with mqtt(house, url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
@@ -189,7 +144,7 @@ async def test_a_board_that_falls_silent_is_asked_and_then_given_up(
         await unlinked(house, mac)
 
 
-async def test_only_one_process_of_a_hub_holds_the_connection(houses: Houses, broker: Broker) -> None:
+async def test_only_one_process_of_a_hub_holds_the_connection(houses: Houses, broker: AnyBroker) -> None:
     url = f"mqtt://127.0.0.1:{broker.port}"
     one, two = houses(), houses()
     async with mqtt(one, url=url):

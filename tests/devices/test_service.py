@@ -1,6 +1,7 @@
 """What callers see of boards, and what becomes of their calls."""
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
@@ -21,7 +22,7 @@ from kho.devices.errors import (
 )
 from kho.kernel.call import Call
 from kho.kernel.clock import SECOND
-from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError
+from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, in_words
 from kho.storage.receipts import Receipts
 
 pytestmark = pytest.mark.anyio
@@ -89,13 +90,37 @@ async def test_what_is_not_there_is_said_with_what_to_do(house: House) -> None:
     with pytest.raises(UnknownDeviceTool, match="set_volume") as unknown:
         await house.ask("device_call", {"device": A, "tool": "self.audio.set_volume"})
     assert "device_tools" in unknown.value.guidance
+    with pytest.raises(UnknownDeviceTool) as unlike:
+        await house.ask("device_call", {"device": A, "tool": "self.nope"})
+    assert unlike.value.message == "The device has no tool 'self.nope'."
     await house.leave(wire)
     with pytest.raises(DeviceOffline, match="since 20") as offline:
         await house.ask("device_call", volume(A))
     assert "queue_for" in offline.value.guidance
     assert len((await house.ask("device_tools", {"device": A}))["tools"]) == 12  # as last seen
     outcomes = [entry["outcome"] for entry in (await house.ask("device_log", {}))["calls"]]
-    assert outcomes == ["DEVICE_OFFLINE", "UNKNOWN_DEVICE_TOOL"]
+    assert outcomes == ["DEVICE_OFFLINE", "UNKNOWN_DEVICE_TOOL", "UNKNOWN_DEVICE_TOOL"]
+
+
+@pytest.mark.parametrize(
+    ("named", "admin", "near"),
+    [
+        ("self.nope", True, []),
+        ("self.reeboot", True, ["self.reboot"]),
+        ("self.reeboot", False, []),
+        ("self_audio_speaker_set_volum", False, [VOLUME]),
+        ("volume", False, [VOLUME]),
+        ("e", True, []),
+    ],
+)
+async def test_only_what_is_alike_and_allowed_is_suggested(
+    house: House, named: str, admin: bool, near: list[str]
+) -> None:
+    await house.join(Board(A))
+    with pytest.raises(UnknownDeviceTool) as unknown:
+        await house.ask("device_call", {"device": A, "tool": named}, house.caller(admin=admin))
+    meant = unknown.value.message.partition("Did you mean ")[2]
+    assert meant == (f"'{near[0]}'?" if near else "")
 
 
 async def test_another_tenants_board_is_not_there(houses: Callable[..., House]) -> None:
@@ -128,7 +153,29 @@ async def test_where_none_of_several_does_it_that_is_a_failure(house: House) -> 
     await house.join(Board(A))
     with pytest.raises(DeviceFailed) as failed:
         await house.ask("device_call", volume([A, "nowhere"], 400))
-    assert [one["device"] for one in failed.value.details["devices"]] == [A, "nowhere"]
+    told = failed.value.details["devices"]
+    assert [(one["device"], one["code"]) for one in told] == [(A, "INVALID_ARGUMENT"), ("nowhere", "UNKNOWN_DEVICE")]
+    assert all("guidance" not in one for one in told)
+
+
+async def test_where_all_fail_for_one_reason_that_is_the_failure(house: House) -> None:
+    for device in (A, B):
+        await house.join(Board(device))
+    with pytest.raises(InvalidParams, match="volume") as alone:
+        await house.ask("device_call", volume([A], 400))
+    with pytest.raises(InvalidParams) as asked:
+        await house.ask("device_call", volume(A, 400))
+    assert alone.value.as_dict() == asked.value.as_dict(), "a list of one is that one"
+    with pytest.raises(InvalidParams, match=r"^None of the devices did it\. 'volume'") as both:
+        await house.ask("device_call", volume([A, B], 400))
+    assert both.value.details["devices"] == [A, B]
+    with pytest.raises(UnknownDevice, match=r"^None of the devices did it\.$") as unknown:
+        await house.ask("device_call", volume(["x1", "x2"], 4))
+    assert [in_words(one) for one in unknown.value.details["devices"]] == [
+        "x1: There is no device 'x1', by id or by label.",
+        "x2: There is no device 'x2', by id or by label.",
+    ]
+    assert "devices_list" in unknown.value.guidance
 
 
 async def test_a_label_of_several_is_no_single_device(house: House) -> None:
@@ -200,6 +247,23 @@ async def test_notifications_are_kept_and_paged(house: House) -> None:
     assert (await house.ask("device_notifications", {"since": "2999-01-01T00:00:00Z"}))["notifications"] == []
     assert wire.calls() == 0
     assert len(wire.heard) <= 4
+
+
+@pytest.mark.parametrize("params", ["[1,2]", '"x"', "5", "true"])
+async def test_what_an_earlier_version_kept_is_in_an_object(house: House, params: str) -> None:
+    await house.join(Board(A))
+    await house.db.write(
+        lambda tx: tx.run(
+            "INSERT INTO device_notifications (tenant, device, place, method, params, at, process) "
+            "VALUES ($1, $2, 1, 'm', $3, $4, 'p')",
+            house.tenant,
+            A,
+            params,
+            house.clock(),
+        )
+    )
+    [one] = (await house.ask("device_notifications", {}))["notifications"]
+    assert one["params"] == {"value": json.loads(params)}
 
 
 async def until_kept(house: House, number: int) -> None:
@@ -299,3 +363,31 @@ async def test_another_client_with_the_same_id_is_another_registration(houses: C
     found = await house.registrations.find(F, "second")
     assert found is not None
     assert not found.approved
+
+
+async def test_a_right_code_with_a_wrong_label_is_no_guess(houses: Callable[..., House]) -> None:
+    house = houses(by_code=True)
+    other = await house.registrations.register("dd:07", "client", {})
+    await house.ask("device_approve", {"code": other.code})
+    mine = await house.registrations.register("dd:06", "client", {})
+    for label in ["dd:06", "dd:07"] * codes.MOST:  # its own id, and another's
+        with pytest.raises(InvalidParams, match="choose another label"):
+            await house.ask("device_approve", {"code": mine.code, "label": label})
+    assert (await house.ask("device_approve", {"code": mine.code, "label": "hall"}))["device"] == "dd:06"
+
+
+async def test_a_board_that_waits_for_approval_is_said_to(houses: Callable[..., House]) -> None:
+    house = houses(by_code=True)
+    waiting = await house.registrations.register("dd:08", "client", {})
+    assert waiting.code is not None
+    for operation, arguments in (("device_tools", {"device": "DD:08"}), ("device_call", volume("dd:08"))):
+        with pytest.raises(NotApproved, match="waits to be approved") as refused:
+            await house.ask(operation, arguments)
+        assert "kho devices approve CODE" in refused.value.guidance
+        assert waiting.code not in str(refused.value.as_dict()), "who approves it has to see the board"
+    approved = await house.registrations.register("dd:09", "client", {})
+    await house.ask("device_approve", {"code": approved.code})
+    await house.join(Board("dd:09"))
+    told = (await house.ask("device_call", volume(["dd:08", "dd:09"])))["results"]
+    assert [one.get("error", {}).get("code", one["status"]) for one in told] == ["DEVICE_NOT_APPROVED", "ok"]
+    await house.ask("device_forget", {"device": "dd:08"})

@@ -212,8 +212,24 @@ def test_a_board_that_has_been_there_for_long_gets_a_new_token_before_its_next_c
     assert say(machine, RENEW, id=call["id"], result={"content": []}) == [Answered(2, CallResult([]))]
 
 
-def test_where_there_are_no_photos_nothing_needs_to_be_renewed() -> None:
-    machine = session()
+@pytest.mark.parametrize("transport", ["mqtt", "udp"])
+@pytest.mark.parametrize("listing", [False, True])
+def test_a_conversation_that_opens_meanwhile_takes_no_call_away(transport: str, listing: bool) -> None:
+    machine = session(vision=lambda: ("http://hub/v", "t"))
+    ready(machine)
+    [asked] = sent(machine.call(1, "x", {}, 30, RENEW))
+    if listing:
+        say(machine, RENEW, id=asked["id"], result=INITIALIZED)
+    hello, again = sent(machine.received(json.dumps({**HELLO, "transport": transport}), RENEW + 1))
+    assert (hello["type"], again["method"]) == ("hello", "initialize")
+    [listed] = sent(say(machine, RENEW + 2, id=again["id"], result=INITIALIZED))
+    *_, call = sent(say(machine, RENEW + 2, id=listed["id"], result={"tools": [VOLUME]}))
+    assert say(machine, RENEW + 2, id=call["id"], result={"content": []}) == [Answered(1, CallResult([]))]
+
+
+@pytest.mark.parametrize("vision", [None, lambda: None])
+def test_where_there_are_no_photos_nothing_needs_to_be_renewed(vision: Any) -> None:
+    machine = session(vision=vision)
     ready(machine)
     assert sent(machine.call(1, "x", {}, 30, 10 * RENEW))[0]["method"] == "tools/call"
 

@@ -134,6 +134,35 @@ async def test_many_boards_and_nothing_is_left_of_them(house: House) -> None:
     assert asyncio.all_tasks() - before == set()
 
 
+async def test_two_boards_with_one_id_take_turns_slower_each_time_and_are_told_why(house: House) -> None:
+    told = asyncio.Queue[Happening]()
+    async with web(house) as hub, AsyncExitStack() as stack:
+        first = await start(stack, hub, tell=told.put_nowait)
+        await (await linked(house, MAC)).settled()
+        with house.events.listen(house.tenant, MAC) as listener:
+            second = await start(stack, hub)
+            async with asyncio.timeout(PATIENCE):
+                while (happening := await told.get()).what != "disconnected":
+                    pass
+                assert happening.text.startswith("was cut off: another board with this id connected")
+                assert "--first" in happening.text
+                seen = [event for _ in range(2) if (event := await listener.next()) is not None]
+                assert [event.kind for event in seen] == ["disconnected", "connected"]
+                assert "newer connection" in seen[0].data["reason"]
+                while min(first.pause, second.pause) < 0.4:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0)
+
+
+async def test_a_board_says_that_it_spoils_an_answer(house: House) -> None:
+    told: list[Happening] = []
+    async with web(house) as hub, AsyncExitStack() as stack:
+        simulated = await start(stack, hub, tell=told.append)
+        simulated.faults.append("duplicate")
+        await (await linked(house, MAC)).call(VOLUME, {"volume": 1})
+    assert told[-1].text == f"is asked for {VOLUME} volume=1, and spoils the answer (duplicate)"
+    assert told[-1].more["fault"] == "duplicate"
+
+
 async def test_there_is_no_hub_and_it_says_so() -> None:
     told = asyncio.Queue[Happening]()
     running = asyncio.ensure_future(simulator.simulate(1, "http://127.0.0.1:9", tell=told.put_nowait))
@@ -154,7 +183,8 @@ async def test_what_is_no_address_is_refused() -> None:
 async def test_the_command_speaks_json_lines_and_ends_when_it_is_interrupted(tmp_path: Path) -> None:
     async with serving(Settings(home=tmp_path)) as hub:
         url = hub.url.replace("http", "ws") + "/xiaozhi/v1/"
-        command = [sys.executable, "-m", "kho", "devices", "simulate", "--count", "2", "--json", "--url", url]
+        command = [sys.executable, "-m", "kho", "devices", "simulate", "--count", "2", "--first", "7", "--json"]
+        command += ["--url", url]
         environment = {**os.environ, "KHO_HOME": str(tmp_path / "other")}
         process = await asyncio.create_subprocess_exec(
             *command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -162,7 +192,7 @@ async def test_the_command_speaks_json_lines_and_ends_when_it_is_interrupted(tmp
         assert process.stdout is not None
         async with asyncio.timeout(60):
             lines = [json.loads(await process.stdout.readline()) for _ in range(2)]
-        assert sorted(line["device"] for line in lines) == [simulator.mac(1), simulator.mac(2)]
+        assert sorted(line["device"] for line in lines) == [simulator.mac(7), simulator.mac(8)]
         assert {line["what"] for line in lines} == {"connected"}
         process.send_signal(signal.SIGINT)
         _, errors = await process.communicate()

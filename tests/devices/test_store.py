@@ -49,7 +49,7 @@ async def test_notifications_are_bounded_by_device(house: House, monkeypatch: py
             notifications.note(tx, house.tenant, A, "m", {"n": number}, number, "p")
         notifications.note(tx, house.tenant, B, "m", {}, 99, "p")
         found = notifications.page(tx, house.tenant, devices=[A], method=None, since=None, before=None, most=100)
-        return [one.params["n"] for one in found]
+        return [(one.params or {})["n"] for one in found]
 
     assert await house.db.write(work) == list(range(29, 19, -1))
 

@@ -74,7 +74,7 @@ async def web(house: House, *, by_code: bool = False, **chosen: Any) -> AsyncGen
         local = Principal("local", house.tenant, frozenset({"*"}))
         registry = Registry((Capability("devices", "devices-server", (), web=pages),), background)
         keys, receipts = Keys(house.db), Receipts(house.db, house.clock)
-        yield Hub("test", "", registry, _nothing, keys, receipts, house.clock, local)
+        yield Hub("test", registry, _nothing, keys, receipts, house.clock, local)
 
     settings = Settings()
     app = Application(open_hub, settings.http, settings.mcp)

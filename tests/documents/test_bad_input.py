@@ -53,7 +53,7 @@ CREATES: list[tuple[Json, str, tuple[str, ...]]] = [
     (create(document_id=""), INVALID, ("document_id",)),
     (create(document_id="x" * 129), INVALID, ("document_id",)),
     (create(document_id="d"), CLASH, ("exists already", "update_document")),
-    (create(document_id="gone"), CLASH, ("exists already",)),
+    (create(document_id="gone"), CLASH, ("deleted document has this id", "restore_document")),
     (create(parent_id="nothing"), MISSING, ("parent", "'root'")),
     (create(parent_id="gone"), MISSING, ("parent", "'root'")),
     (create(parent_id=""), INVALID, ("parent_id",)),
@@ -147,6 +147,9 @@ QUERIES: list[tuple[Json, str, tuple[str, ...]]] = [
     ({"query": "x", "filters": {"tag": ["x"]}}, INVALID, ("filters.tag",)),
     ({"query": "x", "routing": {"max_latency_ms": 0}}, INVALID, ("routing.max_latency_ms",)),
     ({"query": "x", "context_hints": {"language": "x" * 36}}, INVALID, ("context_hints.language",)),
+    ({"query": "x", "context_hints": {"lang": "vi"}}, INVALID, ("'context_hints.lang' is not a known parameter",)),
+    ({"query": "x", "routing": {"latency": 3}}, INVALID, ("'routing.latency' is not a known parameter",)),
+    ({"query": "x", "filters": {"tags": "a,b"}}, INVALID, ("'filters.tags' must be a list",)),
 ]
 READS: list[tuple[str, Json, str, tuple[str, ...]]] = [
     ("get_document", {"document_id": "nothing"}, MISSING, ("no such document", "list_documents")),

@@ -207,6 +207,22 @@ async def test_lists_show_what_will_go_also_with_one_above_it(desk: Desk) -> Non
     assert (await desk.get("leaf"))["delete_at"] == later
 
 
+async def test_who_calls_off_what_was_set_for_one_above_is_told_which(desk: Desk) -> None:
+    await plant(desk)
+    later, soon = desk.clock.later(600), desk.clock.later(60)
+    await desk.delete("left", delete_at=later)
+    await desk.delete("top", delete_at=soon)
+    for above, at in (("top", soon), ("left", later)):
+        refused = await desk.refused("restore_document", document_id="leaf")
+        assert refused.code == "CONFLICT"
+        assert refused.guidance is not None
+        assert f"deleted with it at {at}" in refused.guidance
+        assert f'restore_document(document_id="{above}")' in refused.guidance
+        await desk.restore(above)
+    assert "delete_at" not in await desk.get("leaf")
+    assert "nothing to restore" in ((await desk.refused("restore_document", document_id="leaf")).guidance or "")
+
+
 async def test_another_time_takes_the_place_of_the_first(desk: Desk) -> None:
     await plant(desk)
     await desk.delete("left", delete_at=desk.clock.later(60))

@@ -178,7 +178,7 @@ async def test_hints_reach_a_quoted_answer(stocked: Desk) -> None:
     ):
         await stocked.create(id, body=body)
     for language in ("vi-VN", "en", "zh_CN"):
-        answer = await stocked.query("Chelonia", context_hints={"language": language, "unknown": 1})
+        answer = await stocked.query("Chelonia", context_hints={"language": language})
         assert answer["context"][sentences(answer)[0][1] - 1]["document_id"] == language[:2]
 
 

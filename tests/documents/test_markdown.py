@@ -106,7 +106,7 @@ def test_the_log() -> None:
         )
     ]  # fmt: skip
     row = markdown.log(results.Log(entries=entries, next_cursor="c")).splitlines()[2]
-    assert row.startswith("| 2026-07-28 09:00 | a\\|b | move document | `x` | 2 | \\# big")
+    assert row.startswith("| 2026-07-28 09:00 | a\\|b | `move_document` | `x` | 2 | \\# big")
     assert markdown.log(results.Log(entries=[])) == "Nothing was done that fits."
 
 

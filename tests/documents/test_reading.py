@@ -144,6 +144,37 @@ async def test_history(desk: Desk) -> None:
     assert history[0]["made_by"] == "somebody"  # pyright: ignore[reportPossiblyUnbound]
 
 
+async def test_a_history_says_whether_the_text_changed(desk: Desk) -> None:
+    await desk.create("d", body="one")
+    await desk.update("d", content={"body": "two"})
+    await desk.done("restore_revision", document_id="d", revision=1)
+    await desk.update("d", content={"body": "one"}, metadata={"title": "T"})
+    await desk.done("edit_document", document_id="d", old_text="one", new_text="three")
+    await desk.update("d", content={"body": "one"})
+    await desk.done("restore_revision", document_id="d", revision=1)  # the same text, filed twice
+    for limit in (1, 3, 50):
+        history = await desk.pages("document_history", "revisions", document_id="d", limit=limit)
+        assert [(one["revision"], one["body_changed"]) for one in history] == [
+            (7, False),
+            (6, True),
+            (5, True),
+            (4, False),
+            (3, True),
+            (2, True),
+            (1, True),
+        ]
+
+
+async def test_a_diff_says_how_the_texts_end(desk: Desk) -> None:
+    await desk.create("d", body="a\nb")
+    await desk.update("d", content={"body": "a\nb\n"})
+    await desk.update("d", content={"body": "a\r\nb\n"})
+    found = await desk.done("diff_revisions", document_id="d", from_revision=1, to_revision=2)
+    assert found["body"].endswith(" a\n-b\n\\ No newline at end of file\n+b")
+    found = await desk.done("diff_revisions", document_id="d", from_revision=2, to_revision=3)
+    assert found["body"].endswith("-a\n+a\r\n b")
+
+
 async def test_differences(desk: Desk) -> None:
     await desk.create("d", body="a\nb\nc", metadata={"title": "T", "n": 1}, is_human_readable=True)
     patch = {"content": {"mime_type": "text/plain", "body": "a\nB\nc"}, "metadata": {"n": 2, "m": None}}

@@ -127,11 +127,45 @@ async def test_restore_revision(desk: Desk) -> None:
     assert done["revision"] == 3
     assert await said(desk, "d") == await said(desk, "d", 1)
     [newest, *_] = (await desk.done("document_history", document_id="d"))["revisions"]
-    assert (newest["change"], newest["body_changed"]) == ("restore_revision", False)
+    assert (newest["change"], newest["body_changed"]) == ("restore_revision", True)
     [entry] = await desk.audited(action="restore_revision")
     assert (entry["before_revision"], entry["after_revision"]) == (2, 3)
     assert entry["details"] == {"restored_revision": 1}
     assert await desk.found("two") == set()
+
+
+NOTHING_NEW: list[tuple[str, Json]] = [
+    ("edit_document", {"old_text": "one", "new_text": "one"}),
+    ("restore_revision", {"revision": 3}),
+    ("restore_revision", {"revision": 1}),
+    ("update_document", {"patch": {"content": {"body": "one"}}}),
+    ("update_document", {"patch": {"is_human_readable": True}}),
+    ("update_document", {"patch": {"metadata": {"n": 1, "title": " T "}}, "update_mask": ["metadata"]}),
+]
+
+
+@pytest.mark.parametrize(("operation", "sent"), NOTHING_NEW)
+async def test_a_change_that_changes_nothing_makes_no_revision(desk: Desk, operation: str, sent: Json) -> None:
+    await desk.create("d", body="one", metadata={"title": "T", "n": 1})
+    await desk.update("d", content={"body": "two"})
+    await desk.update("d", content={"body": "one"})
+    admin = desk.neighbour(tenant=desk.tenant, scopes=frozenset({"*", "admin"}))
+    await admin.done("add_webhook", url="https://example.org/hook")
+    before = await desk.dump()
+    for known in (None, 3):
+        done = await desk.done(operation, document_id="d", last_known_revision=known, **sent)
+        assert (done["status"], done["revision"]) == ("unchanged", 3)
+    refused = await desk.refused(operation, document_id="d", last_known_revision=2, **sent)
+    assert refused.code == "CONFLICT"
+    assert await desk.dump() == before
+
+
+async def test_what_json_tells_apart_is_a_change(desk: Desk) -> None:
+    await desk.create("d", metadata={"n": 1, "of": {"a": 0}})
+    assert (await desk.update("d", metadata={"n": True, "of": {"a": 0}}))["status"] == "updated"
+    assert (await desk.update("d", metadata={"n": True, "of": {"a": 0.0}}))["status"] == "updated"
+    found = await desk.done("diff_revisions", document_id="d", from_revision=1)
+    assert [*found["metadata"]] == ["n", "of"]
 
 
 async def test_metadata_does_not_grow_without_end(desk: Desk) -> None:

@@ -92,3 +92,41 @@ async def test_nothing_outside_the_folder_is_touched(desk: Desk, tmp_path: Path)
     (folder / "A").symlink_to(outside)
     assert (await refused(desk, "export", folder)).details["files"] == ["A/B.md"]
     assert files(outside) == {"x.md": b"mine"}
+
+
+@pytest.mark.parametrize("imported", [True, False])
+async def test_a_file_without_an_id_that_was_renamed_stays_the_documents(
+    desk: Desk, tmp_path: Path, imported: bool
+) -> None:
+    await desk.create("exp")
+    write(tmp_path, {"a.md": "# Alpha", "b.md": "# Beta", "c.txt": "Gamma"})
+    await run(desk, "import", tmp_path, parent_id="exp")
+    (tmp_path / "a.md").rename(tmp_path / "z.md")
+    (tmp_path / "c.txt").rename(tmp_path / "y.txt")
+    if imported:
+        assert (await run(desk, "import", tmp_path, parent_id="exp"))["counts"]["renamed"] == 2
+    await run(desk, "export", tmp_path, parent_id="exp")
+    assert {*files(tmp_path)} == {"b.md", "y.txt", "z.md"}
+    assert b'id: "exp/a"' in files(tmp_path)["z.md"]
+    assert (await run(desk, "import", tmp_path, parent_id="exp"))["changes"] == []
+    assert {*await desk.children("exp")} == {"exp/a", "exp/b", "exp/c.txt"}
+
+
+async def test_a_known_file_that_another_document_claims_is_the_others(desk: Desk, tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "# Alpha"})
+    await run(desk, "import", tmp_path)
+    await desk.create("other", body="Other.", metadata={"title": "Other"})
+    write(tmp_path, {"a.md": '---\nid: "other"\ntitle: "Other"\n---\nOther.'})
+    await run(desk, "export", tmp_path)
+    left = files(tmp_path)
+    assert {*left} == {"a.md", "Alpha.md"}
+    assert (b'id: "other"' in left["a.md"], b'id: "a"' in left["Alpha.md"]) == (True, True)
+
+
+async def test_a_file_that_names_its_document_comes_before_one_that_is_known(desk: Desk, tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "# Alpha"})
+    await run(desk, "import", tmp_path)
+    write(tmp_path, {"copy.md": '---\nid: "a"\ntitle: "Alpha"\n---\n# Alpha'})
+    await run(desk, "export", tmp_path)
+    assert {*files(tmp_path)} == {"copy.md"}
+    assert (await run(desk, "import", tmp_path))["changes"] == []

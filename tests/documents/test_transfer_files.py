@@ -104,6 +104,8 @@ def test_names_fit_every_file_system() -> None:
             {"version": "1.10", "n": 2, "day": "2024-05-06", "at": "2024-05-06T10:00:00Z", "a": {"b": [1.5]}},
         ),
         ("+++\nnever closed", "+++\nnever closed", {}),
+        ("+++\njust text\n+++\nmore", "+++\njust text\n+++\nmore", {}),
+        ("+++\na == b\n[a link](x?y=z)\n+++\n", "+++\na == b\n[a link](x?y=z)\n+++\n", {}),
         ("\ufeff---\na: 1\n---\nx", "x", {"a": 1}),
         ("", "", {}),
     ],
@@ -116,18 +118,38 @@ def test_front_matter_that_people_write(text: str, body: str, metadata: Json) ->
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("+++\nnot toml\n+++\nx", "not TOML"),
+        ('+++\ntitle = "Hugo"\ntags = [a]\n+++\nx', "not TOML"),
+        ("+++\n[site]\nsite.title = Hugo\n+++\nx", "not TOML"),
         (f"+++\na = {'[' * 5000}\n+++\nx", "not TOML"),
         ("---\n? [a]\n: b\n---\nx", "a name that is not a text"),
         ("---\na: !!binary aGk=\n---\nx", "neither text, number"),
         ("---\na: !mine {b: 1}\n---\nx", "neither text, number"),
         ("---\nis_human_readable: no\n---\nx", "true or false"),
+        ("---\na: !!seq x\n---\nx", "neither text, number"),
+        ("---\na: !!map x\n---\nx", "neither text, number"),
+        ("---\n!!map x\n---\nx", "neither text, number"),
+        ("---\na: !!map [x]\n---\nx", "neither text, number"),
+        ('---\na: "\\UFFFFFFFF"\n---\nx', "not YAML"),
+        (f"---\n%YAML 1.{'9' * 5000}\n---\nx", "not YAML"),
+        (f"---\na: {'[' * 1000}{']' * 1000}\n---\nx", "nested too deeply"),
+        (f"+++\n{'.'.join('a' * 600)} = 1\n+++\nx", "nested too deeply"),
         ('---\nid: "\\u0000"\n---\nx', "NUL"),
+        ("---\norder: first\n---\nx", "'order' must be a number"),
+        ("---\norder: .inf\n---\nx", "'order' must be a number"),
+        ("+++\norder = nan\n+++\nx", "'order' must be a number"),
+        ("---\norder: true\n---\nx", "'order' must be a number"),
     ],
 )
 def test_front_matter_that_means_nothing_is_refused(text: str, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):
         read(".md", text.encode())
+
+
+@pytest.mark.parametrize(
+    ("written", "order"), [("1.10", 1.1), ("1e3", 1000), ("+1", 1), ("007", 7), ('"2"', 2), ("-3", -3), ("~", None)]
+)
+def test_an_order_may_be_written_like_any_number(written: str, order: float | None) -> None:
+    assert read(".md", f"---\norder: {written}\n---\nx".encode()).order == order
 
 
 def test_front_matter_that_never_ends_is_refused() -> None:

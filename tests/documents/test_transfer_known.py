@@ -1,10 +1,13 @@
 """What an import knows of a folder from the last time: files that are gone, and files that were only renamed."""
 
+import asyncio
 from pathlib import Path
 
+import pytest
 from tests.documents.desk import Desk, Json
 from tests.documents.folders import refused, run, write
 
+from kho.documents import transfer_known
 from kho.documents.deleting import Deleting
 from kho.documents.purge import PurgeDocument, Purging
 from kho.search.index import Index
@@ -101,6 +104,62 @@ async def test_a_file_whose_id_went_missing_is_still_known(desk: Desk, tmp_path:
     write(tmp_path, {"a.md": "Two."})
     assert done(await run(desk, "import", tmp_path)) == {"a.md": ["updated"]}
     assert (await desk.get("x"))["content"]["body"] == "Two."
+
+
+async def test_a_document_whose_file_became_another_is_named(desk: Desk, tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "One.", "b.md": "Two."})
+    await run(desk, "import", tmp_path)
+    write(tmp_path, {"a.md": '---\nid: "z"\n---\nOne.', "b.md": '---\nid: "no id"\n---\nTwo.'})
+    error = await refused(desk, "import", tmp_path)
+    assert error.details["gone"] == [{"path": "a.md", "document_id": "a"}]  # and b's file may yet be mended
+    assert await desk.children() == ["a", "b", "z"]
+    write(tmp_path, {"b.md": "Two."})
+    assert (await run(desk, "import", tmp_path, prune=True))["counts"]["deleted"] == 1
+    assert {*await desk.children()} == {"b", "z"}
+
+
+async def test_a_file_whose_name_was_given_to_another_document_is_known_again(desk: Desk, tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "One."})
+    await run(desk, "import", tmp_path)
+    write(tmp_path, {"a.md": '---\nid: "z"\n---\nAnother.', "moved.md": "One."})
+    said = await run(desk, "import", tmp_path)
+    assert done(said) == {"a.md": ["created"], "moved.md": ["renamed"]}
+    assert "gone" not in said
+
+
+async def known(desk: Desk) -> set[str]:
+    """The names of the folders of which something is known."""
+    tables = await desk.dump(["document_files", "document_folders"])
+    files, folders = ({Path(row[1]).name for row in rows} for rows in tables.values())
+    assert files == folders
+    return folders
+
+
+async def test_folders_that_are_not_used_any_more_are_forgotten(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer_known, "FOLDERS", 3)
+    other = desk.neighbour()
+    await other.create("theirs")
+    await run(other, "export", tmp_path / "theirs")
+    await desk.create("a", metadata={"title": "A"})
+    for name in "abc":
+        await run(desk, "export", tmp_path / name)
+    await run(desk, "import", tmp_path / "a")  # changes nothing, and is a use
+    await run(desk, "import", tmp_path / "b", dry_run=True)
+    await run(desk, "export", tmp_path / "d")
+    assert await known(desk) == {"a", "c", "d"}
+    (tmp_path / "d").rename(tmp_path / "e")  # what is no longer there is forgotten first
+    await run(desk, "export", tmp_path / "b")
+    assert await known(desk) == {"a", "b", "c"}
+    assert await known(other) == {"theirs"}
+
+
+async def test_a_folder_may_be_used_twice_at_once(desk: Desk) -> None:
+    here = transfer_known.Folder(desk.tenant, "/folder", "root")
+    all_files = [{f"{number}.md": f"{number}-{of}" for number in range(200)} for of in range(8)]
+    await asyncio.gather(*(transfer_known.keep(desk.db, here, files) for files in all_files))
+    assert await desk.db.read(here.files) in all_files
 
 
 async def test_what_cannot_be_read_is_not_gone(desk: Desk, tmp_path: Path) -> None:

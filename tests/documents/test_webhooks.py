@@ -111,10 +111,10 @@ async def test_a_webhook_that_is_removed_is_told_nothing_more(settings: Settings
         ({"url": "http://example.org/\n"}, "begins with http:// or https://"),
         ({"url": "https://me:word@example.org/"}, "user name or a password"),
         ({"url": "https://@example.org/"}, "user name or a password"),
-        ({"url": "https://example.org/", "events": []}, "at least 1"),
+        ({"url": "https://example.org/", "events": []}, "must not be empty"),
         ({"url": "https://example.org/", "events": ["document.read"]}, "must be one of document.created"),
         ({"url": "https://example.org/", "secret": "short"}, "at least 16"),
-        ({}, "'url': is required"),
+        ({}, "'url' is required"),
     ],
 )
 async def test_addresses_that_are_refused(office: Office, arguments: Json, says: str) -> None:

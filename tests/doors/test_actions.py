@@ -23,7 +23,7 @@ def failed(response: httpx2.Response) -> tuple[int, str]:
     answer: Json = response.json()
     assert answer.keys() == {"request_id", "action", "status", "error"}
     assert answer["status"] == "error"
-    assert answer["error"].keys() == {"code", "message", "details"}
+    assert answer["error"].keys() - {"guidance"} == {"code", "message", "details"}
     return response.status_code, answer["error"]["code"]
 
 
@@ -83,7 +83,36 @@ async def test_an_unknown_action(shared_hub: Served) -> None:
     ],
 )
 async def test_what_is_no_envelope(shared_hub: Served, body: Any) -> None:
-    assert failed(await shared_hub.post("/actions", body)) == (400, "INVALID_ARGUMENT")
+    response = await shared_hub.post("/actions", body)
+    assert failed(response) == (400, "INVALID_ARGUMENT")
+    assert response.json()["error"]["guidance"]
+    assert "Envelope" not in response.text
+    assert "Input should" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("envelope", "words"),
+    [
+        ({"request_id": "đơn-1"}, "'request_id' must be 1 to 128 letters without accents, digits or characters of"),
+        ({"payload": "x"}, "'payload' must be an object."),
+        ({"payloads": {}}, "'payloads' is not a known parameter."),
+        ({"principal": {"tenant": "acme"}}, "'principal.tenant' is not a known parameter."),
+        ({"payload": [], "request_id": "r-9"}, "'payload' must be an object."),
+    ],
+)
+async def test_what_is_wrong_with_an_envelope_is_said_in_words(shared_hub: Served, envelope: Json, words: str) -> None:
+    response = await shared_hub.post("/actions", {"action": QUERY, **envelope})
+    assert failed(response) == (400, "INVALID_ARGUMENT")
+    answer = response.json()
+    assert answer["error"]["message"].startswith(f"The envelope is not valid: {words}")
+    # What could be read is said again.
+    assert (answer["action"], answer["request_id"]) == (QUERY, envelope.get("request_id"))
+
+
+async def test_a_text_is_no_envelope(shared_hub: Served) -> None:
+    answer = (await shared_hub.post("/actions", [])).json()
+    assert answer["error"]["message"] == "The envelope is not valid: it must be an object."
+    assert (answer["action"], answer["request_id"]) == (None, None)
 
 
 async def test_a_bug_tells_nothing(settings: Settings) -> None:

@@ -126,7 +126,7 @@ def as_typed(value: Any) -> Any:
 @pytest.mark.parametrize("arguments", ["", "--help", "--version", "experiences query -h", "experiences submit", "keys"])
 def test_help_and_version_open_nothing(settings: Settings, arguments: str) -> None:
     done = run(settings, *arguments.split())
-    assert done.status in (0, 2)  # a command that needs arguments and got none shows its help
+    assert done.status in (0, 1, 2)  # a command that needs arguments and got none shows its help
     assert (done.out + done.err).strip()
     assert mode(settings.home) is None
 
@@ -196,6 +196,38 @@ def test_a_wrong_value_is_a_failure(settings: Settings, arguments: list[str], st
     assert "Usage: " in done.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["docs", "create", "x1", "--metadata", "[1]"], "INVALID_ARGUMENT"),
+        (["devices", "call", "lamp", "tool", "--arguments", "x"], "INVALID_ARGUMENT"),
+        (["experiences", "query", "--params", "/no/such/file"], "VALIDATION_ERROR"),
+        (["query", "kettle", "--params", "/no/such/file"], "INVALID_QUERY"),
+        (["experiences", "import", "/no/such/file"], "INVALID_ARGUMENT"),
+        (["keys", "create"], "INVALID_ARGUMENT"),
+        (["keys", "create", "x", "--scope", "all"], "INVALID_ARGUMENT"),
+        (["keys", "revoke", "nope"], "NOT_FOUND"),
+        (["docs", "get-many"], "INVALID_ARGUMENT"),
+    ],
+)
+def test_whoever_asks_for_json_gets_failures_in_json(settings: Settings, arguments: list[str], code: str) -> None:
+    done = run(settings, *arguments, "--json")
+    answer = json.loads(done.out)
+    assert (done.status, done.err) == (1, "")
+    assert answer.get("error", answer)["code"] == code
+
+
+def test_json_behind_two_dashes_is_a_word(settings: Settings) -> None:
+    done = run(settings, "experiences", "query", "--params", "/no/such/file", "--", "--json")
+    assert (done.status, done.out) == (1, "")
+
+
+def test_nothing_where_something_is_needed_is_a_failure(settings: Settings) -> None:
+    done = run(settings, "docs", "get-many")
+    assert (done.status, done.out) == (1, "")
+    assert "Usage: kho docs get-many" in done.err
+
+
 @pytest.mark.parametrize("arguments", ["experiences query --nothing", "experiences dance", "dance", "history a b"])
 def test_a_command_line_that_is_not_understood_is_a_usage_error(settings: Settings, arguments: str) -> None:
     done = run(settings, *arguments.split())
@@ -240,8 +272,10 @@ async def test_wrong_settings_are_a_plain_sentence(home: Path) -> None:
         ("KHO_DEVICES__MQTT_BOARDS_URL", "mqtt://", "must be a broker's address such as 'mqtt://"),
         ("KHO_DEVICES__MQTT_BROKER", "canary", "must be an address and a port to listen on, such as '127.0.0.1:1883'"),
         ("KHO_DEVICES__PUBLIC_URL", "canary", "must be an address such as 'http://192.168.1.20:8001'"),
-        ("KHO_DEVICES__APPROVAL", "canary", "Input should be 'auto' or 'code'"),
+        ("KHO_DEVICES__APPROVAL", "canary", "must be 'auto' or 'code'"),
         ("KHO_DEVICES__APROVAL", "canary", "there is no such setting"),
+        ("KHO_VISION__URL", "canary", "must be an address such as 'http://127.0.0.1:11434/v1'"),
+        ("KHO_SEARCH__EMBEDDER__URL", "canary", "must be an address such as 'http://127.0.0.1:11434/v1'"),
     ],
 )
 async def test_what_a_setting_must_be_is_said_in_words(home: Path, name: str, value: str, words: str) -> None:

@@ -133,7 +133,7 @@ def test_what_is_no_json_object_is_a_failure(settings: Settings, labels: str) ->
 def test_the_operation_has_the_errors(settings: Settings) -> None:
     done = run(settings, "print", "p", "--body", "x", "--letter-width", "wide")
     assert done.status == 1
-    assert "`--letter-width`: Input should be a valid integer" in done.err
+    assert "`--letter-width` must be a whole number" in done.err
     done = run(settings, "change", "p")
     assert (done.status, "`--colour`" in done.err) == (1, True)
 

@@ -180,6 +180,17 @@ async def test_toolsets_narrow_what_is_offered(settings: Settings, era: str) -> 
                         await client.call_tool(name, {})
 
 
+@pytest.mark.parametrize("era", ["legacy", "auto"])  # a client that names its version does not ask for them
+@pytest.mark.parametrize("tools", [(), ("devices",), ("experiences", "documents"), ("toolbox",)])
+async def test_instructions_speak_of_what_is_offered(settings: Settings, era: str, tools: tuple[str, ...]) -> None:
+    async with connected(settings, era, tools=tools) as client:
+        offered = {*names(await client.list_tools())}
+        named = {*re.findall(r"[a-z]+_[a-z_]+", client.instructions or "")} - {"last_known_revision"}
+    assert named <= offered
+    assert ("device_call" in named) is (not tools or "devices" in tools)
+    assert bool(named) is (tools != ("toolbox",))
+
+
 async def test_the_command_line_narrows_toolsets(home: Path) -> None:
     async with talking(home, MODERN, KHO, "stdio", "--tools", "experiences") as client:
         assert names(await client.list_tools()) == EXPERIENCES

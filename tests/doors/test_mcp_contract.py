@@ -92,7 +92,7 @@ async def test_since_2026_a_failure_is_a_result_that_its_schema_covers(wire: str
     ("arguments", "code", "details"),
     [
         ({"words": "x", "fail": "bug"}, -32000, "request_id: "),
-        ({"fail": "shelf"}, -32602, "words: is required"),
+        ({"fail": "shelf"}, -32602, "words is required"),
         ({"words": "x", "fail": "shelf"}, -32002, "name: x"),
         ({"words": "x\0"}, -32602, "words: Text must not hold the NUL character."),
     ],

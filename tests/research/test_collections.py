@@ -2,6 +2,7 @@
 
 import asyncio
 import unicodedata
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from tests.research.desk import Desk, told
 
 from kho.kernel.errors import KhoError
+from kho.research import filing
 from kho.research.errors import (
     CollectionExists,
     CollectionNotEmpty,
@@ -19,6 +21,8 @@ from kho.research.errors import (
     UnknownCollection,
     UnknownProject,
 )
+from kho.research.store_documents import get_many
+from kho.search.chunk import chunks
 
 
 async def names(desk: Desk, **more: Any) -> list[str]:
@@ -172,6 +176,20 @@ async def test_the_list_comes_in_pages_with_counts(desk: Desk) -> None:
     assert (counted.documents, counted.chunks, counted.size_bytes) == (1, 1, 11)
 
 
+async def test_the_list_of_a_type(desk: Desk) -> None:
+    for name in ("a", "b", "c"):
+        await desk.collection("create", name, collection_type="project-specific" if name == "b" else "fundamental")
+    await desk.project("create", "p", collections="b,c")
+    assert await names(desk, collection_type="fundamental") == ["a", "c"]
+    assert await names(desk, collection_type="fundamental", project_name="p") == ["c"]
+    first = await desk.collection("list", collection_type="fundamental", limit=1)
+    assert (first.total, first.message) == (2, "2 fundamental collections.")
+    assert await names(desk, collection_type="fundamental", limit=1, cursor=first.next_cursor) == ["c"]
+    await desk.collection("delete", "b")
+    nothing = await desk.collection("list", collection_type="project-specific")
+    assert (nothing.total, nothing.message) == (0, "0 project-specific collections.")
+
+
 async def test_the_list_of_a_project(desk: Desk) -> None:
     for name in ("a", "b", "c"):
         await desk.collection("create", name)
@@ -311,6 +329,22 @@ async def test_a_moved_document_keeps_its_vectors(desk_with_vectors: Desk) -> No
     assert moved.collection.vectors_pending == 0
     assert await desk.found("quantum entanglement", "to") == [doc.id]
     assert await desk.found("quantum entanglement", "from") == []
+
+
+async def test_a_moved_document_is_known_as_it_is_cut_now(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "# Tea\n\nGreen tea is brewed with water that does not boil.\n\n```\nwater = 80\n```\n"
+    await desk.collection("create", "from")
+    await desk.collection("create", "to")
+    with monkeypatch.context() as before:
+        before.setattr(filing, "chunks", partial(chunks, size=5))
+        doc = await desk.add("from", text)
+    now, _ = filing.cut(desk.tenant, doc, text)
+    assert (now.chunks, now.kinds) != (doc.chunks, doc.kinds)
+    moved = await desk.collection("move-documents", "from", documents=doc.id, target_collection="to")
+    assert moved.collection is not None
+    assert moved.collection.chunks == now.chunks == await desk.count("passages")
+    [row] = (await desk.db.read(lambda tx: get_many(tx, desk.tenant, [doc.id]))).values()
+    assert (row.kinds, row.language) == (now.kinds, now.language)
 
 
 async def test_a_document_that_changes_while_it_moves_is_in_one_place(desk: Desk) -> None:

@@ -338,6 +338,10 @@ async def test_status_counts_and_names_the_jobs(papers: Desk) -> None:
     assert (status.collections, status.documents, status.chunks, status.projects) == (2, 2, 3, 1)
     assert (status.vectors_pending, status.embedder, status.problem) == (0, "none (search by words)", None)
     assert [(one.job_id, one.collection, one.state) for one in status.jobs] == [("job-1", "papers", "queued")]
+    await papers.project("create", "done")
+    await papers.project("archive", "done")
+    status = await papers.documents.status(model.KbStatus.model_validate({}), papers.call())
+    assert (status.projects, status.archived_projects) == (1, 1)
     narrowed = await papers.documents.status(model.KbStatus.model_validate({"collection": "other"}), papers.call())
     assert (narrowed.collections, narrowed.documents, narrowed.jobs) == (1, 1, [])
     nothing = await papers.documents.status(model.KbStatus.model_validate({}), papers.neighbour().call())

@@ -1,10 +1,10 @@
 """Feedback: one verdict per person and chunk, and what they say about a collection."""
 
 import pytest
-from tests.research.desk import Desk
+from tests.research.desk import Desk, told
 
 from kho.research import model, store_feedback, store_listing
-from kho.research.errors import DocumentNotFound, InvalidDocumentRequest
+from kho.research.errors import AmbiguousDocument, DocumentNotFound, InvalidDocumentRequest
 from kho.research.results import AnalyticsAnswer, FeedbackAnswer
 
 
@@ -34,6 +34,23 @@ async def test_a_later_verdict_replaces_an_earlier_one(desk: Desk) -> None:
         (doc.id, digests[1]): store_feedback.Tally(0, 0, 1),
         (doc.id, ""): store_feedback.Tally(1, 0, 0),
     }
+
+
+async def test_a_document_is_named_as_everywhere_else(desk: Desk) -> None:
+    await desk.collection("create", "papers")
+    doc = await desk.add("papers", "Oolong.", title="On tea", path="/home/mai/notes/tea.html")
+    for name in (doc.id, "On tea", "on TEA", "/home/mai/notes/tea.html", "notes/tea.html", "./tea.html"):
+        answer = await judge(desk, name, "positive", by=name)
+        assert answer.document_id == doc.id
+    assert answer.positive == 6  # pyright: ignore[reportPossiblyUnbound]
+    other = await desk.add("papers", "Sencha.", title="On tea", path="/home/mai/old/tea.html")
+    with pytest.raises(AmbiguousDocument) as refused:
+        await judge(desk, "tea.html", "positive")
+    assert doc.id in told(refused.value)
+    assert other.id in told(refused.value)
+    with pytest.raises(DocumentNotFound, match="There is no document 'coffee'") as unknown:
+        await judge(desk, "coffee", "positive")
+    assert unknown.value.contract_data()["details"] == "document: coffee"
 
 
 async def test_what_is_judged_must_be_there(desk: Desk) -> None:

@@ -27,6 +27,15 @@ def test_labels_begin_where_the_contract_says(relevance: float, name: str) -> No
     assert labels.label(relevance) == name
 
 
+@pytest.mark.parametrize(
+    ("relevance", "said"),
+    [(0.4976, "0.49"), (0.5, "0.50"), (0.29, "0.29"), (0.8999, "0.89"), (1.0, "1.00"), (0.0, "0.00"), (0.3, "0.30")],
+)
+def test_a_score_is_shown_so_that_its_label_fits(relevance: float, said: str) -> None:
+    assert labels.shown(relevance) == said
+    assert labels.label(float(said)) == labels.label(relevance)
+
+
 def test_the_stretch_rises_everywhere_and_stays_within_0_and_1() -> None:
     stretched = [labels.relevance(score / 1000) for score in range(1001)]
     assert stretched == sorted(stretched)

@@ -236,6 +236,21 @@ EVERY: list[tuple[Callable[[Any], str], Result, str]] = [
         ),
         "- waiting for vectors: 6",
     ),
+    (
+        markdown.status,
+        results.Status(
+            collections=1,
+            documents=2,
+            chunks=3,
+            size_bytes=4,
+            projects=0,
+            archived_projects=1,
+            embedder="e5",
+            vectors_pending=0,
+            jobs=[],
+        ),
+        "- projects: 0 (1 archived)",
+    ),
     (markdown.similar, results.SimilarAnswer(document=BRIEF, results=[SIMILAR], message="One."), "Relevant (0.50)"),
     (markdown.similar, results.SimilarAnswer(document=BRIEF, results=[], message="None."), "None."),
     (

@@ -20,8 +20,14 @@ def test_a_clearly_relevant_result_is_optimal() -> None:
     assert found.message == "Found 3 passages; the best is Highly Relevant and stands out."
 
 
-def test_one_that_stands_out_is_optimal_although_its_score_is_not_high() -> None:
-    assert refine("kettle", [0.45, 0.2, 0.2], [text("The kettle.")], ALL, Shelf()).status == "optimal"
+def test_one_that_is_only_somewhat_relevant_is_not_optimal_however_it_stands_out() -> None:
+    found = refine("kettle", [0.45, 0.2, 0.2], [text("The kettle.")], ALL, Shelf())
+    assert found.status == "clarification_needed"
+    assert found.message.startswith("Found 3 passages, the first stands out, but it is only Somewhat Relevant.")
+    alone = refine("kettle", [0.4], [text("The kettle.")], ALL, Shelf())
+    assert alone.status == "clarification_needed"
+    assert alone.message.startswith("Found 1 passage, but the best is only Somewhat Relevant.")
+    assert refine("kettle", [0.57], [text("The kettle.")], ALL, Shelf()).status == "optimal"
 
 
 def test_many_that_are_about_equal_are_too_broad_and_their_own_terms_tell_them_apart() -> None:
@@ -41,7 +47,7 @@ def test_little_that_fits_is_not_clear() -> None:
 
 
 def test_a_gap_is_said_plainly_with_what_to_do() -> None:
-    shelf = Shelf(["Kettles"], [], ["notes"])
+    shelf = Shelf(["Kettles"], 1, [], ["notes"])
     found = refine("violin strings", [0.2, 0.19], [text("A kettle.")], PAPERS, shelf)
     assert found.status == "clarification_needed"
     assert found.suggestions == []
@@ -50,12 +56,22 @@ def test_a_gap_is_said_plainly_with_what_to_do() -> None:
 
 
 def test_nothing_found_names_what_there_is_but_does_not_suggest_it() -> None:
-    found = refine("violin", [], [], PAPERS, Shelf(["Kettles", "Toasters"], ["Bread."], ["notes"], ("kitchen",)))
+    shelf = Shelf(["Kettles", "Toasters"], 2, ["Bread."], ["notes"], ("kitchen",))
+    found = refine("violin", [], [], PAPERS, shelf)
     assert found.status == "clarification_needed"
     assert found.suggestions == []
     said_too = ("gap", "augment_knowledge", "tagged 'kitchen'", "Not searched: 'notes'", "'Kettles', 'Toasters'")
     for said in said_too:
         assert said in found.message
+
+
+def test_what_there_is_has_every_document_whatever_its_title() -> None:
+    few = refine("violin", [], [], PAPERS, Shelf(["猫", "狗", "Kettles" * 20, "..."], 4))
+    kettles = ("Kettles" * 20)[:59]
+    assert f"What there is: '猫', '狗', '{kettles}…' and 1 more document." in few.message
+    many = refine("violin", [], [], PAPERS, Shelf([f"Note {number}" for number in range(60)], 80))
+    assert "'Note 4' and 75 more documents." in many.message
+    assert "'Note 1'." in refine("violin", [], [], PAPERS, Shelf(["Note 0", "Note 1"], 2)).message
 
 
 @pytest.mark.parametrize("question", ["x", "K?", " a ", "the", "what is it", "là gì", "của"])
@@ -94,7 +110,7 @@ def test_suggestions_come_from_what_fits_and_from_near_the_words() -> None:
 
 
 def test_a_misspelt_word_is_recognised() -> None:
-    shelf = Shelf(["Running Kubernetes at home"], ["Pods are scheduled."])
+    shelf = Shelf(["Running Kubernetes at home"], 1, ["Pods are scheduled."])
     assert refine("kuberntes", [], [], ALL, shelf).suggestions[0] == "Kubernetes"
     assert near_spellings("kien thuc", ["Kiến trúc", "Kiến thức nền"]) == []
     assert near_spellings("nguyen", ["Nguyễn Du", "nguyện"]) == []  # no mark is no misspelling

@@ -103,6 +103,20 @@ async def test_emoji_are_found(core: Core) -> None:
     assert await core.keys("🎉") == ["a"]
 
 
+@pytest.mark.parametrize("asked", ["the", "what is it", "The", "là gì", "của", "什么", "为什么"])
+async def test_function_words_alone_say_little_about_what_they_find(core: Core, asked: str) -> None:
+    texts = {"en": "What is it? The thing.", "vi": "Đó là gì? Của ai?", "zh": "什么？为什么。"}
+    await core.put(*(doc(key, text) for key, text in texts.items()))
+    for _ in range(2):  # by words alone, then with vectors
+        hits = (await core.searcher.search(T, asked)).hits
+        assert hits
+        assert hits[0].score <= rank.UNTELLING
+        await core.settle()
+    quoted = (await core.searcher.search(T, '"what is it"')).hits
+    assert quoted[0].passage.key == "en"
+    assert quoted[0].score > 0.5
+
+
 async def test_function_words_alone_still_find_what_has_them(core: Core) -> None:
     await core.put(doc("a", "To be or not to be."), doc("b", "Nothing else here works."))
     assert await core.keys("to be or not to be") == ["a"]

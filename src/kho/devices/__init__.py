@@ -125,6 +125,9 @@ def capability(
         "Devices: boards that are connected, and their tools.",
         sources=(parts.offering,),
         announcements=parts.announcements,
+        instructions="devices_list names the user's boards, and device_tools says what each can do; have them do it "
+        "with device_call, or with the tools that come and go with the boards.",
+        absent=parts.offering.absent,
         migrations=MIGRATIONS,
         start=(parts.live.run, parts.offering.run, parts.notifications.run),
         serve=mqtt.work,

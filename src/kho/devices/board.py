@@ -92,6 +92,9 @@ class Board:
             }
         )
 
+    def goodbye(self) -> str:
+        return frames.dump({"type": "goodbye", "session_id": self.session_id})
+
     def fail(self, *faults: Fault) -> None:
         """Spoils the next answers, one each."""
         self._faults.extend(faults)

@@ -126,10 +126,11 @@ class BoardBroker:
                 yield server.serve_forever
             finally:
                 server.close()
+                self._broker = None  # who comes now is sent away
                 await self._close()
         finally:
-            await broker.shutdown()
             self._broker = None
+            await broker.shutdown()
 
     async def _close(self) -> None:
         conversations, self._conversations = self._conversations, {}

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, cast
 
 from kho.devices import arguments, history, model, outcomes, queue, results, store, toolsets
@@ -21,6 +20,8 @@ from kho.devices.errors import (
     UnknownDeviceTool,
     UserOnlyTool,
     at_board_tool,
+    close,
+    not_kept,
 )
 from kho.devices.events import Event, Events
 from kho.devices.listed import BoardTool
@@ -75,7 +76,7 @@ class Calling:
         targets = await self._db.read(lambda tx: self._targets(tx, call.tenant, params.device), timeout=TIMEOUT)
         done = await self._on_all(targets, params.tool, params.arguments or {}, params.timeout, params.queue_for, call)
         several = isinstance(params.device, list) or len(done) > 1
-        return outcomes.for_door(await self._told(done, several, params, call), call, structured=True)
+        return outcomes.for_door(await self._told(done, several, params, call), done, call, structured=True)
 
     async def on_tool(self, tool: str, which: str, device: str | None, given: Mapping[str, Any], call: Call) -> Any:
         """A board's tool that the hub offers as its own: one of the arguments says which boards are meant."""
@@ -99,7 +100,7 @@ class Calling:
         done = await self._on_all(targets, tool, params.arguments or {}, params.timeout, None, call)
         done = [replace(one, problem=at_board_tool(one.problem)) if one.problem else one for one in done]
         several = isinstance(params.device, list) or len(done) > 1
-        return outcomes.for_door(await self._told(done, several, params, call), call, structured=False)
+        return outcomes.for_door(await self._told(done, several, params, call), done, call, structured=False)
 
     def _targets(self, tx: Tx, tenant: str, chosen: str | list[str]) -> list[_Target]:
         """Each board once, in the order in which they were named. In a list, a name that fits none is that entry's
@@ -108,7 +109,7 @@ class Calling:
         for name in [chosen] if isinstance(chosen, str) else chosen:
             try:
                 boards = named(tx, tenant, name)
-            except UnknownDevice as problem:
+            except (UnknownDevice, NotApproved) as problem:
                 if isinstance(chosen, str):
                     raise
                 found[name] = _Target(name, problem=problem)
@@ -188,7 +189,10 @@ class Calling:
         except KhoError as problem:
             # One that may have been carried out already is not kept for later.
             unheard = isinstance(problem, DeviceOffline) and not isinstance(problem, BoardGone)
-            done = replace(done, queued=True) if unheard and queue_for is not None else replace(done, problem=problem)
+            if unheard and queue_for is not None:
+                done = replace(done, queued=True)
+            else:
+                done = replace(done, problem=problem if queue_for is None else not_kept(problem))
         return replace(done, ms=None if done.queued else round((time.perf_counter() - started) * 1000))
 
     async def _told(self, done: Sequence[Done], several: bool, params: model.DeviceCall, call: Call) -> results.Called:
@@ -272,9 +276,7 @@ def _allowed(target: _Target, named: str, call: Call) -> tuple[Device, BoardTool
     visible = [tool for tool in target.tools if not tool.user_only or call.principal.allows(ADMIN)]
     meant = find(named, target.tools, board.id)
     if meant is None:
-        names = [tool.name for tool in visible]
-        close = get_close_matches(named, names, 3, 0.5) or [n for n in names if named.casefold() in n.casefold()][:3]
-        raise UnknownDeviceTool(named, close, device=board.id)
+        raise UnknownDeviceTool(named, close(named, [tool.name for tool in visible]), device=board.id)
     if meant.user_only and not call.principal.allows(ADMIN):
         raise UserOnlyTool(tool=meant.name, device=board.id)
     return board, meant

@@ -3,6 +3,7 @@ a door can show it as it is. Guidance is for whoever called an operation; `alone
 own tool, which takes neither `queue_for` nor `timeout`."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from kho.devices.codes import MINUTES
@@ -16,6 +17,12 @@ UNTOLD = (
     "address at which boards reach the hub, and start the hub again."
 )
 ANSWERED = "The tool ran, and this is what it answered."
+
+
+ALIKE = 0.6
+"""From 0 to 1: how much two names must have in common."""
+SHORTEST = 3
+"""Letters of a part of a name."""
 
 
 class UnknownDevice(errors.NotFound):
@@ -137,8 +144,32 @@ class BoardRefused(DeviceFailed):
         super().__init__(message, guidance=UNTOLD if lost else guidance, **details)
 
 
+def close(named: str, names: Iterable[str]) -> list[str]:
+    """Those that may have been meant, three at most. What nearly all names begin with makes none of them alike."""
+    own = {_own(name): name for name in names}
+    meant = _own(named)
+    found = (
+        get_close_matches(meant, own, 3, ALIKE) or [one for one in own if len(meant) >= SHORTEST and meant in one][:3]
+    )
+    return [own[one] for one in found]
+
+
+def _own(name: str) -> str:
+    return name.casefold().replace("_", ".").removeprefix("self.")
+
+
 def at_board_tool(problem: errors.KhoError) -> errors.KhoError:
     """The same, with guidance for who called a board's own tool, unless it has some of its own."""
     if isinstance(problem, DeviceOffline | DeviceTimeout) and "guidance" not in vars(problem):
         problem.guidance = problem.alone
+    return problem
+
+
+def not_kept(problem: errors.KhoError) -> errors.KhoError:
+    """The same, for who gave `queue_for`: a call that the board may have heard of is not kept."""
+    if isinstance(problem, DeviceTimeout | BoardGone):
+        why = "It was not kept for later, since the board may have done it."
+        if problem.details.get("sent") is False:
+            why = "It was not kept for later: the board is connected, and `queue_for` is for one that is not."
+        problem.guidance = f"{why} {problem.guidance}"
     return problem

@@ -10,12 +10,14 @@ from typing import Any, TypeVar, cast
 
 import orjson
 
-from kho.devices.aliases import aliases, distinct
+from kho.devices.aliases import aliases
 from kho.devices.arguments import honest
 from kho.devices.listed import BoardTool
 
 T = TypeVar("T")
 
+SEVERAL = "several boards"
+"""How many is not told: it would be another tool whenever one more comes."""
 MOST_FORMS = 8
 """In which one argument is described; of more, nothing is said."""
 
@@ -38,7 +40,8 @@ class Exposed:
     @property
     def description(self) -> str:
         """The board's own words, marked as such: they are somebody else's, and may try to give orders."""
-        who = self.devices[0] if len(self.devices) == 1 else f"{len(self.devices)} boards"
+        one = len(self.devices) == 1 and not self.devices[0].startswith(SEVERAL)
+        who = self.devices[0] if one else SEVERAL
         differ = "" if len(self._forms) == 1 else " that differ in what it takes (device_tools shows it of each)"
         first = self.tools[0]
         return f"[Tool {self.name} of {who}{differ}; described by the board itself] {first.description}".rstrip()
@@ -70,11 +73,11 @@ def grouped(boards: Mapping[str, Iterable[BoardTool]], *, user_tools: bool = Tru
 
 def each(boards: Mapping[str, Iterable[BoardTool]], *, user_tools: bool = True) -> list[Exposed]:
     """One for each tool of each board."""
-    tools = {(device, tool.name): tool for device in boards for tool in boards[device]}
     return [
-        Exposed(alias, (tools[device, name],), (device,), alone=True)
-        for (device, name), alias in distinct(tools).items()
-        if user_tools or not tools[device, name].user_only
+        Exposed(alias, (tool,), (device,), alone=True)
+        for device in sorted(boards)
+        for alias, tool in aliases(boards[device], device).items()
+        if user_tools or not tool.user_only
     ]
 
 

@@ -39,7 +39,8 @@ class Forwarding(Protocol):
     """How processes reach each other."""
 
     async def open(self, answer: Answer) -> str:
-        """From now on others reach this process, at the address that it gives back."""
+        """From now on others reach this process, at the address that it gives back. Called again, it sees to it that
+        this is still so; the address may be another one then."""
         ...
 
     async def ask(self, owner: Owner, message: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -48,7 +49,7 @@ class Forwarding(Protocol):
         ...
 
     async def is_gone(self, owner: Owner) -> bool:
-        """Whether that process has certainly ended, though its lease goes on. False when that cannot be known."""
+        """Whether that process has certainly ended, whatever its lease says. False when that cannot be known."""
         ...
 
     async def close(self) -> None: ...
@@ -83,11 +84,15 @@ class UnixForwarding:
         self._serving: set[asyncio.Task[None]] = set()
 
     async def open(self, answer: Answer) -> str:
-        if self._path is None:
-            self._answer = answer
-            self._path = self._place()
-            self._server = await asyncio.start_unix_server(self._connected, self._path, limit=LONGEST_LINE)
-            self._path.chmod(0o600)
+        if self._path is not None and self._path.is_socket():
+            return str(self._path)
+        if self._server is not None:  # somebody cleared the socket away; what came in over it goes on
+            self._server.close()
+            self._clear()
+        self._answer = answer
+        self._path = self._place()
+        self._server = await asyncio.start_unix_server(self._connected, self._path, limit=LONGEST_LINE)
+        self._path.chmod(0o600)
         return str(self._path)
 
     async def ask(self, owner: Owner, message: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -136,9 +141,14 @@ class UnixForwarding:
         if self._serving:
             await asyncio.wait(self._serving)
         await self._server.wait_closed()
-        self._path.unlink(missing_ok=True)
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
         if self._elsewhere is not None:
-            self._elsewhere.rmdir()
+            with contextlib.suppress(FileNotFoundError):
+                self._elsewhere.rmdir()
         self._server = self._path = self._elsewhere = None
 
     def _place(self) -> Path:

@@ -32,6 +32,9 @@ MAX_UNTOLD = 256
 
 
 SLOW = "It does not read what it is sent."
+REPLACED = "A newer connection of this device took its place."
+SHUT_OUT = 1008
+"""How a connection is closed whose board is not wanted here."""
 
 
 class Wire(Protocol):
@@ -63,6 +66,8 @@ class Link:
         self.wire = wire
         self.session = session
         self.since = clock()
+        self.on_unanswered: Callable[[], None] = lambda: None
+        """Called when a call that was sent was not answered in time: the board may be gone."""
         self._on_ready, self._on_notified, self._on_closed = on_ready, on_notified, on_closed
         self._limit = queue
         self._clock = clock
@@ -182,7 +187,10 @@ class Link:
         if act.result is not None:
             outcome.set_result(act.result)
         else:
-            outcome.set_exception(_error(act.error))
+            problem = _error(act.error)
+            outcome.set_exception(problem)
+            if isinstance(problem, CallTimedOut) and problem.details["sent"]:
+                self.on_unanswered()
 
     def _wind(self) -> None:
         """Sets the timer to what comes first. One that goes off earlier may stay: it sets the next."""

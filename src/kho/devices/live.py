@@ -20,7 +20,7 @@ from kho.devices.acts import CallResult, Notified
 from kho.devices.errors import DeviceOffline, NotApproved
 from kho.devices.events import Event, Events, Kind
 from kho.devices.forwarding import Forwarding, told
-from kho.devices.link import Link, Wire
+from kho.devices.link import REPLACED, SHUT_OUT, Link, Wire
 from kho.devices.notifications import CHANGED_TOOL, Notifications
 from kho.devices.queue import Queue, waiting
 from kho.devices.session import Session
@@ -63,7 +63,7 @@ class Live:
         self._said = said
         self._queue = queue
         self._forwarding = forwarding
-        self._process = process
+        self.process = process
         self._boards: dict[tuple[str, str], _Held] = {}
         self._address: str | None = None
         self._opening = asyncio.Lock()
@@ -90,23 +90,26 @@ class Live:
     async def connected(self, tenant: str, device: str, link: Link) -> None:
         """Replaces and closes an older connection of the board. Raises NotApproved."""
         held, key = _Held(link, uuid.uuid4().hex), (tenant, device)
-        await self._reachable()
+        await self.reachable()
 
         def work(tx: Tx) -> tuple[Device, Owner | None]:
             known = store.get(tx, tenant, device)
             if known is None or not known.approved:
                 raise NotApproved(device=device)
-            store.held(tx, tenant, device, self._process, held.connection, self._clock())
-            elsewhere = known.owner not in ("", self._process)
+            store.held(tx, tenant, device, self.process, held.connection, self._clock())
+            elsewhere = known.owner not in ("", self.process)
             return known, store.owner(tx, known.owner, self._clock()) if elsewhere else None
 
         known, owner = await self._db.write(work)
         before, self._boards[key] = self._boards.get(key), held
         if before is not None:
-            await before.link.close("A newer connection of this device took its place.")
+            log.info("%s is gone: %s", device, REPLACED)
+            self._tell(tenant, device, "disconnected", {"reason": REPLACED})
+            await before.link.close(REPLACED)
         if owner is not None:
             self._background.add(partial(self._drop_elsewhere, owner, known))
         self._tell(tenant, device, "connected", {"transport": link.wire.name})
+        log.info("%s is connected over %s", device, link.wire.name)
         if link.closed:  # it was over before it was noted
             await self.disconnected(tenant, device, link)
 
@@ -116,6 +119,7 @@ class Live:
         if held is None or held.link is not link:
             return
         del self._boards[key]
+        log.info("%s is gone: %s", device, reason or "its connection ended")
         self._tell(tenant, device, "disconnected", {"reason": reason} if reason else {})
         try:
             await self._db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self._clock()))
@@ -147,7 +151,7 @@ class Live:
             store.set_tools(tx, known, digest, kept, baseline, marked, now)
             warnings = [_warning(name, marked[name]["changed"]) for name in fresh]
             for what in warnings:
-                notifications.note(tx, tenant, device, CHANGED_TOOL, what, now, self._process)
+                notifications.note(tx, tenant, device, CHANGED_TOOL, what, now, self.process)
             return known.toolset != digest, warnings
 
         changed, warnings = await self._db.write(work)
@@ -198,10 +202,10 @@ class Live:
         """Ends the board's connection, wherever it is."""
         link = self.find(device.tenant, device.id)
         if link is not None:
-            await link.close(reason, 1008)
+            await link.close(reason, SHUT_OUT)
             await self.disconnected(device.tenant, device.id, link, reason)
         elif (owner := await self._owner(device)) is not None:
-            await self._drop_elsewhere(owner, device)
+            await self._drop_elsewhere(owner, device, reason)
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """What another process asks of this one."""
@@ -222,18 +226,22 @@ class Live:
             case {"do": "drop", "tenant": str(tenant), "device": str(device), "connection": str(connection)}:
                 held = self._boards.get((tenant, device))
                 if held is not None and held.connection == connection:
-                    await held.link.close("This device is no longer connected here.", 1008)
+                    reason = message.get("reason")
+                    await held.link.close(*((reason, SHUT_OUT) if isinstance(reason, str) else (REPLACED, 1000)))
                 return {"result": {}}
             case _:
                 return told(KhoError("This process does not understand the other one: both must be of one version."))
 
     async def _owner(self, device: Device) -> Owner | None:
-        if device.owner in ("", self._process):
+        if device.owner in ("", self.process):
             return None
         return await self._db.read(lambda tx: store.owner(tx, device.owner, self._clock()))
 
-    async def _drop_elsewhere(self, owner: Owner, device: Device) -> None:
+    async def _drop_elsewhere(self, owner: Owner, device: Device, reason: str | None = None) -> None:
+        """Without a reason it is that the board is here now."""
         message = {"do": "drop", "tenant": device.tenant, "device": device.id, "connection": device.connection}
+        if reason is not None:
+            message["reason"] = reason
         with suppress(KhoError):  # it is gone already, or will find out when it looks
             await self._forwarding.ask(owner, message, SLACK)
 
@@ -254,50 +262,63 @@ class Live:
     async def _deliver_waiting(self) -> None:
         """What was queued in the moment when its board came back."""
         if self._boards:
-            for tenant, device in await self._db.read(lambda tx: waiting(tx, self._process)):
+            for tenant, device in await self._db.read(lambda tx: waiting(tx, self.process)):
                 link = self.find(tenant, device)
                 if link is not None and link.session.state == "ready":
                     self._queue.deliver(tenant, device, self.carry)
 
     async def beat(self) -> None:
-        if self._address is None or self._closing:
+        address = await self._reached()
+        if address is None:
             return
-        address, boards, now = self._address, dict(self._boards), self._clock()
+        boards, now = dict(self._boards), self._clock()
 
         def work(tx: Tx) -> list[tuple[str, str]]:
             forwarding_postgres.sweep(tx, now)
-            if store.beat(tx, self._process, now + LEASE):
+            if store.beat(tx, self.process, address, now + LEASE):
                 return []
-            store.arrive(tx, self._process, address, now + LEASE)
+            store.arrive(tx, self.process, address, now + LEASE)
             return [
                 key
                 for key, held in boards.items()
-                if not store.held_again(tx, *key, self._process, held.connection, now)
+                if not store.held_again(tx, *key, self.process, held.connection, now)
             ]
 
         for key in await self._db.write(work):
-            await boards[key].link.close("A newer connection of this device took its place.")
+            await boards[key].link.close(REPLACED)
+
+    async def _reached(self) -> str | None:
+        """Where others reach this process, which may have been asleep for long; None if none of them need to."""
+        async with self._opening:
+            if self._address is None or self._closing:
+                return None
+            try:
+                self._address = await self._forwarding.open(self.answer)
+            except OSError as problem:
+                log.warning("boards: other processes do not reach this one: %s", problem)
+            return self._address
 
     async def sweep(self) -> None:
-        """Gives up processes that have fallen silent, and those that are certain to be gone."""
+        """Gives up processes that have fallen silent, and those that are certain to be gone. One that is only silent
+        keeps its socket: it may have been asleep, and comes back. So does this one, if it was given up itself."""
         now = self._clock()
         owners = await self._db.read(store.every_owner)
-        dead = {one.process for one in owners if await self._is_dead(one, now)}
-        if not dead and all(one.until > now for one in owners):
+        if not any(one.process == self.process and one.until > now for one in owners):
+            await self.beat()
+        others = [one for one in owners if one.process != self.process]
+        gone = [one for one in others if await self._forwarding.is_gone(one)]
+        dead = {one.process for one in gone}
+        if not dead and all(one.until > now for one in others):
             return
-        gone: list[Owner] = []
 
         def work(tx: Tx) -> None:
-            gone[:] = [one for one in store.every_owner(tx) if one.process in dead or one.until <= now]
-            for owner in gone:
-                store.leave(tx, owner.process, now)
+            for one in store.every_owner(tx):
+                if one.process in dead or (one.until <= now and one.process != self.process):
+                    store.leave(tx, one.process, now)
 
         await self._db.write(work)
         _clear_away(gone)
         self.on_change()
-
-    async def _is_dead(self, owner: Owner, now: int) -> bool:
-        return owner.process != self._process and owner.until > now and await self._forwarding.is_gone(owner)
 
     async def close(self) -> None:
         """Ends every connection of this process."""
@@ -305,16 +326,17 @@ class Live:
         boards = list(self._boards.values())
         self._boards.clear()  # one statement below lets go of all of them
         await asyncio.gather(*(_ended(held.link) for held in boards))
-        await self._forwarding.close()
+        async with self._opening:
+            await self._forwarding.close()
         if self._address is not None:
             self._address = None
             try:
-                await self._db.write(lambda tx: store.leave(tx, self._process, self._clock()))
+                await self._db.write(lambda tx: store.leave(tx, self.process, self._clock()))
             except KhoError as problem:  # the others find out when the lease is over
                 log.warning("boards could not be let go of: %s", problem.message)
 
-    async def _reachable(self) -> None:
-        """Others reach this process from its first board on."""
+    async def reachable(self) -> None:
+        """Others reach this process from now on, and know when it was killed."""
         if self._closing:
             raise DeviceOffline("The hub stops.")
         if self._address is not None:
@@ -323,7 +345,7 @@ class Live:
             if self._address is None:
                 address = await self._forwarding.open(self.answer)
                 until = self._clock() + LEASE
-                await self._db.write(lambda tx: store.arrive(tx, self._process, address, until))
+                await self._db.write(lambda tx: store.arrive(tx, self.process, address, until))
                 self._address = address
 
     def _tell(self, tenant: str, device: str, kind: Kind, data: dict[str, Any]) -> None:

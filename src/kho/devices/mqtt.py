@@ -10,9 +10,10 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from uuid import uuid4
 
 from kho.devices import frames, mqtt_client, mqtt_topics, store
@@ -36,6 +37,9 @@ GRACE = 60.0
 """Seconds that it then has to say anything."""
 LOOK = 20.0
 """Seconds between two looks at who is silent, or away."""
+LEAVING = 10.0
+"""Seconds for a board that said goodbye. Firmware does so at the end of a conversation, and stays; a board whose
+connection ends may do so, too, or have the broker do it: it is asked, and that it answers tells."""
 UNANSWERED = 75.0
 """Seconds after which a board that was here before, and has not answered, is asked anew: a session asks three times."""
 
@@ -47,6 +51,8 @@ class _Met:
     """When it last said something, or was first asked."""
     answered: bool = False
     asked: bool = False
+    until: float | None = None
+    """When it is given up: set once there is a reason to believe that it is gone."""
 
     def patience(self) -> float:
         return QUIET + GRACE if self.answered else UNANSWERED
@@ -82,6 +88,7 @@ class MqttDoor:
         self._sessions: dict[str, str] = {}
         """The board of each session."""
         self._client: Client | None = None
+        self._doubted = asyncio.Event()
         self.unknown = 0
         """Messages of which nobody knows who sent them."""
 
@@ -126,8 +133,10 @@ class MqttDoor:
         if met is None or met.conversation.link.closed:
             met = await self._meet(device)
         if met is not None:
-            met.heard, met.answered, met.asked = self._now(), True, False
+            met.heard, met.answered, met.asked, met.until = self._now(), True, False, None
             met.conversation.heard(text)
+            if (frames.parse(text) or {}).get("type") == "goodbye":
+                self._doubt(device, LEAVING)
 
     async def _sender(self, text: str) -> str | None:
         """Of a message at the shared topic: by the session that the board was given, or by what it says."""
@@ -153,7 +162,8 @@ class MqttDoor:
         known = await self._registrations.find(device)
         if known is None and await self._approval() == "code":
             self._newcomers.admit(self._where.host, self._clock())
-        info = known.info if known else {}
+        # Once it is approved it is asked by its transport: it may have nothing to say.
+        info = {**(known.info if known else {}), "transport": "mqtt"}
         return await self._registrations.register(device, known.client if known else "", info)
 
     def _begin(self, board: Device) -> _Met:
@@ -163,11 +173,18 @@ class MqttDoor:
             partial(self._deliver, board.id),
             udp_host=self._udp_host,
             vision=partial(self._vision, board),
+            refused=partial(self._refused, board.id),
         )
+        conversation.link.on_unanswered = lambda: self._doubt(board.id, GRACE)
         self._forget(board.id)
         met = self._met[board.id] = _Met(conversation, self._now())
         self._sessions[conversation.link.session.session_id] = board.id
         return met
+
+    async def _refused(self, device: str) -> None:
+        """It was forgotten or revoked while nobody knew that it is there: it is met anew."""
+        self._forget(device)
+        await self._meet(device)
 
     def _forget(self, device: str) -> None:
         met = self._met.pop(device, None)
@@ -181,22 +198,34 @@ class MqttDoor:
 
     # -- who says nothing -----------------------------------------------------------------------------------------
 
+    def _doubt(self, device: str, patience: float) -> None:
+        """There is a reason to believe that the board is gone: it is asked at once."""
+        met = self._met.get(device)
+        if met is not None and met.until is None:
+            met.until = self._now() + patience
+            self._doubted.set()
+
     async def _look(self) -> None:
         while True:
+            self._doubted.clear()
             try:
                 await self.look()
             except KhoError as problem:
                 log.warning("boards: the database is away: %s", problem.message)
-            await asyncio.sleep(LOOK)
+            due = min((met.until for met in self._met.values() if met.until is not None), default=inf)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(min(LOOK, due - self._now()), 0.0)):
+                    await self._doubted.wait()
 
     async def look(self) -> None:
         """Asks boards that were here before, and those that are silent; gives up those that stay so."""
         for device, met in list(self._met.items()):
-            silent = self._now() - met.heard
-            if met.conversation.link.closed or silent > met.patience():
+            now = self._now()
+            silent, doubted = now - met.heard, met.until is not None
+            if met.conversation.link.closed or silent > met.patience() or (met.until or inf) <= now:
                 self._forget(device)
                 await met.conversation.end("The board no longer answers.")
-            elif silent > QUIET and not met.asked:
+            elif (doubted or silent > QUIET) and not met.asked:
                 met.asked = True
                 await met.conversation.link.refresh()
         for board in await self._db.read(lambda tx: store.last_over(tx, "mqtt")):

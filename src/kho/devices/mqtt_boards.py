@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from kho.devices import frames
 from kho.devices.errors import NotApproved
-from kho.devices.link import Link, Wire
+from kho.devices.link import SHUT_OUT, Link, Wire
 from kho.devices.session import Photos, Session
 from kho.devices.store import Device
 from kho.kernel.errors import KhoError
@@ -61,8 +61,11 @@ class MqttWire:
             await self.refuse(_too_long(text))
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
+        """A board shows on its display why it is shut out."""
         try:
-            await self._deliver(frames.dump({"type": "goodbye", "session_id": self._session_id}))
+            if code == SHUT_OUT:
+                await self._deliver(alert(reason))
+            await self._deliver(frames.dump({"type": "goodbye", "session_id": self._session_id, "reason": reason}))
         finally:
             await self._hang_up()
 
@@ -80,13 +83,16 @@ class Conversation:
         udp_host: str,
         vision: Callable[[], Photos | None] | None = None,
         hang_up: Callable[[], Awaitable[None]] = _nothing,
+        refused: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
+        """`refused` is told of a board that turns out not to be approved any more."""
         self.device = device
         session = Session(vision=vision, server_hello=lambda hello: answer(hello, udp_host))
         wire = MqttWire(deliver, session.session_id, hang_up)
         self.link = boards.attach(device.tenant, device.id, wire, session)
         wire.refuse = self.link.received
         self._boards = boards
+        self._refused = refused
         self._unread: deque[str | None] = deque(maxlen=MAX_UNREAD)
         self._reader: asyncio.Task[None] | None = None
         self._known = False
@@ -132,6 +138,7 @@ class Conversation:
             await self._boards.connected(self.device.tenant, self.device.id, self.link)
         except NotApproved:
             await self.link.close("This board is not approved.")
+            await self._refused()
         except KhoError as problem:
             log.warning("%s cannot be taken in: %s", self.device.id, problem.message)
             await self.link.close(problem.message)

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -56,7 +57,7 @@ def address(text: str) -> Address:
 def need(package: str) -> None:
     """Says what to install, where Python would say what it could not import."""
     if find_spec(package) is None:
-        raise KhoError("MQTT needs two packages more: pip install 'kho[mqtt]'.")
+        raise KhoError(f"MQTT needs two packages more: {sys.executable} -m pip install 'kho[mqtt]'")
 
 
 class Client:
@@ -84,10 +85,13 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(where: Address, identifier: str, topics: Sequence[str] = ()) -> AsyncGenerator[Client, None]:
-    """Raises Disconnected when there is no broker, or when it refuses."""
+async def connected(
+    where: Address, identifier: str, topics: Sequence[str] = (), will: tuple[str, str] | None = None
+) -> AsyncGenerator[Client, None]:
+    """Raises Disconnected when there is no broker, or when it refuses. `will` is the topic and the text that the broker
+    publishes when this connection breaks."""
     from aiomqtt import Client as Inner
-    from aiomqtt import MqttError
+    from aiomqtt import MqttError, Will
 
     inner = Inner(
         where.host,
@@ -95,6 +99,7 @@ async def connected(where: Address, identifier: str, topics: Sequence[str] = ())
         username=where.user,
         password=where.password,
         identifier=identifier,
+        will=Will(will[0], will[1].encode()) if will else None,
         keepalive=KEEP_ALIVE,
         max_queued_incoming_messages=MOST_WAITING,
         tls_context=ssl.create_default_context() if where.tls else None,

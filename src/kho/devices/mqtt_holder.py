@@ -41,17 +41,21 @@ class Holder:
 
     async def run(self) -> None:
         """Works until the hub stops."""
-        pause = self._first_pause
+        pause, waits = self._first_pause, False
         while not self._background.stopping:
             if not await self._mine():
+                if not waits:
+                    log.info("waiting for %s: another process of this hub serves boards there, or just did", self._name)
+                waits = True
                 await self._background.pause(BEAT)
                 continue
+            waits = False
             try:
                 await self._background.unless_stopping(self._hold())
             except OSError as problem:
-                log.warning("no connection to boards at %s: %s", self._held.name, problem)
+                log.warning("no connection to boards at %s: %s", self._name, problem)
             except KhoError as problem:
-                log.warning("no connection to boards at %s: %s", self._held.name, problem.message)
+                log.warning("no connection to boards at %s: %s", self._name, problem.message)
             if self.there.is_set():  # it had come about
                 pause = self._first_pause
                 self.there.clear()
@@ -59,10 +63,14 @@ class Holder:
             pause = min(LAST_PAUSE, pause * 2)
         await self._lease.let_go()
 
+    @property
+    def _name(self) -> str:
+        return self._held.name
+
     async def _hold(self) -> None:
         async with self._held.open() as work:
             self.there.set()
-            log.info("boards are served at %s", self._held.name)
+            log.info("boards are served at %s", self._name)
             await _first(work(), self._keep())
 
     async def _keep(self) -> None:

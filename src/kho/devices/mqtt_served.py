@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 from kho.devices import mqtt_client, mqtt_topics
 from kho.devices.broker import KEEP_ALIVE, BoardBroker
@@ -65,18 +64,17 @@ class MqttServed:
         self._told = mqtt_client.address(chosen.boards_url) if chosen.boards_url else None
         self.broker: BoardBroker | None = None
         self.door: MqttDoor | None = None
-        owner = uuid4().hex
         parts = live, registrations, tokens, clock
         self.holders: list[Holder] = []
         if chosen.listen:
             where = mqtt_client.address(chosen.listen)
             self.broker = BoardBroker(where, *parts, vision=self._vision, udp_host=self._host(where))
-            self._hold(self.broker, Lease(db, clock, "devices.broker", owner), background)
+            self._hold(self.broker, Lease(db, clock, "devices.broker", live), background)
         if chosen.url:
             where = mqtt_client.address(chosen.url)
             host = self._host(where)
             self.door = MqttDoor(where, db, *parts, approval=approval, vision=self._vision, udp_host=host)
-            self._hold(self.door, Lease(db, clock, "devices.mqtt", owner), background)
+            self._hold(self.door, Lease(db, clock, "devices.mqtt", live), background)
 
     @property
     def work(self) -> Sequence[Callable[[], Awaitable[None]]]:

@@ -46,7 +46,7 @@ class Said:
     device: str
     place: int
     method: str
-    params: Any
+    params: dict[str, Any] | None
     at: int
 
 
@@ -216,10 +216,13 @@ def _keep(tx: Tx, batch: Sequence[_Waiting], process: str) -> None:
         )
 
 
-def _kept(params: Any) -> tuple[Any, str]:
-    kept: dict[str, Any] | None = None
-    if params is not None:
-        kept = cast(dict[str, Any], params) if isinstance(params, dict) else {"value": params}
+def _object(params: Any) -> dict[str, Any] | None:
+    """Anything else that a board sends is in it as `value`."""
+    return cast(dict[str, Any], params) if params is None or isinstance(params, dict) else {"value": params}
+
+
+def _kept(params: Any) -> tuple[dict[str, Any] | None, str]:
+    kept = _object(params)
     try:
         text = orjson.dumps(kept).decode()
     except orjson.JSONEncodeError:  # half a surrogate: firmware cuts texts wherever its buffer ends
@@ -236,4 +239,4 @@ def _clean(method: str) -> str:
 
 def _said(row: Row) -> Said:
     device, place, method, params, at = row
-    return Said(device, place, method, orjson.loads(params), at)
+    return Said(device, place, method, _object(orjson.loads(params)), at)  # as it is, in rows of earlier versions

@@ -7,14 +7,13 @@ Boards that have a tool of the same name share it; which board is meant is an ar
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, count
 from typing import Any, Literal
 
 import orjson
 
 from kho.devices import store, toolsets
-from kho.devices.exposed import Exposed, each, grouped
+from kho.devices.exposed import SEVERAL, Exposed, each, grouped
 from kho.devices.listed import BoardTool
 from kho.devices.model import ToolArguments
 from kho.kernel.background import Background
@@ -38,8 +37,9 @@ MOST = 512
 """Tools of boards that one tenant is offered."""
 MOST_ALONE = 128
 """Boards of one tenant that are offered each by itself."""
+MOST_KNOWN = 1000
+"""Boards of one tenant that a tool is looked for on when none that is connected has it."""
 CALL, ADMIN = "devices:call", "admin"
-SEVERAL = "several boards"
 _WHICH = "Which device: its id, a list of ids, or a label. Needed only when several have this tool."
 
 
@@ -100,6 +100,13 @@ class Offering:
         for changed in self._listeners:
             changed()
 
+    async def absent(self, name: str, tenant: str) -> Operation | None:
+        """A tool by its name that a board of the tenant's has, though none is connected: a call of it says so."""
+        if self._mode == "off":
+            return None
+        boards = await self._db.read(lambda tx: _known(tx, tenant))
+        return next((self._operation(tenant, one) for one in self._offered(boards) if one.alias == name), None)
+
     def _changed(self, tx: Tx) -> tuple[Any, dict[str, dict[str, tuple[BoardTool, ...]]]] | None:
         """The tools of each board by tenant, or None if they are those of the last look."""
         now = self._clock()
@@ -126,7 +133,7 @@ class Offering:
     def _offered(self, boards: Mapping[str, tuple[BoardTool, ...]]) -> list[Exposed]:
         if self._mode == "each":
             return each(boards, user_tools=self._user_tools)[:MOST]
-        return [_counted(one) for one in grouped(boards, user_tools=self._user_tools)[:MOST]]
+        return grouped(boards, user_tools=self._user_tools)[:MOST]
 
     def _operation(self, tenant: str, exposed: Exposed) -> Operation:
         schema, device = exposed.schema, exposed.devices[0] if exposed.alone else None
@@ -154,15 +161,16 @@ class Offering:
         )
 
 
+def _known(tx: Tx, tenant: str) -> dict[str, tuple[BoardTool, ...]]:
+    """The tools of all boards, as they were last seen."""
+    found = [one for one in store.page(tx, tenant, "", MOST_KNOWN) if one.approved and one.toolset]
+    sets = {one.toolset: toolsets.unpacked(store.tools(tx, tenant, one.toolset)) for one in found}
+    return {one.id: sets[one.toolset] for one in found}
+
+
 def _further() -> Iterator[str]:
     """Names of an argument that boards hardly have."""
     return (f"kho_device{number or ''}" for number in count())
-
-
-def _counted(exposed: Exposed) -> Exposed:
-    """How many boards it is of is not told: it would be another tool whenever one more comes."""
-    alone = len(exposed.devices) == 1 and not exposed.devices[0].startswith(SEVERAL)
-    return exposed if alone else replace(exposed, devices=(SEVERAL,))
 
 
 def _key(tenant: str, exposed: Exposed) -> str:

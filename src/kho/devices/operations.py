@@ -63,6 +63,7 @@ def _using(service: Service, calling: Calling) -> Sequence[Operation]:
             effect="write",
             open_world=True,
             text=markdown.called,
+            failed_in_part=results.Called.failed_somewhere,
             description=(
                 "Call a tool that device_tools shows, on one device, on a list of them, or on all with a label; then "
                 "each has an entry in results. Arguments are checked before anything is sent. With queue_for a call "

@@ -12,6 +12,8 @@ from kho.kernel.call import Call
 from kho.kernel.clock import iso
 from kho.kernel.errors import KhoError
 
+NONE = "None of the devices did it."
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -77,12 +79,11 @@ def called(tool: str, told: Sequence[results.Outcome], several: bool) -> results
     return results.Called(tool=tool, status=told[0].status if len(states) == 1 else "partly", results=list(told))
 
 
-def for_door(called: results.Called, call: Call, *, structured: bool) -> Any:
+def for_door(called: results.Called, done: Sequence[Done], call: Call, *, structured: bool) -> Any:
     """Over MCP images are blocks of their own, and a board's tool answers as the board did. Where several were asked
     and none did it, that is a failure like any other."""
     if called.results and called.status == "failed":
-        each = [{"device": one.device, **one.error.model_dump()} for one in called.results if one.error]
-        raise DeviceFailed("None of the devices did it.", devices=each, guidance="Ask one of them to see what to do.")
+        raise _of_all({one.device: one.error for one in called.results if one.error}, done)
     if call.door != "mcp":
         return called
     told = called.results or [called]
@@ -94,6 +95,29 @@ def for_door(called: results.Called, call: Call, *, structured: bool) -> Any:
     for one in plain.get("results", [plain]):
         one["content"] = [{k: v for k, v in block.items() if k != "data"} for block in one.pop("content", [])]
     return _as_mcp(called, plain, binary, structured=structured)
+
+
+def _of_all(told: dict[str, results.Problem], done: Sequence[Done]) -> KhoError:
+    """What all of them failed for, if that is one thing; of each its reason, once."""
+    codes, messages = {one.code for one in told.values()}, {one.message for one in told.values()}
+    alike = [one.problem for one in done if one.problem is not None and codes == {one.problem.code}]
+    if len(told) == 1 and alike:
+        return alike[0]
+    guidance = {one.guidance for one in told.values()}
+    advice = (guidance.pop() if len(guidance) == 1 else None) or "Ask one of them to see what to do."
+    if not alike:
+        each = [{"device": device, "code": one.code, "message": one.message} for device, one in told.items()]
+        return DeviceFailed(NONE, devices=each, guidance=advice)
+    problem = alike[0]
+    problem.guidance = advice
+    if len(messages) == 1:
+        problem.message, problem.details = f"{NONE} {problem.message}", {**problem.details, "devices": [*told]}
+        problem.details.pop("device", None)
+    else:
+        each = [{"device": device, "message": one.message} for device, one in told.items()]
+        problem.message, problem.details = NONE, {"devices": each}
+    problem.args = (problem.message,)
+    return problem
 
 
 def _as_mcp(called: results.Called, plain: dict[str, Any], binary: list[dict[str, Any]], *, structured: bool) -> Any:

@@ -89,6 +89,9 @@ class Called(Result):
     expires_at: str | None = None
     results: list[Outcome] | None = Field(default=None, description="Of each device, when several were named.")
 
+    def failed_somewhere(self) -> bool:
+        return any(one.status == "failed" for one in self.results or ())
+
 
 class Notification(Result):
     device: str

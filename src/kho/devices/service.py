@@ -163,7 +163,12 @@ class Service:
             label = params.label if params.label is not None else device.label
             return results.Changed(device=device.id, status="approved", label=label or None)
 
-        return await call.commit(self._db, work)
+        try:
+            return await call.commit(self._db, work)
+        except InvalidParams:  # what is wrong is the label: the code was right
+            if guess:
+                await self._db.write(lambda tx: codes.was_right(tx, call.tenant))
+            raise
 
     async def revoke(self, params: model.OfDevice, call: Call) -> results.Changed:
         """Its tokens are refused from now on, its connection ends, and what waits for it is not carried out."""
@@ -221,8 +226,10 @@ class Service:
 
 
 def named(tx: Tx, tenant: str, name: str) -> list[Device]:
-    """The devices that a name stands for: an id, or else a label. None of them pending."""
+    """The devices that a name stands for: an id, or else a label. Raises NotApproved for one that is pending."""
     found = _known_as(tx, tenant, name)
+    if not found and store.get(tx, store.PENDING, normal(name)) is not None:
+        raise NotApproved(f"The device '{name}' waits to be approved.", device=name)
     if not found:
         raise UnknownDevice(f"There is no device '{name}', by id or by label.", device=name)
     return found

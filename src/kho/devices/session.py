@@ -7,6 +7,7 @@ does one thing at a time and silently drops what it does not like, so one reques
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal, cast
 from uuid import uuid4
 
@@ -112,7 +113,7 @@ class Session:
         self._expired: OrderedDict[int, str] = OrderedDict()
         self._listing = Listing(with_user_tools)
         self._stale = False
-        self._introduced = 0.0
+        self._renew_at = inf
 
     @property
     def waiting(self) -> int:
@@ -205,8 +206,10 @@ class Session:
         if transport in CONVERSING and self.state == "ready" and self._flight is not None:
             self._greeted = True
             return [answer]
-        # Before the first hello nothing can have been lost. A board that says hello again has forgotten what it was at.
-        acts = self._fail_all("The board began anew.") if self._greeted or self.state == "ready" else []
+        # Before the first hello nothing can have been lost, nor over MQTT while Kho introduces itself: no call is under
+        # way. Any other board that says hello again has forgotten what it was at.
+        waits = not self._greeted or transport in CONVERSING
+        acts = [] if waits and self.state != "ready" else self._fail_all("The board began anew.")
         self._greeted = True
         acts.append(answer)
         features = frame.get("features")
@@ -218,10 +221,9 @@ class Session:
 
     def _initialize(self, now: float, attempt: int = 1) -> list[Act]:
         self.state, self._mute, self._stale = "initializing", False, False
-        self._introduced = now
-        capabilities: dict[str, Any] = {}
-        if self._vision is not None and (photos := self._vision()) is not None:
-            capabilities["vision"] = {"url": photos[0], "token": photos[1]}
+        photos = self._vision() if self._vision is not None else None
+        self._renew_at = inf if photos is None else now + RENEW
+        capabilities = {} if photos is None else {"vision": {"url": photos[0], "token": photos[1]}}
         return [self._ask("initialize", "initialize", {"capabilities": capabilities}, now, attempt)]
 
     def _list(self, now: float, attempt: int = 1) -> list[Act]:
@@ -314,7 +316,7 @@ class Session:
         """Sends the next call, if the board is free."""
         acts: list[Act] = []
         free = self.state == "ready" and self._flight is None
-        if free and self._queue and self._vision is not None and now - self._introduced >= RENEW:
+        if free and self._queue and now >= self._renew_at:
             return self._initialize(now)
         while self.state == "ready" and self._flight is None and self._queue:
             _, call = self._queue.popitem(last=False)

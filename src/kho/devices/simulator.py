@@ -7,10 +7,9 @@ over WebSocket or MQTT as it is told, serves its tools, and comes back when it w
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, cast
-from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
 import httpx2
@@ -18,17 +17,22 @@ import orjson
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from kho.devices import frames, mqtt_client, mqtt_topics
+from kho.devices import frames, mqtt_client, mqtt_topics, reaching
 from kho.devices.board import Board, HangUp, Payload, Say
 from kho.devices.board_tools import Upload
 from kho.devices.faults import Fault
 from kho.devices.mqtt_client import Address
 from kho.devices.ota import PATH as OTA_PATH
-from kho.kernel.errors import KhoError
+from kho.devices.reaching import Away, Replaced
 from kho.kernel.files import make_room
 
 FIRST_PAUSE = 0.5
 LAST_PAUSE = 30.0
+STEADY = 2 * LAST_PAUSE
+"""Seconds after which a connection that another one of the same id might have ended counts as one that had worked: two
+boards that push each other out take turns, slower each time."""
+FAREWELL = 2.0
+"""Seconds to say goodbye in."""
 ASK_AGAIN = 3.0
 """Seconds between two questions whether the board is approved by now."""
 AT_ONCE = 32
@@ -49,10 +53,6 @@ class Happening:
 
 
 Tell = Callable[[Happening], None]
-
-
-class Away(ConnectionError):
-    """The hub, or the connection to it, is not there."""
 
 
 class _Restart(Exception):
@@ -81,31 +81,37 @@ class Simulated:
         """Set while the hub and the board talk: the hub has said hello, or has asked something."""
         self.faults: deque[Fault] = deque()
         """What the answers to the next calls suffer from, one each."""
-        self._hub = _base(hub)
-        self._socket = _socket(hub)
+        self._hub = reaching.base(hub)
+        self._socket = reaching.socket(hub)
         self._http = http
         self._mqtt = mqtt
         self._subscribes = subscribes or mqtt is not None
         self._tell = tell
         self._turns = turns or asyncio.Semaphore(AT_ONCE)
         self._first_pause = first_pause
+        self.pause = first_pause
+        """Seconds until it connects again, should it be cut off."""
         self._send: Send | None = None
+        self._session: Any = None
+        """What the hub calls the session."""
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        pause = self._first_pause
+        loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             try:
                 await self._live()
             except (_Restart, Away) as end:
-                if isinstance(end, _Restart) or self.connected.is_set():
-                    pause = self._first_pause
+                worked = not isinstance(end, Replaced) or loop.time() - began >= STEADY
+                if isinstance(end, _Restart) or (self.connected.is_set() and worked):
+                    self.pause = self._first_pause
                 self._say("disconnected", str(end) or "restarts")
             finally:
                 self.connected.clear()
                 self._send = None
-            await asyncio.sleep(pause)
-            pause = min(LAST_PAUSE, pause * 2)
+            await asyncio.sleep(self.pause)
+            self.pause = min(LAST_PAUSE, self.pause * 2)
 
     async def say(self, *payloads: Payload) -> None:
         """Sends messages of the board's own accord, such as notifications. Raises Away."""
@@ -161,7 +167,7 @@ class Simulated:
         except orjson.JSONDecodeError:
             raise Away(f"finds something at {self._hub} that is no hub") from None
         if answer.status_code != 200 or not isinstance(found, dict):
-            raise Away(f"is refused: {_reason(found)}")
+            raise Away(f"is refused: {reaching.reason(found)}")
         return cast(dict[str, Any], found)
 
     async def _over_websocket(self, told: dict[str, Any]) -> None:
@@ -187,10 +193,10 @@ class Simulated:
             await socket.send(self.board.hello())
             await self._serve(cast(AsyncIterator[str | bytes], socket), socket.send, "websocket")
         except ConnectionClosed as end:
-            raise Away(f"was cut off: {_told(end)}") from None
+            raise reaching.cut_off(reaching.told(end)) from None
         finally:
             await socket.close()
-        raise Away("was cut off")
+        raise reaching.cut_off(socket.close_reason or "without a word")
 
     async def _over_mqtt(self, told: dict[str, Any]) -> None:
         mqtt_client.need("aiomqtt")
@@ -202,20 +208,28 @@ class Simulated:
         topics = [str(told.get("subscribe_topic") or mqtt_topics.down(device))] if self._subscribes else []
         identifier = str(told.get("client_id") or mqtt_topics.client_id(device, self.client))
         try:
-            async with mqtt_client.connected(where, identifier, topics) as client:
+            async with mqtt_client.connected(where, identifier, topics, (up, self.board.goodbye())) as client:
 
                 async def send(text: str) -> None:
                     await client.publish(up, text)
 
-                await send(self.board.hello("udp"))
-                await self._serve(_contents(client), send, "mqtt")
+                try:
+                    await send(self.board.hello("udp"))
+                    await self._serve(_contents(client), send, "mqtt")
+                except asyncio.CancelledError:
+                    with suppress(OSError):  # a TimeoutError among them
+                        async with asyncio.timeout(FAREWELL):
+                            await send(self.board.goodbye())
+                    raise
         except mqtt_client.Disconnected as problem:
+            if self.connected.is_set():
+                raise Replaced(f"was cut off by the broker at {where}: {problem}{reaching.PERHAPS}") from None
             raise Away(f"has no connection to the broker at {where}: {problem}") from None
 
     # -- what it hears ------------------------------------------------------------------------------------------------
 
     async def _serve(self, heard: AsyncIterator[str | bytes], send: Send, transport: str) -> None:
-        self._send = send
+        self._send, self._session = send, None
         async for text in heard:
             if not self.connected.is_set():
                 self.connected.set()
@@ -252,15 +266,25 @@ class Simulated:
 
     def _note(self, text: str) -> None:
         frame = frames.parse(text) or {}
+        if frame.get("type") in ("hello", "mcp"):
+            self._session = frame.get("session_id")
         match frame:
             case {"payload": {"method": "tools/call", "params": {"name": str() as tool, **rest}}}:
                 arguments: dict[str, Any] = cast(dict[str, Any], rest).get("arguments") or {}
                 words = " ".join(f"{name}={value}" for name, value in arguments.items())
+                asked, more = f"is asked for {tool} {words}".rstrip(), {"tool": tool, "arguments": arguments}
                 if self.faults:
-                    self.board.fail(self.faults.popleft())
-                self._say("called", f"is asked for {tool} {words}".rstrip(), tool=tool, arguments=arguments)
+                    fault = self.faults.popleft()
+                    self.board.fail(fault)
+                    self._say("called", f"{asked}, and spoils the answer ({fault})", **more, fault=fault)
+                else:
+                    self._say("called", asked, **more)
             case {"type": "alert", "message": str() as message}:
                 self._say("refused", f"is told: {message}", message=message)
+            case {"type": "goodbye", **rest} if rest.get("session_id") in (None, self._session):
+                # Of an earlier session, it is of no concern. Virtual boards then ask for their settings again, as they
+                # do whenever a connection ends: so they show a code once they are forgotten.
+                raise reaching.cut_off(str(rest.get("reason") or "goodbye"))
             case _:
                 pass
 
@@ -286,7 +310,13 @@ async def http() -> AsyncGenerator[httpx2.AsyncClient, None]:
 
 
 async def simulate(
-    count: int, hub: str, *, mqtt: str = "", faults: Sequence[Fault] = (), tell: Tell = lambda happening: None
+    count: int,
+    hub: str,
+    *,
+    first: int = 1,
+    mqtt: str = "",
+    faults: Sequence[Fault] = (),
+    tell: Tell = lambda happening: None,
 ) -> None:
     """`count` boards, until this is cancelled. The answers to the first calls of each suffer from `faults`."""
     where = mqtt_client.address(mqtt) if mqtt else None
@@ -295,7 +325,7 @@ async def simulate(
     make_room(4 * count + 256)  # over MQTT a board needs three
     turns = asyncio.Semaphore(AT_ONCE)
     async with http() as client, asyncio.TaskGroup() as group:
-        for board in boards(count):
+        for board in boards(count, first):
             one = Simulated(board, hub, client, mqtt=where, tell=tell, turns=turns)
             one.faults.extend(faults)
             group.create_task(one.run())
@@ -304,30 +334,3 @@ async def simulate(
 async def _contents(client: mqtt_client.Client) -> AsyncIterator[str | bytes]:
     async for _, content in client.messages():
         yield content.decode("utf-8", "replace")
-
-
-def _base(hub: str) -> str:
-    """`http://host:port` of a hub, whichever of its addresses was given."""
-    parts = urlsplit(hub)
-    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
-    if scheme not in ("http", "https") or not parts.netloc:
-        raise KhoError("The address of a hub is written ws://HOST:PORT/xiaozhi/v1/ or http://HOST:PORT.")
-    return f"{scheme}://{parts.netloc}"
-
-
-def _socket(hub: str) -> str:
-    """The WebSocket, if that was given."""
-    parts = urlsplit(hub)
-    return hub if parts.scheme in ("ws", "wss") and parts.path.strip("/") else ""
-
-
-def _reason(answer: Any) -> str:
-    match answer:
-        case {"error": {"message": str() as message}}:
-            return message
-        case _:
-            return "the hub gave no reason"
-
-
-def _told(end: ConnectionClosed) -> str:
-    return end.rcvd.reason or str(end.rcvd.code) if end.rcvd else "without a word"

@@ -292,9 +292,10 @@ def let_go(tx: Tx, tenant: str, id: str, connection: str, now: int) -> bool:
     )
 
 
-def beat(tx: Tx, process: str, until: int) -> bool:
+def beat(tx: Tx, process: str, address: str, until: int) -> bool:
     """False if the others have given this process up."""
-    return bool(tx.run("UPDATE device_owners SET until = $1 WHERE process = $2", until, process))
+    changed = tx.run("UPDATE device_owners SET address = $1, until = $2 WHERE process = $3", address, until, process)
+    return bool(changed)
 
 
 def arrive(tx: Tx, process: str, address: str, until: int) -> None:

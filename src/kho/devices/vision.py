@@ -86,7 +86,7 @@ class Vision:
         asked = stated(request.headers, request.query)
         now = self._clock()
         await self._tokens.ready()
-        # The board gets it when it connects, and cannot be given another before it connects again.
+        # The board gets a new one only when it connects, and before a call once the old one is some hours old.
         claims = self._tokens.check(asked.token, "vision", now, lifetime=LIFETIME["socket"])
         board = await self._registrations.of(claims.tenant, claims.device) if claims else None
         fits = claims is not None and claims.fits(asked.device or claims.device, asked.client or claims.client)

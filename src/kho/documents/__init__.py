@@ -63,6 +63,8 @@ def capability(
         ),
         "Documents: a tree with revisions, an audit log and answered questions.",
         resources=Shelf(deleting, timeout),
+        instructions="The team's own documents are a tree: ask it with query_knowledge, and send last_known_revision "
+        "when you change one.",
         migrations=MIGRATIONS,
         start=(partial(refile, db, index, background, SPACE, filing.FORM, filing.pages), deleting.run, deliveries.run),
     )

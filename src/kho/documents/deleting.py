@@ -133,6 +133,20 @@ def due_at(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
+def due_above(tx: Tx, tenant: str, id: str) -> tuple[str, int] | None:
+    """The document above for which a time is set, the first if there are several, and that time."""
+    above = tree.above(tx, tenant, id)
+    if not above:
+        return None
+    marks = ", ".join(f"${number}" for number in range(2, len(above) + 2))
+    row = tx.one(
+        f"SELECT id, due_at FROM document_deletions WHERE tenant = $1 AND id IN ({marks}) ORDER BY due_at, id LIMIT 1",
+        tenant,
+        *above,
+    )
+    return None if row is None else (row[0], row[1])
+
+
 def _due(tx: Tx, now: int, tenant: str | None = None) -> list[tuple[str, str, int, str, str]]:
     own, values = ("", ()) if tenant is None else (" AND tenant = $2", (tenant,))
     return [

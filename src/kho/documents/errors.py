@@ -28,9 +28,15 @@ class UnknownWebhook(errors.NotFound):
 
 
 class IdTaken(errors.Conflict):
-    """A document with this id exists already. The id of a deleted document stays taken."""
+    """A document with this id exists already."""
 
     guidance = "Take another document_id or leave it out; to change the document that is there, call update_document."
+
+
+class IdOfDeleted(IdTaken):
+    """A deleted document has this id, which stays taken."""
+
+    guidance = "Bring that document back with restore_document, or take another document_id."
 
 
 class Deleted(errors.Conflict):

@@ -106,7 +106,7 @@ def log(answer: results.Log) -> str:
         (
             minute(one.at),
             inline(one.actor),
-            one.action.replace("_", " "),
+            cell_code(one.action),
             cell_code(one.document_id),
             _revisions(one),
             inline(one.reason),

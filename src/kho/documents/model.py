@@ -7,6 +7,7 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
+from kho.documents.trail import DEEDS
 from kho.kernel.clock import from_iso
 from kho.kernel.fields import Id, Strings, Whole
 from kho.kernel.model import Params
@@ -70,6 +71,12 @@ def _tags(value: JsonValue) -> list[JsonValue]:
         limits = {"many": MAX_TAGS, "most": MAX_TAG}
         raise PydanticCustomError("tags", "tags must be at most {many} texts of 1 to {most} characters", limits)
     return list(dict.fromkeys(names))
+
+
+def _deed(value: str) -> str:
+    if value not in DEEDS:
+        raise PydanticCustomError("action", "must be one of {deeds}", {"deeds": ", ".join(DEEDS)})
+    return value
 
 
 def _moment(value: Any) -> int:
@@ -242,8 +249,8 @@ class QueryKnowledge(Params):
     min_score: Annotated[
         Annotated[float, Field(ge=0, le=1)] | None,
         Field(
-            description="Show whatever scores as much in context, also where it answers nothing: 0 for all that is near, "
-            "such as short texts in another language. Left out: what does not answer is not shown."
+            description="Show in context whatever scores as much, also where it answers nothing: 0 for all that is "
+            "near, such as short texts in another language. Left out: what does not answer is not shown."
         ),
     ] = None
 
@@ -296,7 +303,10 @@ class RestoreRevision(Params):
 
 class AuditLog(Params):
     document_id: Annotated[Id | None, Field(description="Only about this document.")] = None
-    action: Annotated[str | None, Field(max_length=64, description="Only this, e.g. update_document.")] = None
+    action: Annotated[
+        Annotated[str, AfterValidator(_deed), Field(json_schema_extra={"enum": [*DEEDS]})] | None,
+        Field(description="Only this."),
+    ] = None
     actor: Annotated[str | None, Field(max_length=256, description="Only what this one did.")] = None
     since: Moment | None = None
     until: Moment | None = None

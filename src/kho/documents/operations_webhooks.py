@@ -83,6 +83,7 @@ def operations(hooks: Webhooks, purging: Purging) -> Sequence[Operation]:
                 "admin purge",
                 positional=("document_id",),
                 final=True,
+                looks=("get_document", {"include_deleted": True}),
                 group="What only an admin may do.",
             ),
             {"document_id": "doc-onboarding", "reason": "the person asked for it"},

@@ -14,6 +14,7 @@ from kho.documents.changing import (
     need_parent,
     until_it_holds,
 )
+from kho.documents.deleting import due_above
 from kho.documents.errors import BelowDeleted, Cycle, NotDeleted
 from kho.documents.results import Changed
 from kho.documents.store import Document
@@ -93,7 +94,7 @@ class Placing(Changing):
                 document = known(tx, call.tenant, id)
                 if not document.deleted:
                     if not self._deleting.not_after_all(tx, call.tenant, document, deed):
-                        raise NotDeleted(document_id=id)
+                        raise _not_deleted(tx, call.tenant, id)
                     return changed(document, "restored", affected=0)
                 _need_parent_back(tx, call.tenant, document)
                 if document.deletion != deletion:
@@ -109,6 +110,19 @@ class Placing(Changing):
             return await self._shape(call, work)
 
         return await until_it_holds(attempt)
+
+
+def _not_deleted(tx: Tx, tenant: str, id: str) -> NotDeleted:
+    """A document that is to go with one above it shows a time, too, and that one's is the one to call off."""
+    due = due_above(tx, tenant, id)
+    if due is None:
+        return NotDeleted(document_id=id)
+    above, at = due
+    return NotDeleted(
+        document_id=id,
+        guidance=f"It stands below '{above}' and will be deleted with it at {iso(at)}. "
+        f'To call that off: restore_document(document_id="{above}").',
+    )
 
 
 def _need_parent_back(tx: Tx, tenant: str, document: Document) -> None:

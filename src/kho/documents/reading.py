@@ -64,7 +64,7 @@ class Reading:
             page = found[: params.limit]
             return results.History(
                 document_id=params.document_id,
-                revisions=[views.revision(one) for one in page],
+                revisions=[views.revision(one, before) for one, before in zip(page, [*found[1:], None], strict=False)],
                 next_cursor=paging.encode([page[-1].revision]) if len(found) > params.limit else None,
             )
 

@@ -11,7 +11,7 @@ class Changed(Result):
     """What a change answers: what was done, and where the document stands now."""
 
     document_id: str
-    status: str = Field(description="created, updated, moved, deleted, scheduled, restored …")
+    status: str = Field(description="created, updated, unchanged, moved, deleted, scheduled, restored …")
     revision: int
     parent_id: str
     ordering: int | None = Field(default=None, description="Its place among its siblings, from 0.")
@@ -68,7 +68,7 @@ class Revision(Result):
     mime_type: str
     metadata: dict[str, JsonValue]
     is_human_readable: bool
-    body_changed: bool
+    body_changed: bool = Field(description="Whether the text is another than in the revision before.")
 
 
 class History(Result):

@@ -9,8 +9,17 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from kho.documents import filing, model, patching, store, tree
-from kho.documents.changing import Overtaken, changed, deed_of, need, need_parent, need_revision, until_it_holds
-from kho.documents.errors import IdTaken, NotOnce, UnknownRevision
+from kho.documents.changing import (
+    Overtaken,
+    body_of,
+    changed,
+    deed_of,
+    need,
+    need_parent,
+    need_revision,
+    until_it_holds,
+)
+from kho.documents.errors import IdOfDeleted, IdTaken, NotOnce, UnknownRevision
 from kho.documents.model import ROOT
 from kho.documents.placing import Placing
 from kho.documents.results import Changed
@@ -39,7 +48,8 @@ class Service(Placing):
             place = tree.last_place(tx, call.tenant, parent)
             made = Document(id, parent, place, 1, created, now, None, None, saying)
             if not store.insert(tx, call.tenant, made):
-                raise IdTaken(document_id=id)
+                there = store.get(tx, call.tenant, id)
+                raise (IdOfDeleted if there and there.deleted else IdTaken)(document_id=id)
             revision = Revision(1, saying, deed.action, deed.actor, now)
             store.add_revision(tx, call.tenant, id, revision, content.body)
             self._index.put(tx, [entry])
@@ -53,7 +63,7 @@ class Service(Placing):
         patching.check(params.patch, params.update_mask)
 
         def apply(tx: Tx, now: Document) -> tuple[Saying, str | None]:
-            body = store.body(tx, call.tenant, now.id, now.saying.body_of)
+            body = body_of(tx, call.tenant, now)
             try:
                 return patching.patched(now.saying, params.patch, params.update_mask, body)
             except PydanticCustomError as problem:
@@ -64,7 +74,7 @@ class Service(Placing):
 
     async def edit(self, params: model.EditDocument, call: Call) -> Changed:
         def apply(tx: Tx, now: Document) -> tuple[Saying, str | None]:
-            body = store.body(tx, call.tenant, now.id, now.saying.body_of)
+            body = body_of(tx, call.tenant, now)
             times = _occurrences(body, params.old_text)
             if times != 1:
                 found = f"occurs {times} times in the document" if times else "does not occur in the document"
@@ -104,27 +114,41 @@ class Service(Placing):
         apply: Callable[[Tx, Document], tuple[Saying, str | None]],
         details: dict[str, Any] | None = None,
     ) -> Changed:
-        """A new revision of what `apply` makes of the document: what it says, and its body where that is another."""
+        """A new revision of what `apply` makes of the document: what it says, and its body where that is another.
+
+        Where it says the same as before there is no new revision, and nobody is told: others who hold the revision that
+        there is would be refused for nothing.
+        """
 
         def look(tx: Tx, before: Document) -> tuple[Saying, str | None, str]:
             need_revision(before, known)
             saying, new = apply(tx, before)
-            return saying, new, store.body(tx, call.tenant, id, saying.body_of) if new is None else new
+            now = body_of(tx, call.tenant, before)
+            body = store.body(tx, call.tenant, id, saying.body_of) if new is None else new
+            if body == now:
+                saying, new = replace(saying, body_of=before.saying.body_of), None
+            return saying, new, body
+
+        def as_seen(tx: Tx, seen: Document) -> Document:
+            self._deleting.carry_out(tx, call.tenant)
+            store.lock(tx, call.tenant, id)
+            before = need(tx, call.tenant, id)
+            need_revision(before, known)
+            if (before.revision, before.parent) != (seen.revision, seen.parent):
+                raise Overtaken
+            return before
 
         async def attempt() -> Changed:
             seen, (saying, new, body) = await self._look(call, id, look)
+            if new is None and saying.is_as(seen.saying):
+                return await call.commit(self._db, lambda tx: changed(as_seen(tx, seen), "unchanged"))
             number = seen.revision + 1
             if new is not None:
                 saying = replace(saying, body_of=number)
             entry = await filing.prepared(call.tenant, id, seen.parent, seen.created_at, saying, body)
 
             def work(tx: Tx) -> Changed:
-                self._deleting.carry_out(tx, call.tenant)
-                store.lock(tx, call.tenant, id)
-                before = need(tx, call.tenant, id)
-                need_revision(before, known)
-                if (before.revision, before.parent) != (seen.revision, seen.parent):
-                    raise Overtaken
+                before = as_seen(tx, seen)
                 store.add_revision(tx, call.tenant, id, Revision(number, saying, deed.action, deed.actor, deed.at), new)
                 store.set_revision(tx, call.tenant, id, number, deed.at)
                 # Passages that are the same keep their vectors, whatever label they get.

@@ -37,6 +37,14 @@ class Saying:
     def tags(self) -> tuple[str, ...]:
         return tuple(self.metadata.get("tags", ()))
 
+    def is_as(self, other: "Saying") -> bool:
+        """Whether both say the same, body and all. To Python 1, 1.0 and True are equal; in JSON they are not."""
+        return self._written() == other._written()
+
+    def _written(self) -> tuple[int, str, bytes, bool]:
+        metadata = orjson.dumps(self.metadata, option=orjson.OPT_SORT_KEYS)
+        return self.body_of, self.mime_type, metadata, self.is_human_readable
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

@@ -20,6 +20,8 @@ ACTIONS = {
     "restore_document": "document.restored",
 }
 """What is done, and the event that it is."""
+DEEDS = (*ACTIONS, "schedule_deletion", "cancel_deletion", "purge_document")
+"""All that the log tells of."""
 EVENTS = tuple(dict.fromkeys(ACTIONS.values()))
 _ENTRY = "number, at, action, actor, document, reason, before_revision, after_revision, request_id, details"
 
@@ -57,6 +59,7 @@ def log(
     details: dict[str, Any] | None = None,
 ) -> None:
     """A line for each document, with its revision before and after."""
+    assert deed.action in DEEDS, deed.action  # or nobody could ask for it
     text = orjson.dumps(details or {}).decode()
     tx.many(
         "INSERT INTO document_audit (tenant, document, action, actor, reason, before_revision, after_revision, "

@@ -21,7 +21,7 @@ from kho.documents.model import ROOT
 from kho.documents.store import Document
 from kho.documents.transfer_differences import differences
 from kho.documents.transfer_files import BESIDE, Unreadable, as_files
-from kho.documents.transfer_folder import Found, Named, Place, folder_of, load, places, scan
+from kho.documents.transfer_folder import Found, Named, Place, folder_of, load, places
 from kho.documents.transfer_model import ExportDocuments, Exported
 from kho.kernel.call import Call
 from kho.kernel.errors import InvalidParams
@@ -51,7 +51,8 @@ class Export:
             raise InvalidParams(f"The folder cannot be written: {problem.strerror}.", field="directory") from None
 
     async def _run(self, folder: Path, params: ExportDocuments, call: Call) -> Exported:
-        listed, there = await asyncio.to_thread(_looked, folder, params.parent_id)
+        listed = await asyncio.to_thread(_listed, folder)
+        there = await self._there(folder, params.parent_id, call)
         names = {one.id: one.name for one in reversed(there)}
         wanted = await self._deleting.read(
             call, lambda tx: _places(tx, call.tenant, params.parent_id, names), self._timeout
@@ -77,8 +78,8 @@ class Export:
                     digests |= {name: _digest(content) for name, content in files.items()}
             await call.progress(start + len(batch), len(wanted), "Exporting")
         await asyncio.to_thread(_write, folder, {LIST: orjson.dumps(digests, option=orjson.OPT_INDENT_2)})
-        known = await asyncio.to_thread(transfer_known.folder, call.tenant, folder, params.parent_id)
-        await self._db.write(lambda tx: known.keep(tx, {one.path + one.ending: one.id for one in wanted}))
+        here = await asyncio.to_thread(transfer_known.folder, call.tenant, folder, params.parent_id)
+        await transfer_known.keep(self._db, here, {one.path + one.ending: one.id for one in wanted})
         return Exported(
             directory=str(folder),
             documents=len(wanted),
@@ -86,6 +87,15 @@ class Export:
             unchanged=len(digests) - written,
             removed=removed,
         )
+
+    async def _there(self, folder: Path, parent: str, call: Call) -> list[Found]:
+        """The documents whose files are there: those that are named in them before those that are known by their paths
+        from the last time."""
+        try:
+            read = await transfer_known.read(self._deleting, folder, parent, call, self._timeout)
+        except FileNotFoundError:
+            return []
+        return sorted((one for one in read.scan.found if one.file is not None), key=lambda one: not one.is_named)
 
     async def _check(
         self, folder: Path, whose: Mapping[str, str], gone: Sequence[str], listed: Mapping[str, str], call: Call
@@ -128,16 +138,10 @@ def _files(name: str) -> list[str]:
     return [name, name + BESIDE] if name.lower().endswith(".json") else [name]
 
 
-def _looked(folder: Path, parent: str) -> tuple[dict[str, str], list[Found]]:
-    """What earlier exports wrote, with digests, and the documents that are there."""
-    if not folder.exists():
-        return {}, []
-    if not folder.is_dir():
-        raise InvalidParams("'directory' is not a folder.", field="directory")
-    return _listed(folder), [one for one in scan(folder, parent).found if one.file is not None]
-
-
 def _listed(folder: Path) -> dict[str, str]:
+    """What earlier exports wrote, with digests."""
+    if folder.exists() and not folder.is_dir():
+        raise InvalidParams("'directory' is not a folder.", field="directory")
     try:
         found = orjson.loads((folder / LIST).read_bytes())
     except (FileNotFoundError, orjson.JSONDecodeError):

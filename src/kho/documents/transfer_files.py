@@ -6,7 +6,9 @@ What Kho writes there is a name and a JSON value on each line, which is YAML, to
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -101,14 +103,11 @@ def _written(mime_type: str, body: str, found: Mapping[str, Any] | None) -> Writ
     if found is None:
         raise Unreadable(f"The {BESIDE} file beside it does not hold names and values.")
     metadata = {**_fact(found, "metadata", dict, {}), **{k: v for k, v in found.items() if k not in _KNOWN}}
-    order = _fact(found, "order", int | float, None)
-    if isinstance(order, bool):
-        raise Unreadable("'order' must be a number.")
     return Written(
         mime_type,
         body,
         _fact(found, "id", str, None),
-        order,
+        _order(found.get("order")),
         _fact(found, "created_at", str, None),
         _fact(found, "is_human_readable", bool, None),
         metadata,
@@ -120,6 +119,16 @@ def _fact(found: Mapping[str, Any], name: str, kind: Any, otherwise: Any) -> Any
     if value is None:
         return otherwise
     if not isinstance(value, kind):
-        called = {str: "a text", bool: "true or false", dict: "names and values"}.get(kind, "a number")
+        called = {str: "a text", bool: "true or false", dict: "names and values"}[kind]
         raise Unreadable(f"'{name}' must be {called}.")
     return value
+
+
+def _order(value: Any) -> float | None:
+    """Also of a number that stayed a text, because it is written like none of Kho's: here only its size counts."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)):
+        return value
+    raise Unreadable("'order' must be a number.")

@@ -20,6 +20,8 @@ _TAG = "tag:yaml.org,2002:"
 _TEXTS = ("str", "timestamp", "merge", "value")
 _TINY = re.compile(r"-?\de-?\d+", re.A)
 """A number that JSON has and YAML has not."""
+_ASSIGNED = re.compile(r"""^[ \t]*[\w."'-]+[ \t]*=(?!=)""", re.M)
+"""A line that nobody writes who does not mean TOML."""
 _STRANGE = "The front matter holds something that is neither text, number, list nor names and values."
 
 
@@ -29,7 +31,10 @@ class Unreadable(ValueError):
 
 def facts(front: Front) -> dict[str, Any] | None:
     """None where it holds no names and values."""
-    found = _toml(front.text) if front.is_toml else _lines(front.text)
+    try:
+        found = _toml(front.text) if front.is_toml else _lines(front.text)
+    except RecursionError:
+        raise Unreadable("The front matter is nested too deeply.") from None
     if found is None:
         return None
     try:
@@ -56,10 +61,12 @@ def _exactly(text: str) -> Any:
     return json.loads(text, parse_float=number, parse_int=number)
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _toml(text: str) -> dict[str, Any] | None:
     try:
         return cast(dict[str, Any], _plain(front_matter.toml(text)))
     except ValueError as problem:
+        if not _ASSIGNED.search(text):
+            return None
         raise Unreadable(f"The front matter is not TOML: {problem}.") from None
 
 
@@ -83,33 +90,37 @@ def _yaml(text: str) -> dict[str, Any] | None:
 
     reader = cast(Any, yaml)  # the stubs leave its types open
     try:
-        if any(isinstance(token, yaml.AliasToken) for token in reader.scan(text, yaml.SafeLoader)):
-            raise Unreadable("The front matter repeats parts of itself ('*name'); write them out.")
-        node = reader.compose(text, yaml.SafeLoader)
-        found: Any = {} if node is None else _value(node)
-    except yaml.YAMLError as problem:
+        aliased = any(isinstance(token, yaml.AliasToken) for token in reader.scan(text, yaml.SafeLoader))
+        node = None if aliased else reader.compose(text, yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError, OverflowError) as problem:  # the last two of numbers that are too large for it
         raise Unreadable(f"The front matter is not YAML: {' '.join(str(problem).split())}") from None
-    except RecursionError:
-        raise Unreadable("The front matter is nested too deeply.") from None
+    if aliased:
+        raise Unreadable("The front matter repeats parts of itself ('*name'); write them out.")
+    found: Any = {} if node is None else _value(node)
     if found is None:
         return {}
     return cast(dict[str, Any], found) if isinstance(found, dict) else None
 
 
 def _value(node: Any) -> Any:
-    kind = node.tag.removeprefix(_TAG)
-    if kind == "map":
-        return {_name(key): _value(one) for key, one in node.value}
-    if kind == "seq":
-        return [_value(one) for one in node.value]
-    text: Any = node.value
-    if not isinstance(text, str):
-        raise Unreadable(_STRANGE)
+    """What a tag says does not make a list of a word: the kind of the node counts as well."""
+    match node.id, node.tag.removeprefix(_TAG):
+        case "mapping", "map":
+            return {_name(key): _value(one) for key, one in node.value}
+        case "sequence", "seq":
+            return [_value(one) for one in node.value]
+        case "scalar", kind:
+            return _scalar(kind, node.value, quoted=node.style is not None)
+        case _:
+            raise Unreadable(_STRANGE)
+
+
+def _scalar(kind: str, text: str, *, quoted: bool) -> Any:
     if kind == "null":
         return None
     if kind == "bool" and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if kind in ("int", "float") or (kind == "str" and node.style is None and _TINY.fullmatch(text)):
+    if kind in ("int", "float") or (kind == "str" and not quoted and _TINY.fullmatch(text)):
         return number(text)
     if kind in _TEXTS or kind == "bool":
         return text

@@ -6,16 +6,14 @@ are gone stay, and are named.
 """
 
 import asyncio
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from kho.documents import model, store, transfer_known, tree
+from kho.documents import model, store, transfer_known, transfer_standing, tree
 from kho.documents.deleting import Deleting
-from kho.documents.errors import NotAllImported, NotTheMachinesUser, UnknownParent
+from kho.documents.errors import Cycle, NotAllImported, NotTheMachinesUser
 from kho.documents.model import ROOT
 from kho.documents.service import Service
 from kho.documents.store import Document
@@ -24,12 +22,15 @@ from kho.documents.transfer_files import Unreadable, Written
 from kho.documents.transfer_folder import Found, folder_of, load
 from kho.documents.transfer_known import Read
 from kho.documents.transfer_model import Change, Counts, Failure, Gone, ImportDocuments, Imported
+from kho.documents.transfer_standing import Before
 from kho.kernel import values
 from kho.kernel.call import Call
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.ports import Database, Tx
 
 REASON = "not in the imported folder"
+PLACED = {"created", "renamed", "moved", "restored"}
+"""What gives a document another place among its siblings."""
 
 
 class Import:
@@ -42,7 +43,9 @@ class Import:
     async def run(self, params: ImportDocuments, call: Call) -> Imported:
         if call.shared:
             raise NotTheMachinesUser
-        await self._deleting.read(call, lambda tx: _need_parent(tx, call.tenant, params.parent_id), self._timeout)
+        await self._deleting.read(
+            call, lambda tx: transfer_standing.need_parent(tx, call.tenant, params.parent_id), self._timeout
+        )
         try:
             read = await transfer_known.read(
                 self._deleting, folder_of(params.directory), params.parent_id, call, self._timeout
@@ -53,7 +56,11 @@ class Import:
             raise InvalidParams(
                 "The folder holds no documents, so nothing was deleted. Is it the right one?", field="directory"
             )
-        return await _Round(self._db, self._service, self._deleting, self._timeout, params, read, call).run()
+        ids = [one.id for one in read.scan.found]
+        before = await self._deleting.read(
+            call, lambda tx: transfer_standing.before(tx, call.tenant, params.parent_id, ids), self._timeout
+        )
+        return await _Round(self._db, self._service, self._deleting, self._timeout, params, read, before, call).run()
 
 
 class _Round:
@@ -67,6 +74,7 @@ class _Round:
         timeout: float,
         params: ImportDocuments,
         read: Read,
+        before: Before,
         call: Call,
     ) -> None:
         self._db = db
@@ -76,14 +84,15 @@ class _Round:
         self._params = params
         self._call = call
         self._read = read
+        self._before = before
         self._scan = read.scan
         self._failed = read.scan.failed
         self._in: dict[str, Found] = {}
         """What is in the store by now, by its id."""
         self._done: dict[str, list[str]] = {}
         self._deleted: list[Change] = []
-        self._pruned: set[str] = set()
-        """With all that is below them."""
+        self._came: list[str] = []
+        """Moved in from elsewhere in the tree."""
         self._undone: set[str] = set()
         """Deletions; whatever one took away comes back together."""
 
@@ -96,7 +105,7 @@ class _Round:
                 self._failed.append(Failure(path=one.path, reason=_reason(problem)))
             await self._call.progress(number, total, one.path)
         await self._put_in_order()
-        notes: list[str] = []
+        notes = transfer_standing.came(self._came, self._before, self._params)
         if self._params.prune and self._failed:
             notes.append("Nothing was deleted, because not all files could be imported.")
         elif self._params.prune:
@@ -117,11 +126,11 @@ class _Round:
             return {one.id for one in store.get_all(tx, self._call.tenant, [*others.values()]) if not one.deleted}
 
         alive = await self._deleting.read(self._call, look, self._timeout)
-        lost = {path: id for path, id in others.items() if id in alive - self._pruned}
-        if not self._params.dry_run:
-            files = lost | {one.path: id for id, one in self._in.items()}
-            if files != self._read.known or self._read.renamed:
-                await self._db.write(lambda tx: self._read.folder.keep(tx, files))
+        alive -= {one.document_id for one in self._deleted}
+        lost = {path: id for path, id in others.items() if id in alive}
+        files = lost | {one.path: id for id, one in self._in.items()}
+        if not self._params.dry_run and (files or self._read.known):
+            await transfer_known.keep(self._db, self._read.folder, files)
         missing = transfer_known.gone(lost, self._scan)
         return [Gone(path=path, document_id=id) for path, id in sorted(missing.items())]
 
@@ -157,6 +166,8 @@ class _Round:
         return ["created"]
 
     async def _bring_up_to_date(self, one: Found, written: Written, document: Document, body: str) -> list[str]:
+        if one.id in self._before.above:
+            raise Cycle(document_id=one.id, new_parent_id=self._params.parent_id)
         done: list[str] = []
         act = not self._params.dry_run
         patch = {} if one.file is None else differences(written, one.name, document, body)
@@ -173,6 +184,8 @@ class _Round:
         if document.parent != one.parent:
             if act:
                 await self._move(one.id, one.parent or ROOT, None)
+            if one.id in self._before.outside:
+                self._came.append(one.id)
             done.append("moved")
         if patch:
             if act:
@@ -188,8 +201,8 @@ class _Round:
         shape = await self._shape()
         for parent, ids in wanted.items():
             now = [id for id in shape.get(parent, ()) if id in self._in and self._in[id].parent == parent]
-            now += [id for id in ids if id not in {*now}]  # not there yet, in a dry run
-            staying = _in_order(ids, now)
+            now += [id for id in ids if id not in {*now}]  # somebody else may have taken it away
+            staying = transfer_standing.staying(ids, now, {id for id in ids if PLACED & {*self._done[id]}})
             for place in reversed(range(len(ids))):
                 if ids[place] in staying:
                     continue
@@ -209,11 +222,8 @@ class _Round:
                 if not self._params.dry_run:
                     params = model.DeleteDocument(document_id=id, reason=REASON)
                     await self._service.delete(params, self._call)
-                self._deleted.append(Change(path="", document_id=id, done=["deleted"]))
-                below = [id]
-                while below:
-                    self._pruned.add(below[-1])
-                    below += shape.get(below.pop(), ())
+                with_it = transfer_standing.downwards(shape, id)
+                self._deleted += [Change(path="", document_id=one, done=["deleted"]) for one in with_it]
 
     async def _move(self, id: str, parent: str, before: str | None) -> None:
         position = None if before is None else model.Position(before=before)
@@ -228,10 +238,16 @@ class _Round:
         return await self._deleting.read(self._call, work, self._timeout)
 
     async def _shape(self) -> dict[str, list[str]]:
-        top = self._params.parent_id
-        return await self._deleting.read(
-            self._call, lambda tx: tree.shape(tx, self._call.tenant, top, False), self._timeout
-        )
+        """How the documents stand below the parent by now; in a dry run, how they would."""
+        tenant, top = self._call.tenant, self._params.parent_id
+        parents = {id: one.parent or ROOT for id, one in self._in.items()}
+
+        def work(tx: Tx) -> dict[str, list[str]]:
+            if not self._params.dry_run:
+                return tree.shape(tx, tenant, top, False)
+            return transfer_standing.as_if(tx, tenant, [top, *self._came], parents, self._undone)
+
+        return await self._deleting.read(self._call, work, self._timeout)
 
     def _answer(self, notes: list[str], gone: list[Gone]) -> Imported:
         changes = [Change(path=self._in[id].path, document_id=id, done=done) for id, done in self._done.items() if done]
@@ -246,31 +262,6 @@ class _Round:
             dry_run=self._params.dry_run or None,
             notes=notes or None,
         )
-
-
-def _need_parent(tx: Tx, tenant: str, parent: str) -> None:
-    document = None if parent == ROOT else store.get(tx, tenant, parent)
-    if parent != ROOT and (document is None or document.deleted):
-        raise UnknownParent(field="parent_id")
-
-
-def _in_order(wanted: Sequence[str], now: Sequence[str]) -> set[str]:
-    """As many as possible that stand in the wanted order already: the longest rising run of their places."""
-    places: Mapping[str, int] = {id: place for place, id in enumerate(now)}
-    ends: list[int] = []
-    before: dict[str, str | None] = {}
-    last: list[str] = []
-    for id in wanted:
-        length = bisect_left(ends, places[id])
-        before[id] = last[length - 1] if length else None
-        ends[length : length + 1] = [places[id]]
-        last[length : length + 1] = [id]
-    staying: set[str] = set()
-    id = last[-1] if last else None
-    while id is not None:
-        staying.add(id)
-        id = before[id]
-    return staying
 
 
 def _reason(problem: Unreadable | ValidationError | KhoError) -> str:

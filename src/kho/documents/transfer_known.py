@@ -12,15 +12,19 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from kho.documents import store
+from kho.documents import store, tree
 from kho.documents.deleting import Deleting
 from kho.documents.transfer_folder import Found, Scan, load, scan
 from kho.documents.transfer_front import Unreadable
 from kho.kernel.call import Call
-from kho.kernel.ports import Tx
+from kho.kernel.ports import Database, Tx
 
 Files = Mapping[str, str]
 """The ids of documents, by the paths of their files in the folder."""
+Other = tuple[str, str]
+"""A folder's name, and the document that it was put below."""
+FOLDERS = 20
+"""Folders of a tenant of which so much is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,20 @@ class Folder:
         )
         return {row[0]: row[1] for row in rows}
 
-    def keep(self, tx: Tx, files: Files) -> None:
-        """Only what differs is written: mostly, nothing does."""
+    def others(self, tx: Tx) -> list[Other]:
+        """The tenant's other folders, those that were used last first."""
+        rows = tx.all(
+            "SELECT folder, parent FROM document_folders WHERE tenant = $1 AND NOT (folder = $2 AND parent = $3) "
+            "ORDER BY used DESC, folder, parent",
+            self.tenant,
+            self.name,
+            self.parent,
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def keep(self, tx: Tx, files: Files, surplus: Sequence[Other] = ()) -> None:
+        """Only what differs is written: mostly, nothing does. What is known of the surplus is forgotten."""
+        tree.hold(tx, self.tenant)  # a folder may be read or written twice at once
         own = (self.tenant, self.name, self.parent)
         before = self.files(tx)
         tx.many(
@@ -52,6 +68,32 @@ class Folder:
             "INSERT INTO document_files (tenant, folder, parent, path, id) VALUES ($1, $2, $3, $4, $5)",
             [(*own, path, id) for path, id in files.items() if before.get(path) != id],
         )
+        tx.run(
+            "INSERT INTO document_folders (tenant, folder, parent, used) "
+            "SELECT $1, $2, $3, COALESCE(MAX(used), 0) + 1 FROM document_folders WHERE tenant = $1 "
+            "ON CONFLICT (tenant, folder, parent) DO UPDATE SET used = excluded.used",
+            *own,
+        )
+        for table in ("document_files", "document_folders"):
+            tx.many(
+                f"DELETE FROM {table} WHERE tenant = $1 AND folder = $2 AND parent = $3",
+                [(self.tenant, *other) for other in surplus],
+            )
+
+
+async def keep(db: Database, here: Folder, files: Files) -> None:
+    """For the next time. Of other folders as few are remembered as FOLDERS says; the first to be forgotten are those
+    that this machine does not see. Those alone would not do: they may be another machine's, or on a disk that comes
+    back."""
+    others = await db.read(here.others)
+    if len(others) >= FOLDERS:
+        there = await asyncio.to_thread(lambda: {name for name, _ in others if _is_there(name)})
+        others.sort(key=lambda one: one[0] not in there)
+    await db.write(lambda tx: here.keep(tx, files, others[FOLDERS - 1 :]))
+
+
+def _is_there(name: str) -> bool:
+    return os.path.isdir(name)  # noqa: PTH112 (Path would raise where this says no)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +131,10 @@ def folder(tenant: str, directory: Path, parent: str) -> Folder:
 
 
 def gone(known: Files, found: Scan) -> dict[str, str]:
-    """Whose file is no longer there. What could not be looked at may be."""
-    paths = {one.path for one in found.found}
+    """Whose file is no longer there, or is another document's now. What could not be looked at may be there."""
     ids = {one.id for one in found.found}
     closed = tuple(f"{one.path.rstrip('/')}/" for one in found.failed)
-    return {
-        path: id
-        for path, id in known.items()
-        if path not in paths and id not in ids and not f"{path.rstrip('/')}/".startswith(closed)
-    }
+    return {path: id for path, id in known.items() if id not in ids and not f"{path.rstrip('/')}/".startswith(closed)}
 
 
 def _newcomers(known: Files, found: Scan) -> list[Found]:

@@ -65,7 +65,8 @@ class Imported(Result):
     counts: Counts
     changes: list[Change]
     gone: list[Gone] | None = Field(
-        default=None, description="Documents that came from the folder before. Their files are gone; they are not."
+        default=None,
+        description="Documents that came from the folder before. Their files are gone, or another's now; they are not.",
     )
     dry_run: bool | None = None
     notes: list[str] | None = None

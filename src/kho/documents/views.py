@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from typing import Any
 
+import orjson
+
 from kho.documents import results, store, tree
 from kho.documents.deleting import due_at
-from kho.documents.store import Document, Revision
+from kho.documents.store import Document, Revision, Saying
 from kho.kernel.clock import iso
 from kho.kernel.ports import Tx
 
@@ -57,7 +59,8 @@ def _facts(tx: Tx, tenant: str, documents: Sequence[Document]) -> dict[str, dict
     }
 
 
-def revision(one: Revision) -> results.Revision:
+def revision(one: Revision, before: Revision | None) -> results.Revision:
+    """`before` is the revision that it followed: none before the first."""
     return results.Revision(
         revision=one.revision,
         change=one.change,
@@ -66,13 +69,13 @@ def revision(one: Revision) -> results.Revision:
         mime_type=one.saying.mime_type,
         metadata=one.saying.metadata,
         is_human_readable=one.saying.is_human_readable,
-        body_changed=one.saying.body_of == one.revision,
+        body_changed=before is None or one.saying.body_of != before.saying.body_of,
     )
 
 
 def difference(id: str, old: Revision, new: Revision, before: str, after: str) -> results.Difference:
     was, is_ = old.saying, new.saying
-    keys = [key for key in {**was.metadata, **is_.metadata} if was.metadata.get(key) != is_.metadata.get(key)]
+    keys = [key for key in {**was.metadata, **is_.metadata} if _json(was, key) != _json(is_, key)]
     return results.Difference(
         document_id=id,
         from_revision=old.revision,
@@ -86,8 +89,20 @@ def difference(id: str, old: Revision, new: Revision, before: str, after: str) -
     )
 
 
+def _json(saying: Saying, key: str) -> bytes:
+    """To Python 1, 1.0 and True are equal; in JSON they are not."""
+    return orjson.dumps(saying.metadata.get(key), option=orjson.OPT_SORT_KEYS)
+
+
 def _diff(before: str, after: str, old: int, new: int) -> str:
+    marked = before.endswith("\n") != after.endswith("\n")
     lines = unified_diff(
-        before.splitlines(), after.splitlines(), f"revision {old}", f"revision {new}", lineterm="", n=3
+        _lines(before, marked), _lines(after, marked), f"revision {old}", f"revision {new}", lineterm="", n=3
     )
     return "\n".join(lines)
+
+
+def _lines(body: str, marked: bool) -> list[str]:
+    """Split where `diff` and `git` split, and `marked` as they do where only one of two bodies ends its last line."""
+    *lines, last = body.split("\n")
+    return [*lines, f"{last}\n\\ No newline at end of file" if marked else last] if last else lines

@@ -2,36 +2,41 @@
 
 import hashlib
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from kho.kernel import jsonrpc
 from kho.kernel.call import Call, Principal
-from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, UniqueViolation, UnknownOperation
+from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, UniqueViolation, UnknownOperation, about
 from kho.kernel.hub import Hub
+from kho.kernel.model import Params
 from kho.kernel.operation import Operation
+from kho.kernel.problems import Problem, found, in_words
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/@+-]{1,128}$")]
+NAME = in_words(
+    r"^[A-Za-z0-9._:/@+-]{1,128}$", "must be 1 to 128 letters without accents, digits or characters of . _ : / @ + -"
+)
+Name = Annotated[str, StringConstraints(pattern=NAME)]
 
 
-class StatedPrincipal(BaseModel):
+class StatedPrincipal(Params):
     """Who the caller says it is. Believed only from this machine's own user; roles never grant anything."""
 
-    model_config = ConfigDict(extra="ignore")
     sub: Name | None = None
     tenant_id: Name | None = None
-    roles: list[str] = []
+    roles: list[str] = Field(default_factory=list)
 
 
-class Envelope(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+class Envelope(Params):
     action: Annotated[str, StringConstraints(min_length=1, max_length=128)]
     request_id: Name | None = Field(None, description="Idempotency key of a write; a UUID is a good one.")
     principal: StatedPrincipal | None = None
-    payload: dict[str, Any] = {}
+    payload: dict[str, Any] = Field(default_factory=dict)
+    version: str | float | None = Field(None, description="The contract's, 2.0; no other is told apart yet.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,14 @@ class Actions:
 
     async def answer(self, body: bytes, principal: Principal) -> Reply:
         try:
-            envelope = _parse(body)
-        except KhoError as error:
-            return _refusal(None, None, error)
+            sent = jsonrpc.loads(body)
+        except jsonrpc.ParseError as problem:
+            return _refusal(None, None, InvalidParams(str(problem)))
+        try:
+            envelope = Envelope.model_validate(sent)
+        except ValidationError as failure:
+            # What could be read is said again, so that the sender knows which of its requests is meant.
+            return _refusal(_readable(sent, "request_id"), _readable(sent, "action"), _wrong(found(failure)))
         request_id = envelope.request_id or str(uuid.uuid4())
         try:
             caller = _caller(principal, envelope.principal)
@@ -106,15 +116,17 @@ class Actions:
         return Reply(200, kept.answer)
 
 
-def _parse(body: bytes) -> Envelope:
-    try:
-        return Envelope.model_validate(jsonrpc.loads(body))
-    except jsonrpc.ParseError as problem:
-        raise InvalidParams(str(problem)) from None
-    except ValidationError as failure:
-        problem = failure.errors(include_url=False, include_input=False, include_context=False)[0]
-        field = ".".join(map(str, problem["loc"]))
-        raise InvalidParams(f"The envelope is not valid: '{field}' {problem['msg']}.", field=field) from None
+def _wrong(problems: Sequence[Problem]) -> KhoError:
+    first = problems[0]
+    said = about(f"'{first.field}'" if first.field else "it", first.message)
+    return InvalidParams(
+        f"The envelope is not valid: {said}.", field=first.field, problems=[problem.as_dict() for problem in problems]
+    )
+
+
+def _readable(sent: Any, name: str) -> str | None:
+    value = cast(dict[str, Any], sent).get(name) if isinstance(sent, dict) else None
+    return value[:128] if isinstance(value, str) else None
 
 
 def _caller(principal: Principal, stated: StatedPrincipal | None) -> Principal:

@@ -36,6 +36,8 @@ def capability(
         operations(service),
         "Problems that were solved before: find, record, rate.",
         PROMPTS,
+        instructions="Before solving a problem, call query_experiences with the error message or a short description; "
+        "after solving one, offer to record it with submit_experience.",
         migrations=MIGRATIONS,
         start=(partial(refile, db, index, background, SPACE, FORM, store.filed),),
         transfers=(

@@ -69,9 +69,17 @@ class Call:
         """Whether the hub serves others than this machine's user (stricter rules apply)."""
         return self.principal.kind != "local"
 
-    def need(self, scope: str) -> None:
-        if not self.principal.allows(scope):
-            raise Forbidden(f"This needs the scope '{scope}', which the credential does not have.", scope=scope)
+    def need(self, scope: str, command: str = "") -> None:
+        """`command` is what does the same on the hub's machine, where its user may do everything."""
+        if self.principal.allows(scope):
+            return
+        lacking = "the credential does not have" if self.shared else "this machine's user has at the command line alone"
+        key = f"a key that has it ('kho keys create NAME --scope {scope}')"
+        raise Forbidden(
+            f"This needs the scope '{scope}', which {lacking}.",
+            guidance=f"Type 'kho {command}' on the hub's machine, or use {key}." if command else f"Use {key}.",
+            scope=scope,
+        )
 
     def remaining(self, default: float) -> float:
         """Seconds left for a piece of work: the caller's deadline, `default` at most."""

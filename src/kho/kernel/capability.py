@@ -1,7 +1,7 @@
 """A capability: one slice's whole contribution to the hub, as `app` plugs it in."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -138,11 +138,15 @@ class Capability:
     operations: Sequence[Operation]
     summary: str = ""
     """One line for people."""
+    instructions: str = field(default="", kw_only=True)
+    """What a model should know before it chooses among its tools: a sentence or two."""
     prompts: Sequence[Prompt] = ()
     resources: Resources | None = None
     announcements: Announcements | None = None
     """Says what happens that no call asked for: MCP clients of the handshake era get it as log messages."""
     sources: Sequence[Source] = ()
+    absent: Callable[[str, str], Awaitable[Operation | None]] | None = None
+    """Finds, by a tool's name and the tenant, one that the sources do not offer now: a call of it then says why."""
     migrations: Path | None = None
     start: Sequence[Callable[[], Awaitable[None]]] = ()
     """Background work that begins when the hub does."""

@@ -13,6 +13,9 @@ GENERAL = -32000
 UNAUTHORIZED, FORBIDDEN, CONFLICT = -32041, -32043, -32049
 """Numbers of ours, for what is nobody's internal error: they end as the HTTP status does."""
 
+CORRECT = "Correct what the message names, then call again."
+"""What to do where nothing better is known."""
+
 
 class KhoError(Exception):
     """Something went wrong inside Kho. The request id finds it in the log."""
@@ -48,11 +51,7 @@ class KhoError(Exception):
 
     def contract_data(self) -> dict[str, str]:
         """`data` of a JSON-RPC error in such a contract: both parts are sentences, and neither is ever empty."""
-        usual = (
-            "Try again. If it fails again, the log and 'kho doctor' say more."
-            if self.status >= 500
-            else "Correct what the message names, then call again."
-        )
+        usual = "Try again. If it fails again, the log and 'kho doctor' say more." if self.status >= 500 else CORRECT
         return {"details": in_words(self.details) or self.message, "guidance": self.guidance or usual}
 
     def contract_form(self) -> dict[str, Any]:
@@ -67,12 +66,20 @@ def in_words(value: Any) -> str:
         return value
     if isinstance(value, dict):
         found = cast(dict[str, Any], value)
-        if found.keys() == {"field", "message"}:  # one wrong parameter
-            return ": ".join(part for part in (found["field"], found["message"]) if part)
+        if len(found) == 2 and "message" in found:  # one wrong parameter, or one thing that failed
+            [subject] = (item for name, item in found.items() if name != "message")
+            return about(in_words(subject), found["message"])
         return "; ".join(f"{name}: {in_words(item)}" for name, item in found.items())
     if isinstance(value, list | tuple):
         return ", ".join(in_words(item) for item in cast(list[Any], value))
     return json.dumps(value, default=str)
+
+
+def about(subject: str, said: str) -> str:
+    """What is said of something as one sentence: `limit must be 1 or more`."""
+    if not subject:
+        return said
+    return f"{subject} {said}" if said.startswith(("is ", "must ", "may ")) else f"{subject}: {said}"
 
 
 class InvalidParams(KhoError):
@@ -81,6 +88,7 @@ class InvalidParams(KhoError):
     code = "INVALID_ARGUMENT"
     rpc = -32602
     status = 400
+    guidance = CORRECT
 
 
 class Unauthorized(KhoError):
@@ -121,6 +129,12 @@ class Conflict(KhoError):
     code = "CONFLICT"
     rpc = CONFLICT
     status = 409
+
+
+class Unconfirmed(Conflict):
+    """This needs to be confirmed first. Nothing was done yet."""
+
+    code = "CONFIRMATION_NEEDED"
 
 
 class Timeout(KhoError):

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, ValidatorFunctio
 
 from kho.kernel import values
 from kho.kernel.errors import InvalidParams
+from kho.kernel.problems import in_words
 
 
 def _whole(value: Any, read: ValidatorFunctionWrapHandler) -> int:
@@ -35,4 +36,7 @@ def _json_list(value: Any) -> Any:
 Whole = WrapValidator(_whole)
 """Behind the limits of a whole number, so that its schema states them: `Annotated[int, Field(ge=1), Whole]`."""
 Strings = Annotated[list[str], BeforeValidator(_json_list)]
-Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/-]{1,128}$"), Field(description="An id that Kho gave.")]
+ID = in_words(
+    r"^[A-Za-z0-9._:/-]{1,128}$", "must be 1 to 128 letters without accents, digits or characters of . _ : / -"
+)
+Id = Annotated[str, StringConstraints(pattern=ID), Field(description="An id that Kho gave.")]

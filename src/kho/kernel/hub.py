@@ -35,7 +35,6 @@ class Backlog(Protocol):
 @dataclass(frozen=True, slots=True)
 class Hub:
     version: str
-    instructions: str
     registry: Registry
     ping: Callable[[], Awaitable[None]]
     """Comes back if the database answers, raises KhoError if not."""

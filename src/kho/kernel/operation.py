@@ -9,31 +9,19 @@ from pydantic import BaseModel, ValidationError
 
 from kho.kernel import schema
 from kho.kernel.call import Call
-from kho.kernel.errors import InvalidParams, KhoError
+from kho.kernel.errors import InvalidParams, KhoError, about
+from kho.kernel.problems import Problem, found
 from kho.kernel.schema import JsonSchema
 
 Effect = Literal["read", "write", "destructive"]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with one parameter. `kind` is pydantic's error type ('missing', 'string_too_long', …)."""
-
-    field: str
-    kind: str
-    message: str
-
-
-PLAINER = {"missing": "is required", "extra_forbidden": "is not a known parameter"}
-"""In our words where pydantic's speak of its models."""
-
-
 def invalid_params(problems: Sequence[Problem]) -> KhoError:
     first = problems[0]
-    where = f"'{first.field}': " if first.field else ""
+    subject = f"'{first.field}'" if first.field else ""
     return InvalidParams(
-        f"Invalid parameters: {where}{first.message}",
-        problems=[{"field": problem.field, "message": problem.message} for problem in problems],
+        f"Invalid parameters: {about(subject, first.message)}",
+        problems=[problem.as_dict() for problem in problems],
     )
 
 
@@ -84,6 +72,9 @@ class Command:
     """What it does cannot be undone: it needs `--yes`, or somebody at a terminal who is asked first."""
     asks: str = ""
     """The same for what can be undone in part: what is told before the question, in a sentence."""
+    looks: tuple[str, Mapping[str, Any]] | None = None
+    """The method of the same capability that reads what would be destroyed, and arguments besides those that both take:
+    nobody is asked about what is not there."""
     summary: str = ""
     """The operation's when empty."""
     example: Mapping[str, Any] | None = None
@@ -138,6 +129,8 @@ class Operation:
     """Which error wrong parameters are."""
     text: Callable[[Any], str] | None = None
     """Result to Markdown, for people at the command line."""
+    failed_in_part: Callable[[Any], bool] | None = None
+    """Whether a result tells of failures, too: a command then ends with status 1, as with an error."""
     markdown: bool = False
     """Its contract wants that Markdown as the text content over MCP, too; it is JSON otherwise."""
     literal_input: JsonSchema | None = None
@@ -169,14 +162,7 @@ class Operation:
         try:
             return self.params.model_validate(arguments)
         except ValidationError as failure:
-            problems = [
-                Problem(
-                    ".".join(str(part) for part in error["loc"]),
-                    error["type"],
-                    PLAINER.get(error["type"], error["msg"]),
-                )
-                for error in failure.errors(include_url=False, include_context=False, include_input=False)
-            ]
+            problems = found(failure)
         raise self.invalid(problems)
 
 

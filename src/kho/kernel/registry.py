@@ -11,7 +11,9 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability, Prompt
 from kho.kernel.errors import InvalidParams, KhoError
-from kho.kernel.operation import Operation, Problem
+from kho.kernel.names import Names
+from kho.kernel.operation import Operation
+from kho.kernel.problems import Problem
 
 log = logging.getLogger("kho.registry")
 
@@ -39,6 +41,7 @@ class Registry:
         self._tools = _index(capabilities, lambda _, operation: operation.tool)
         self._actions = _index(capabilities, lambda _, operation: operation.action)
         self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
+        self._names = Names(operation for capability in capabilities for operation in capability.operations)
         self._prompts = {prompt.name: prompt for capability in capabilities for prompt in capability.prompts}
         for capability in capabilities:
             for source in capability.sources:
@@ -55,6 +58,13 @@ class Registry:
     def tool(self, name: str, tenant: str = "") -> Operation | None:
         """With a tenant, its live ones are found, too."""
         return self._tools.get(name) or next((found for found in self._live(tenant) if found.tool == name), None)
+
+    async def absent_tool(self, name: str, tenant: str) -> Operation | None:
+        """One that is not offered now, though it is known: a call of it says why."""
+        for capability in self.capabilities:
+            if capability.absent is not None and (found := await capability.absent(name, tenant)) is not None:
+                return found
+        return None
 
     def action(self, name: str) -> Operation | None:
         return self._actions.get(name)
@@ -92,11 +102,12 @@ class Registry:
     async def call(self, operation: Operation, arguments: Any, call: Call) -> Outcome:
         started = time.perf_counter()
         try:
-            call.need(operation.scope)
+            call.need(operation.scope, operation.cli[0].words if operation.cli else "")
             params = self._parse(operation, arguments)
             result = await operation.run(params, call)
             outcome = Outcome(operation, operation.shape(result), result)
         except KhoError as error:
+            error.guidance = self._names.spelt(error.guidance, call.door)
             outcome = _failure(operation, error)
         except Exception:  # the boundary of every request: a bug must not take the door down or leak its text
             log.exception("%s failed", operation.name, extra={"fields": {"request_id": call.request_id}})

@@ -4,14 +4,14 @@ from kho.kernel.errors import InvalidParams, NotFound
 
 
 class UnknownConversation(NotFound):
-    """There is no such conversation, or it is not yours. Create it with memory/get_or_create."""
+    """There is no such conversation, or it is not yours."""
 
     code = "CONVERSATION_NOT_FOUND"
     guidance = "memory/list names your conversations, and memory/get_or_create begins one."
 
 
 class UnknownResource(NotFound):
-    """There is no such resource, or it is not yours. resources/list names those there are."""
+    """There is no such resource, or it is not yours."""
 
     code = "RESOURCE_NOT_FOUND"
     guidance = "Take a uri from resources/list."

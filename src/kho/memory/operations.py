@@ -15,6 +15,7 @@ from kho.memory.transfer import Transfer
 WRITE = "memory:write"
 _CHAT = {"conversation_id": "chat_1"}
 _GROUP = "Conversations: messages that stay, and a summary that grows with them."
+_READ: tuple[str, dict[str, Any]] = ("memory/get_summary", {})
 
 
 def _define(
@@ -72,7 +73,7 @@ def _writing(service: Service) -> Sequence[Operation]:
             run=service.clear,
             scope=WRITE,
             effect="destructive",
-            cli=Command("memory clear", positional=("conversation_id",), final=True),
+            cli=Command("memory clear", positional=("conversation_id",), final=True, looks=_READ),
             example=_CHAT,
         ),
         _define(
@@ -83,7 +84,7 @@ def _writing(service: Service) -> Sequence[Operation]:
             run=service.delete,
             scope=WRITE,
             effect="destructive",
-            cli=Command("memory delete", positional=("conversation_id",), final=True),
+            cli=Command("memory delete", positional=("conversation_id",), final=True, looks=_READ),
             example=_CHAT,
         ),
     )

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from kho.kernel import paging
+from kho.kernel import paging, problems
 from kho.kernel.call import Call
 from kho.kernel.capability import Changes
 from kho.kernel.clock import Clock, from_iso, iso
-from kho.kernel.errors import InvalidParams
+from kho.kernel.errors import InvalidParams, about
 from kho.kernel.model import Params
 from kho.kernel.ports import Database, Tx
 from kho.memory import filing, model, store
@@ -192,6 +192,6 @@ def _parsed(number: int, line: dict[str, Any]) -> Head | Line:
     try:
         return kind.model_validate(rest)
     except ValidationError as failure:
-        first = failure.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InvalidParams(f"Line {number}: '{place}': {first['msg']}", field=f"lines.{number - 1}.{place}") from None
+        first = problems.found(failure)[0]
+        said = about(f"'{first.field}'", first.message)
+        raise InvalidParams(f"Line {number}: {said}", field=f"lines.{number - 1}.{first.field}") from None

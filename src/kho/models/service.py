@@ -48,6 +48,8 @@ class Service:
             raise KhoError("The address of a model server must begin with http:// or https://.")
         self._host = parts.hostname
         """Names the server in messages. The address may hold a password."""
+        self._place = parts.netloc.rpartition("@")[2]
+        """The same with its port: several servers may run on one machine."""
         self.api_key = self.api_key.strip()
         if not (self.api_key.isascii() and self.api_key.isprintable()):
             raise KhoError("The API key of the model server holds characters that cannot be sent.")
@@ -66,7 +68,7 @@ class Service:
             try:
                 response = await self._http().post(self.url.rstrip("/") + path, content=content)
             except httpx2.TransportError as problem:
-                trouble = f"{self._host} cannot be reached ({type(problem).__name__})"
+                trouble = f"{self._place} cannot be reached ({type(problem).__name__})"
             except (httpx2.RequestError, httpx2.InvalidURL) as problem:
                 raise Unavailable(f"{self._host} cannot be asked ({type(problem).__name__})") from None
             else:

@@ -64,6 +64,9 @@ def capability(
         "Collections of documents: add them, ask them.",
         prompts.prompts(services.queries),
         resources.Shelf(services.collections, services.documents, history),
+        instructions="Before answering a question that the user's own papers, notes or code may answer, call "
+        "query_knowledge_base, and cite what it finds; add files with ingest_documents and findings with "
+        "augment_knowledge.",
         migrations=MIGRATIONS,
         start=(partial(refile, db, index, background, SPACE, FORM, store.filed), services.ingest.resume),
         stop=(reader.aclose,),

@@ -81,13 +81,14 @@ class Collections:
             if params.project_name:
                 project = store_projects.need(tx, call.tenant, params.project_name)
                 ids = [link.collection_id for link in store_projects.links(tx, call.tenant, [project.id])[project.id]]
-            rows = store_collections.page(tx, call.tenant, after, params.limit + 1, ids)
-            total = store_collections.count(tx, call.tenant) if ids is None else len(ids)
+            type = params.collection_type
+            rows = store_collections.page(tx, call.tenant, after, params.limit + 1, ids, type)
+            total = store_collections.count(tx, call.tenant, ids, type)
             shown, more = rows[: params.limit], len(rows) > params.limit
             sizes = store_collections.sizes(tx, call.tenant, [row.id for row in shown])
             projects = store_projects.of_collections(tx, call.tenant, [row.id for row in shown])
-            message = f"{counted(total, 'collection')}."
-            if not total:
+            message = f"{counted(total, f'{type} collection' if type else 'collection')}."
+            if not total and type is None and ids is None:
                 message = (
                     "There are no collections yet. Create one with "
                     'manage_collections(action="create", collection_name="…").'
@@ -170,7 +171,7 @@ class Collections:
             return [*docs.values()], to, store_listing.texts(tx, call.tenant, [*docs])
 
         docs, there, texts = await self._db.read(look, timeout=call.remaining(PATIENCE))
-        filed = await asyncio.to_thread(lambda: [elsewhere(call.tenant, doc, texts[doc.id], there.id) for doc in docs])
+        moved = await asyncio.to_thread(lambda: [elsewhere(call.tenant, doc, texts[doc.id], there.id) for doc in docs])
 
         def work(tx: Tx) -> CollectionsAnswer:
             source = store_collections.need(tx, call.tenant, name)
@@ -180,7 +181,7 @@ class Collections:
             if any(known.get(doc.id) != doc for doc in docs) or to.id != there.id:
                 raise DocumentChanged
             _need_room(tx, call.tenant, docs, to)
-            self._documents.move_documents(tx, call.tenant, docs, filed, now)
+            self._documents.move_documents(tx, call.tenant, docs[0].collection_id, moved, now)
             return CollectionsAnswer(
                 action="move-documents",
                 message=f"Moved {counted(len(docs), 'document')} from '{source.name}' to '{to.name}'.",

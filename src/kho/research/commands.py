@@ -41,9 +41,9 @@ COLLECTIONS = (
         "collections list",
         fixed={"action": "list"},
         names=_COLLECTION,
-        shows=("project_name", "limit", "cursor"),
+        shows=("collection_type", "project_name", "limit", "cursor"),
         reads=True,
-        summary="List the collections, or those of a project.",
+        summary="List the collections, or those of a type or a project.",
         example={},
     ),
     Command(

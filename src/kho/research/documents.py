@@ -108,13 +108,15 @@ class Documents:
             jobs = store_jobs.newest(tx, call.tenant, JOBS, chosen.id if chosen else None)
             named = store_collections.by_ids(tx, call.tenant, [job.collection_id for job in jobs if job.collection_id])
             names = {id: row.name for id, row in named.items()}
+            projects, archived = store_projects.counts(tx, call.tenant)
             pending = passages.pending(tx, Where(SPACE, call.tenant, tuple(ids or ()))) if self._model else 0
             return Status(
                 collections=1 if chosen else store_collections.count(tx, call.tenant),
                 documents=totals.documents,
                 chunks=totals.chunks,
                 size_bytes=totals.bytes,
-                projects=store_projects.count(tx, call.tenant),
+                projects=projects,
+                archived_projects=archived,
                 embedder=self._model or "none (search by words)",
                 vectors_pending=pending,
                 problem=passages.problem(tx) if pending else None,

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from kho.kernel.errors import KhoError
-from kho.kernel.operation import Problem
+from kho.kernel.errors import KhoError, about
+from kho.kernel.problems import Problem
 
 
 class ResearchError(KhoError):
@@ -141,7 +141,7 @@ class DocumentNotFound(DocumentError):
 
     code = "DOCUMENT_NOT_FOUND"
     status = 404
-    guidance = "List the collection's documents and use the id of one of them."
+    guidance = "'kho kb list-documents' lists them all, and each result of query_knowledge_base names its document_id."
 
 
 class AmbiguousDocument(DocumentError):
@@ -173,7 +173,7 @@ class JobNotFound(DocumentError):
 
     code = "JOB_NOT_FOUND"
     status = 404
-    guidance = "Jobs are listed in the collection's status, the newest first."
+    guidance = "See the newest jobs with ingest_status(limit=20)."
 
 
 class QueryError(ResearchError):
@@ -189,6 +189,7 @@ class InvalidQuery(QueryError):
     """The query is not valid."""
 
     code = "INVALID_QUERY"
+    guidance = "Correct the parameter that the message names and call again."
 
 
 class QueryTimeout(QueryError):
@@ -208,10 +209,10 @@ def refusal(kind: type[ResearchError]) -> Refuse:
     def refuse(problems: Sequence[Problem]) -> KhoError:
         first = problems[0]
         subject = f"'{first.field}'" if first.field else "The arguments"
-        joint = " " if first.message.startswith(("is ", "must ", "may ")) else ": "
         return kind(
-            f"{subject}{joint}{first.message}".rstrip(".") + ".",
-            problems=[{"field": problem.field, "message": problem.message} for problem in problems],
+            about(subject, first.message).rstrip(".") + ".",
+            guidance=QueryError.guidance if kind is InvalidQuery and first.field == "query" else None,
+            problems=[problem.as_dict() for problem in problems],
         )
 
     return refuse

@@ -4,7 +4,7 @@ from kho.kernel.call import Call
 from kho.kernel.clock import Clock
 from kho.kernel.ports import Database, Tx
 from kho.research import store_collections, store_feedback, store_listing, views
-from kho.research.errors import DocumentNotFound, InvalidDocumentRequest
+from kho.research.errors import InvalidDocumentRequest
 from kho.research.model import FeedbackAnalytics, SubmitFeedback
 from kho.research.results import AnalyticsAnswer, Complaint, FeedbackAnswer, Tally
 from kho.research.store_collections import Collection
@@ -26,11 +26,7 @@ class Feedback:
         now = self._clock()
 
         def work(tx: Tx) -> FeedbackAnswer:
-            doc = get_many(tx, call.tenant, [params.document_id]).get(params.document_id)
-            if doc is None:
-                raise DocumentNotFound(
-                    "There is no document with that id.", guidance="Use the document_id in the metadata of a result."
-                )
+            doc = store_listing.need(tx, call.tenant, params.document_id, None)
             digest = ""
             if params.chunk is not None:
                 digests = store_listing.digests(tx, call.tenant, doc)

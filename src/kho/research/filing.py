@@ -145,9 +145,10 @@ def cut(tenant: str, doc: Doc, text: str) -> tuple[Doc, Document]:
     return doc, Document(SPACE, tenant, doc.id, passages, doc.collection_id, "", doc.tags, doc.created_at)
 
 
-def elsewhere(tenant: str, doc: Doc, text: str, collection_id: str) -> Prepared:
-    """The document, ready to be filed in another collection."""
-    return prepare(cut(tenant, replace(doc, collection_id=collection_id), text)[1])
+def elsewhere(tenant: str, doc: Doc, text: str, collection_id: str) -> tuple[Doc, Prepared]:
+    """The document, ready to be filed in another collection. It is cut anew, perhaps otherwise than the last time."""
+    doc, document = cut(tenant, replace(doc, collection_id=collection_id), text)
+    return doc, prepare(document)
 
 
 def header_path(heading: str, title: str) -> str:

@@ -38,6 +38,11 @@ def relevance(score: float) -> float:
     return round(least + (most - least) * (score - low) / (high - low), 4)
 
 
+def shown(relevance: float) -> str:
+    """To two places, cut off rather than rounded: 0.4976 is not yet what 0.50 is called."""
+    return f"{round(relevance * 10_000) // 100 / 100:.2f}"
+
+
 def label(relevance: float) -> Label:
     """`relevance` is in 0..1."""
     return next(name for least, name in _NAMES if relevance >= least)

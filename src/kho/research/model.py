@@ -124,7 +124,8 @@ class ManageCollections(Asked):
     )
     collection_name: CollectionName | None = Field(None, description="The collection; its name holds no comma.")
     collection_type: CollectionType | None = Field(
-        None, description="For create: fundamental (for every project, the default) or project-specific."
+        None,
+        description="For create: fundamental (for every project; default) or project-specific. For list: only these.",
     )
     project_name: Name | None = Field(
         None, description="For create: the project to link it to. For list: its own only."
@@ -267,7 +268,7 @@ class SimilarDocuments(Asked):
 
 
 class SubmitFeedback(Asked):
-    document_id: Id = Field(description="The document_id of the result.")
+    document_id: Line = Field(description="The document_id of the result; or the document's path or title.")
     chunk: Annotated[int, Field(ge=0), Whole] | None = Field(
         None, description="The chunk_sequence_id of the result; left out, the document is meant."
     )

@@ -154,7 +154,7 @@ def _results(services: Services) -> Sequence[Operation]:
             text=markdown.feedback,
             wire="submit_feedback",
             tool=True,
-            cli=(Command("feedback", ("document_id", "verdict")),),
+            cli=(Command("feedback", ("document_id", "verdict"), documents=("document_id",)),),
             example={"document_id": SOME_ID, "verdict": "positive", "chunk": 0},
         ),
         define(

@@ -66,7 +66,7 @@ def _jobs(services: Services) -> Sequence[Operation]:
             "research.list_jobs",
             "The newest ingests.",
             "list_jobs",
-            Command("kb jobs"),
+            Command("kb jobs", stands_for=("ingest_status", {"limit": "20"})),
             params=model.ListJobs,
             result=results.JobsAnswer,
             run=within(brief, ingest.jobs),
@@ -130,7 +130,15 @@ def _documents(services: Services) -> Sequence[Operation]:
             invalid=errors.invalid_documents,
             text=markdown.removed,
             wire="remove_kb_document",
-            cli=(Command("kb remove-document", ("document",), documents=("document",), final=True),),
+            cli=(
+                Command(
+                    "kb remove-document",
+                    ("document",),
+                    documents=("document",),
+                    final=True,
+                    looks=("get_kb_document", {}),
+                ),
+            ),
             example={"document": "reading.md", "collection": "papers"},
         ),
     )

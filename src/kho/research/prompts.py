@@ -6,10 +6,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kho.kernel import problems
 from kho.kernel.call import Call
 from kho.kernel.capability import Argument, Prompt
 from kho.research import model, results
-from kho.research.errors import InvalidQuery
+from kho.research.errors import invalid_query
 from kho.research.queries import Queries
 
 SCOPE = "research:read"
@@ -57,8 +58,7 @@ def prompts(queries: Queries) -> Sequence[Prompt]:
         try:
             params = model.QueryKnowledgeBase.model_validate(given)
         except ValidationError as failure:
-            first = failure.errors(include_url=False, include_input=False, include_context=False)[0]
-            raise InvalidQuery(f"'{first['loc'][0]}': {first['msg']}.") from None
+            raise invalid_query(problems.found(failure)) from None
         return await queries.query(params, call)
 
     async def refine(arguments: dict[str, str], call: Call) -> str:

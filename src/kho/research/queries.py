@@ -241,4 +241,10 @@ def _shelf(tx: Tx, where: Where, scope: Scope) -> Shelf:
     searched = {*scope.ids}
     every = [] if scope.how == "all" else store_collections.all_ids(tx, tenant)
     titles = list(dict.fromkeys(doc.title for doc in docs))
-    return Shelf(titles, [*texts.values()], [name for id, name in every if id not in searched], where.tags)
+    return Shelf(
+        titles=titles,
+        documents=store_listing.totals(tx, tenant, only).documents,
+        texts=[*texts.values()],
+        elsewhere=[name for id, name in every if id not in searched],
+        tags=where.tags,
+    )

@@ -7,7 +7,7 @@ from typing import Literal
 from kho.kernel.prose import counted
 from kho.research import labels
 from kho.research.scope import Scope
-from kho.research.terms import Text, clean, near_spellings, says_nothing, splitting, unknown
+from kho.research.terms import LONGEST, Text, clean, near_spellings, says_nothing, splitting, unknown
 from kho.search.languages import language
 
 Status = Literal["optimal", "clarification_needed", "too_broad"]
@@ -39,6 +39,9 @@ class Shelf:
     """What there is besides what was found: looked at when little was."""
 
     titles: Sequence[str] = ()
+    """Of the documents that were looked at …"""
+    documents: int = 0
+    """… of so many."""
     texts: Sequence[str] = ()
     elsewhere: Sequence[str] = ()
     """Collections that were not searched."""
@@ -92,7 +95,7 @@ def _refined(question: str, scores: Sequence[float], found: Sequence[Text], scop
             f"{crowd} of {total} fit about equally well. Say more exactly what you mean, "
             "for example with one of the suggestions.",
         )
-    if best >= labels.RELEVANT or (stands_out and best >= labels.LOW):
+    if best >= labels.RELEVANT:
         clear = " and stands out" if stands_out and len(scores) > 1 else ""
         abroad = " It is written in another language than the question." if foreign else ""
         return Refined("optimal", [], f"Found {total}; the best is {called}{clear}.{abroad}")
@@ -104,11 +107,14 @@ def _refined(question: str, scores: Sequence[float], found: Sequence[Text], scop
             "read it before you rely on it, or ask in its language.",
         )
     missing = _missing(question, found)
+    suggestions = _spellings(missing, found, shelf) or splitting(question, near, SUGGESTIONS)
+    first = "the first stands out, but it" if stands_out and len(scores) > 1 else "but the best"
+    named = "; the suggestions are terms of these passages" if suggestions else ""
     return Refined(
         "clarification_needed",
-        _spellings(missing, found, shelf) or splitting(question, near, SUGGESTIONS),
-        f"Found {total}, but the best is only {called}.{_without(missing)} "
-        "Ask in other words, or name the thing itself; the suggestions are terms of these passages.",
+        suggestions,
+        f"Found {total}, {first} is only {called}.{_without(missing)} "
+        f"Ask in other words, or name the thing itself{named}.",
     )
 
 
@@ -138,9 +144,8 @@ def empty(scope: Scope, shelf: Shelf) -> Refined:
 def _nothing(question: str, scope: Scope, shelf: Shelf) -> Refined:
     missing = unknown(question, [*shelf.titles, *shelf.texts])
     spellings = _spellings(missing, (), shelf)
-    titles = list(dict.fromkeys(title for title in map(clean, shelf.titles) if 2 <= len(title) <= 60))
     meant = " Was one of the suggestions meant?" if spellings else ""
-    there = f" What there is: {_named(titles)}." if titles and not spellings else ""
+    there = "" if spellings else _there(shelf)
     other = f" Not searched: {_named(shelf.elsewhere)}." if shelf.elsewhere else ""
     return Refined(
         "clarification_needed",
@@ -148,6 +153,20 @@ def _nothing(question: str, scope: Scope, shelf: Shelf) -> Refined:
         f"Nothing about this was found in {_searched(scope, shelf.tags)}: a gap in the knowledge base, or other words "
         f"are used there.{meant}{there} Ask in other words, or {ADD}.{other}",
     )
+
+
+def _there(shelf: Shelf) -> str:
+    titles = list(dict.fromkeys(title for title in map(clean, shelf.titles) if title))[:NAMED]
+    if not titles:
+        return ""
+    shown = ", ".join(f"'{_shortened(title)}'" for title in titles)
+    more = shelf.documents - len(titles)
+    others = f" and {counted(more, 'more document')}" if more > 0 else ""
+    return f" What there is: {shown}{others}."
+
+
+def _shortened(title: str) -> str:
+    return title if len(title) <= LONGEST else f"{title[: LONGEST - 1]}…"
 
 
 def _gap(

@@ -262,7 +262,8 @@ class Status(Result):
     documents: int
     chunks: int
     size_bytes: int
-    projects: int
+    projects: int = Field(description="Without those that are archived.")
+    archived_projects: int = 0
     embedder: str
     vectors_pending: int
     problem: str | None = None

@@ -91,16 +91,18 @@ def need_locked(tx: Tx, tenant: str, name: str) -> Collection:
     return by_ids(tx, tenant, [collection.id])[collection.id]
 
 
-def page(tx: Tx, tenant: str, after: str, limit: int, ids: Sequence[str] | None = None) -> list[Collection]:
-    """By name; those of `ids` only, if they are given."""
+def page(
+    tx: Tx, tenant: str, after: str, limit: int, ids: Sequence[str] | None = None, type: str | None = None
+) -> list[Collection]:
+    """By name; those of `ids` and of a type only, where these are given."""
     if ids is not None and not ids:
         return []
-    only = f" AND id IN ({_places(3, len(ids))})" if ids else ""
+    sql, values = _narrowed(tenant, ids, type)
+    n = len(values) + 1
     rows = tx.all(
-        f"{SELECT} WHERE tenant = $1 AND name_key > $2{only} ORDER BY name_key LIMIT ${3 + len(ids or ())}",
-        tenant,
+        f"{SELECT} WHERE {sql} AND name_key > ${n} ORDER BY name_key LIMIT ${n + 1}",
+        *values,
         after,
-        *(ids or ()),
         limit,
     )
     return [Collection(*row) for row in rows]
@@ -114,9 +116,23 @@ def all_ids(tx: Tx, tenant: str) -> list[tuple[str, str]]:
     ]
 
 
-def count(tx: Tx, tenant: str) -> int:
-    row = tx.one("SELECT count(*) FROM research_collections WHERE tenant = $1", tenant)
+def count(tx: Tx, tenant: str, ids: Sequence[str] | None = None, type: str | None = None) -> int:
+    if ids is not None and not ids:
+        return 0
+    sql, values = _narrowed(tenant, ids, type)
+    row = tx.one(f"SELECT count(*) FROM research_collections WHERE {sql}", *values)
     return row[0] if row else 0
+
+
+def _narrowed(tenant: str, ids: Sequence[str] | None, type: str | None) -> tuple[str, list[str]]:
+    sql, values = "tenant = $1", [tenant]
+    if ids is not None:
+        sql += f" AND id IN ({_places(2, len(ids))})"
+        values += ids
+    if type is not None:
+        values.append(type)
+        sql += f" AND type = ${len(values)}"
+    return sql, values
 
 
 def sizes(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Size]:

@@ -86,21 +86,21 @@ class DocumentStore:
             tx.many(f"DELETE FROM {table} WHERE tenant = $1 AND {column} = $2", [(tenant, doc.id) for doc in docs])
         return docs
 
-    def move_documents(self, tx: Tx, tenant: str, docs: Sequence[Doc], filed: Sequence[Prepared], now: int) -> None:
+    def move_documents(self, tx: Tx, tenant: str, source: str, moved: Sequence[tuple[Doc, Prepared]], now: int) -> None:
         """Files documents of one collection under another (see `filing.elsewhere`). Whoever calls has made sure that
         their places there are free."""
-        source, to = docs[0].collection_id, filed[0].document.collection
-        store_collections.lock(tx, tenant, [to, source], now)
-        ids = [(doc.id,) for doc in sorted(docs, key=lambda doc: doc.id)]
+        docs = sorted((doc for doc, _ in moved), key=lambda doc: doc.id)
+        store_collections.lock(tx, tenant, [docs[0].collection_id, source], now)
         tx.many(
-            "UPDATE research_documents SET collection_id = $1, updated_at = $2 WHERE tenant = $3 AND id = $4",
-            [(to, now, tenant, *id) for id in ids],
+            "UPDATE research_documents SET collection_id = $1, updated_at = $2, chunks = $3, kinds = $4, language = $5 "
+            "WHERE tenant = $6 AND id = $7",
+            [(doc.collection_id, now, doc.chunks, doc.kinds, doc.language, tenant, doc.id) for doc in docs],
         )
         tx.many(
             "UPDATE research_bands SET collection_id = $1 WHERE tenant = $2 AND document_id = $3",
-            [(to, tenant, *id) for id in ids],
+            [(doc.collection_id, tenant, doc.id) for doc in docs],
         )
-        self._index.put(tx, filed, moved_from=source)
+        self._index.put(tx, [filed for _, filed in moved], moved_from=source)
 
     def filed(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
         """A page of all documents of all tenants, as the search core files them, and where the next page begins. What

@@ -107,7 +107,7 @@ def need(tx: Tx, tenant: str, reference: str, collection: Collection | None) -> 
                 f"{len(same)} documents{within} are called '{reference}'.", candidates=_named(tx, tenant, same)
             )
     near: dict[str, Any] = {"candidates": _named(tx, tenant, candidates)} if candidates else {}
-    raise DocumentNotFound(f"There is no document '{reference}'{within}.", **near)
+    raise DocumentNotFound(f"There is no document '{reference}'{within}.", document=reference, **near)
 
 
 def digests(tx: Tx, tenant: str, doc: Doc) -> dict[int, str]:

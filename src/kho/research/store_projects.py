@@ -61,8 +61,13 @@ def need(tx: Tx, tenant: str, name: str) -> Project:
         "SELECT name FROM research_projects WHERE tenant = $1 ORDER BY updated_at DESC LIMIT $2", tenant, GUESSED_FROM
     )
     near = names.similar(name, [row[0] for row in rows])
+    create = f'create it with manage_projects(action="create", project_name="{name}")'
     guidance = (
-        f'{names.did_you_mean(near)}Otherwise create it with manage_projects(action="create", project_name="{name}").'
+        f"{names.did_you_mean(near)}Otherwise {create}."
+        if near
+        else f"{UnknownProject.guidance[:-1]}, or {create}."
+        if rows
+        else f"There are no projects yet: {create}."
     )
     raise UnknownProject(
         f"There is no project '{name}'.", guidance=guidance, project=name, **({"suggestions": near} if near else {})
@@ -78,9 +83,11 @@ def page(tx: Tx, tenant: str, after: str, limit: int, *, archived: bool) -> list
     return [Project(*row) for row in rows]
 
 
-def count(tx: Tx, tenant: str) -> int:
-    row = tx.one("SELECT count(*) FROM research_projects WHERE tenant = $1 AND archived_at IS NULL", tenant)
-    return row[0] if row else 0
+def counts(tx: Tx, tenant: str) -> tuple[int, int]:
+    """How many there are, and how many are archived."""
+    row = tx.one("SELECT count(*), count(archived_at) FROM research_projects WHERE tenant = $1", tenant)
+    every, archived = row or (0, 0)
+    return every - archived, archived
 
 
 def in_directories(tx: Tx, tenant: str, directories: Sequence[str]) -> dict[str, Project]:

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from kho.kernel import paging
+from kho.kernel import paging, problems
 from kho.kernel.call import Call
 from kho.kernel.clock import Clock, from_iso, iso
+from kho.kernel.errors import about
 from kho.kernel.fields import Id, Whole
 from kho.kernel.model import Params
 from kho.kernel.ports import Database, Tx
@@ -198,9 +199,9 @@ def _parsed(number: int, line: dict[str, Any]) -> tuple[int, CollectionLine | Do
     try:
         return number, _LINES[kind].model_validate(line)
     except ValidationError as failure:
-        problem = failure.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in problem["loc"])
-        raise InvalidDocumentRequest(f"Line {number}: '{where}': {problem['msg']}.", parameter="lines") from None
+        first = problems.found(failure)[0]
+        said = about(f"'{first.field}'", first.message)
+        raise InvalidDocumentRequest(f"Line {number}: {said}.", parameter="lines") from None
 
 
 def _time(number: int, text: str | None, default: int) -> int:

@@ -74,6 +74,11 @@ class Asked:
         return LITERALLY if len(self.names) * 3 >= words else EVENLY
 
     @cached_property
+    def is_telling(self) -> bool:
+        """Whether it says what it is about. Little words alone do not, unless they are quoted."""
+        return bool(self.phrases) or any(importance > FUNCTION_WORD for _, importance in self.tokens)
+
+    @cached_property
     def is_speech(self) -> bool:
         """Whether it has the small words that hold a sentence together. Keywords have none, and nonsense has none."""
         return any(importance <= FUNCTION_WORD for _, importance in self.tokens)

@@ -181,9 +181,9 @@ class Searcher:
         return self._limits.timeout if timeout is None else min(timeout, self._limits.timeout)
 
     async def _rank(self, asked: Asked, where: Where, depth: int, per_key: bool, left: Left) -> Ranking:
-        most = max(depth, READ_LITERALLY) if asked.phrases else depth
+        deep = max(depth, READ_LITERALLY) if asked.phrases else depth
         first, meant = await asyncio.gather(
-            self._db.read(lambda tx: self._first(tx, where, asked, most), timeout=left()),
+            self._db.read(lambda tx: self._first(tx, where, asked, deep), timeout=left()),
             _nothing() if self._meaning is None else self._meaning.near(asked, where, left),
         )
         matched = first.matched
@@ -193,9 +193,10 @@ class Searcher:
             return Ranking([], meant.notes, first.pending, first.version)
         lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
         full = _attainable(asked, looked.passages, parts, lean)
+        most = 1.0 if asked.is_telling else rank.UNTELLING
         ranked = sorted(
             (
-                Ranked(one.filed.seq, one.key, min(1.0, rank.score(part, lean) / full), part)
+                Ranked(one.filed.seq, one.key, most * min(1.0, rank.score(part, lean) / full), part)
                 for one, part in zip(looked.passages, parts, strict=True)
                 if rank.counts(part)
             ),
@@ -207,7 +208,7 @@ class Searcher:
         notes = meant.notes
         if self._reranker is not None and ranked:
             ranked, notes = await self._rerank(self._reranker, asked, ranked, texts, notes, left)
-        ranked += _tail(matched, looked.rest, ranked)
+        ranked += _tail(matched, looked.rest, ranked, most)
         ranked = _once(sorted(ranked, key=_order), looked.labels(), per_key)[:depth]
         at_hand = {one.seq: texts[one.seq] for one in ranked[:FIRST_PAGE] if one.seq in texts}
         return Ranking(ranked, notes, first.pending, first.version, at_hand)
@@ -300,11 +301,11 @@ def _attainable(asked: Asked, looked: Sequence[Stored], parts: Sequence[Parts], 
     return lean * max(best, 0.3) + (1 - lean)
 
 
-def _tail(matched: Matched, labels: dict[int, Label], ranked: Sequence[Ranked]) -> list[Ranked]:
+def _tail(matched: Matched, labels: dict[int, Label], ranked: Sequence[Ranked], most: float) -> list[Ranked]:
     """What was not looked at closely: behind all that was, in the order of the words, and scored as a look would have
-    found it, as far as the last one that had a look tells."""
+    found it, as far as the last one that had a look tells. `most` is what a full match is worth."""
     last = next((one for one in reversed(ranked) if one.parts.words >= rank.SOME_WORDS), None)
-    lowest, rate = (last.score, last.score / last.parts.words) if last else (1.0, TAIL)
+    lowest, rate = (last.score, last.score / last.parts.words) if last else (most, most * TAIL)
     return [
         Ranked(seq, labels[seq][1], min(lowest, rate * share), Parts(share, share))
         for seq, share in matched.found

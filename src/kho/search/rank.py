@@ -41,6 +41,9 @@ NAME = 0.25
 BESIDE_HEAD = 0.75
 """The word index gives a little more to words in the head; those that are not there lose less than a quarter."""
 
+UNTELLING = 0.3
+"""What a full match is worth where the query is made of little words only: nearly every passage has them all."""
+
 CLEAR_WORDS = 0.3
 """From this share of the words on, a passage is about the query, whatever the model says …"""
 SOME_WORDS = 0.15

@@ -54,6 +54,12 @@ DOCUMENT = (
     b'<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
     b'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"><w:body>%s</w:body></w:document>'
 )
+BARE = (
+    b'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" '
+    b'Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" '
+    b'Target="word/document.xml"/></Relationships>'
+)
+"""A package that has no properties."""
 BODY = DOCUMENT % b"<w:p><w:r><w:t>before %s after</w:t></w:r></w:p>"
 
 
@@ -75,6 +81,12 @@ def test_the_title_of_the_properties_comes_first() -> None:
         document.add_heading("A heading", 1)
 
     assert read(word(fill), "a.docx").title == "The title"
+
+
+def test_without_properties_it_is_called_by_its_heading_or_its_file() -> None:
+    assert read(changed(ORDINARY, "_rels/.rels", BARE), "a.docx").title == "Hướng dẫn sử dụng"
+    plain = word(lambda document: document.add_paragraph("Only a text."))
+    assert read(changed(plain, "_rels/.rels", BARE), "notes/tea.docx").title == "tea"
 
 
 def test_entities_are_not_expanded_and_no_file_is_opened() -> None:

@@ -8,7 +8,7 @@ import click
 
 from kho.doors.cli import boards, completion, doctor, evaluate, keys, operations, serve, transfer
 from kho.doors.cli.groups import Group
-from kho.doors.cli.program import Program
+from kho.doors.cli.program import TYPED, Program, fail, wants_json
 
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.
 
@@ -17,15 +17,27 @@ programs, and every --help shows an example."""
 
 
 class Top(Group):
-    """A value that the parser refuses is a failure, as one that the operation refuses: 2 is for a command line that is
-    not understood at all."""
+    """A value that the parser refuses or misses is a failure, as one that the operation refuses: 2 is for a command
+    line that is not understood at all."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[TYPED] = args[: args.index("--")] if "--" in args else [*args]
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except click.BadParameter as refused:
+            if refused.ctx is not None and wants_json(refused.ctx):
+                with refused.ctx.scope(cleanup=False):
+                    raise fail(refused.format_message().removeprefix("Invalid value: ")) from refused
             refused.show()
             raise click.exceptions.Exit(1) from refused
+        except click.exceptions.NoArgsIsHelpError as nothing:
+            if isinstance(nothing.ctx.command, click.Group):
+                raise
+            nothing.show()
+            raise click.exceptions.Exit(1) from nothing
 
 
 def main(program: Program) -> None:

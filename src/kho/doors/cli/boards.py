@@ -9,6 +9,7 @@ import click
 from kho.doors.cli.groups import Group
 from kho.doors.cli.operations import subgroup
 from kho.doors.cli.program import Happening, Program, fail, json_option
+from kho.doors.cli.serve import host_port
 
 
 def register(group: Group, program: Program) -> None:
@@ -19,12 +20,19 @@ def register(group: Group, program: Program) -> None:
         help=program.help(
             "Connect virtual boards to a hub, until you press Ctrl-C. They have the tools of real ones, and state that "
             "changes.",
-            "devices simulate --count 3",
+            f"devices simulate --count 3 --url ws://127.0.0.1:{http.port}/xiaozhi/v1/",
             "devices simulate --mqtt 127.0.0.1:1883 --fault drop",
         ),
         short_help="Connect virtual boards to a hub.",
     )
     @click.option("--count", default=1, show_default=True, type=click.IntRange(1, 10_000), help="How many.")
+    @click.option(
+        "--first",
+        default=1,
+        show_default=True,
+        type=click.IntRange(1, 1_000_000),
+        help="The number of the first one: those of two simulations at one hub must differ.",
+    )
     @click.option(
         "--url", default=f"ws://127.0.0.1:{http.port}/xiaozhi/v1/", show_default=True, help="The hub's WebSocket."
     )
@@ -33,12 +41,15 @@ def register(group: Group, program: Program) -> None:
         "--fault",
         multiple=True,
         type=click.Choice(program.faults),
-        help="Spoil the answer to a call. Again for the next one.",
+        help="Spoil the answer to each board's first call; given again, to its second one, and so on.",
     )
     @json_option
     def simulate(  # pyright: ignore[reportUnusedFunction]
-        count: int, url: str, mqtt: str, fault: tuple[str, ...], json: bool
+        count: int, first: int, url: str, mqtt: str, fault: tuple[str, ...], json: bool
     ) -> None:
+        if mqtt and "://" not in mqtt:
+            host_port(mqtt, "--mqtt")
+
         def tell(happening: Happening) -> None:
             if json:
                 said = {"device": happening.device, "what": happening.what, **happening.more}
@@ -46,7 +57,9 @@ def register(group: Group, program: Program) -> None:
             else:
                 click.echo(f"{happening.device} {happening.text}")
 
-        _until_interrupted(program, lambda: program.simulate(count, url, mqtt=mqtt, faults=fault, tell=tell))
+        _until_interrupted(
+            program, lambda: program.simulate(count, url, first=first, mqtt=mqtt, faults=fault, tell=tell)
+        )
 
     @devices.command(
         help=program.help(

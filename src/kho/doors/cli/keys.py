@@ -9,6 +9,7 @@ from kho.doors.cli import show
 from kho.doors.cli.program import Program, fail, json_option
 from kho.kernel import identity
 from kho.kernel.clock import DAY, iso
+from kho.kernel.errors import NotFound
 from kho.kernel.hub import Hub
 from kho.kernel.identity import ApiKey
 
@@ -94,7 +95,7 @@ def _revoke(program: Program) -> click.Command:
             return await hub.keys.revoke(id, hub.clock())
 
         if not program.run(work):
-            raise fail(f"there is no valid key with that id. '{program.name} keys list' shows them.")
+            raise fail(NotFound(f"there is no valid key with that id. '{program.name} keys list' shows them."))
         if json:
             show.as_json({"id": id, "revoked": True})
         else:

@@ -1,15 +1,14 @@
 """Commands made from operations: `cli=(Command("experiences query"),)` becomes `kho experiences query`."""
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import IO, Any, cast
 
 import click
 
-from kho.doors.cli import asked, jobs, parameters, show, waiting, watch
+from kho.doors.cli import asked, confirming, jobs, parameters, show, waiting, watch
 from kho.doors.cli.groups import Group
-from kho.doors.cli.program import Program, fail
+from kho.doors.cli.program import Answering, Program
 from kho.doors.cli.progress import following
 from kho.doors.cli.spelling import Spell
 from kho.kernel.capability import Capability
@@ -63,7 +62,8 @@ def _command(
         *command.fixed,
         command.from_file.partition(".")[0],
     }
-    return click.Command(
+    return Answering(
+        operation,
         name,
         help=program.help(summary, parameters.example(operation, command)),
         short_help=summary,
@@ -77,12 +77,6 @@ def _writes(operation: Operation, command: Command) -> bool:
     return operation.effect != "read" and not command.reads
 
 
-def _ask_first(warning: str, json: bool) -> None:
-    if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise fail(f"{warning} Nothing was done yet: add --yes to do it.")
-    click.confirm(f"{warning} Go on?", abort=True, err=True)
-
-
 def _callback(server: str, operation: Operation, command: Command, program: Program) -> Callable[..., None]:
     def run(
         json: bool,
@@ -92,9 +86,12 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
         yes: bool = False,
         **given: Any,
     ) -> None:
-        if command.warning and not yes:
-            _ask_first(command.warning, json)
         arguments = asked.arguments(operation, command, given, params_file, from_file)
+        spell = Spell(program.name, program.registry(), operation, command)
+        if command.warning and not yes:
+            instead = confirming.first(server, operation, command, program, arguments, json=json)
+            if instead is not None:
+                raise SystemExit(show.outcome(instead, json=json, spell=spell))
 
         async def work(hub: Hub) -> Outcome:
             found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)
@@ -107,9 +104,8 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
             return outcome
 
         outcome = program.run(work)
-        spell = Spell(program.name, program.registry(), operation, command)
         if command.confirms and outcome.error is not None and outcome.error.confirmable and not json:
-            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            if not confirming.somebody_is_there():
                 show.outcome(outcome, json=False, spell=spell)
                 if "--yes" not in spell(outcome.error.guidance):
                     click.echo("  Add --yes to do it all the same.", err=True)

@@ -9,9 +9,12 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from kho.doors.cli import show
 from kho.kernel.call import Call, Principal, Progress
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
+from kho.kernel.operation import Operation, invalid_params
+from kho.kernel.problems import Problem
 from kho.kernel.registry import Registry
 
 T = TypeVar("T")
@@ -79,7 +82,7 @@ class Simulate(Protocol):
     """Virtual boards that connect to a hub, until it is cancelled."""
 
     def __call__(
-        self, count: int, hub: str, *, mqtt: str, faults: Sequence[Any], tell: Callable[[Happening], None]
+        self, count: int, hub: str, *, first: int, mqtt: str, faults: Sequence[Any], tell: Callable[[Happening], None]
     ) -> Coroutine[Any, Any, None]: ...
 
 
@@ -126,7 +129,7 @@ class Program:
         try:
             return asyncio.run(work)
         except KhoError as error:
-            raise fail(error.message) from None
+            raise fail(error) from None
 
     def call(self, progress: Progress | None = None) -> Call:
         return Call(self.admin, "cli") if progress is None else Call(self.admin, "cli", progress=progress)
@@ -136,10 +139,41 @@ class Program:
         return f"{text}\n\n\b\nExample:\n" + "\n".join(f"  {self.name} {command}" for command in commands)
 
 
-def fail(message: str) -> click.exceptions.Exit:
-    """To be raised: says what went wrong and ends with status 1."""
-    click.secho(f"error: {message}", err=True, fg="red")  # click drops the colour where there is no terminal
+def fail(problem: KhoError | str) -> click.exceptions.Exit:
+    """To be raised: says what went wrong and ends with status 1. Whoever asked for JSON gets that instead of a line."""
+    context = click.get_current_context(silent=True)
+    if context is not None and wants_json(context):
+        show.as_json(_failure(context.command, problem))
+    else:
+        message = problem if isinstance(problem, str) else problem.message
+        click.secho(f"error: {message}", err=True, fg="red")  # click drops the colour where there is no terminal
     return click.exceptions.Exit(1)
 
 
+def _failure(command: click.Command, problem: KhoError | str) -> Any:
+    """In the form of the operation that the command is made from, if it is."""
+    operation = command.operation if isinstance(command, Answering) else None
+    if isinstance(problem, str):
+        refuse = operation.invalid if operation else invalid_params
+        problem = refuse([Problem("", "value_error", problem)])
+    return operation.failure(problem) if operation else {"error": problem.as_dict()}
+
+
+def wants_json(context: click.Context) -> bool:
+    """Whether --json was typed for a command that has it. What the parser makes of it is not known yet when the parser
+    itself refuses something."""
+    typed: Sequence[str] = context.meta.get(TYPED, ())
+    return "--json" in typed and any("--json" in one.opts for one in context.command.params)
+
+
+class Answering(click.Command):
+    """A command made from an operation."""
+
+    def __init__(self, operation: Operation, name: str, **more: Any) -> None:
+        super().__init__(name, **more)
+        self.operation = operation
+
+
+TYPED = "kho.typed"
+"""Where a context keeps the whole command line, up to a lone `--`."""
 json_option = click.option("--json", is_flag=True, help="Answer in JSON.")

@@ -1,5 +1,6 @@
 """How far work has come: a bar on a terminal, a line at its beginning elsewhere. On stderr: stdout is the answer's."""
 
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -54,16 +55,15 @@ def following(*, quiet: bool) -> Generator[call.Progress, None, None]:
 
 def _bar() -> "Progress | None":
     """None where there is no terminal."""
-    from rich.console import Console  # which takes a while: a command that answers at once does without
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         return None
+    from rich.console import Console  # which takes a while, and whoever pipes needs none of it
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Column
 
     text = TextColumn("{task.description}", markup=False, table_column=Column(max_width=40, no_wrap=True))
-    return Progress(text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True)
+    columns = (text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 async def _nothing(done: float, total: float | None, message: str | None) -> None:

@@ -60,11 +60,16 @@ def register(group: click.Group, program: Program) -> None:
 
 
 def _listen_mqtt(program: Program, where: str) -> None:
-    host, _, port = where.rpartition(":")
-    if not host or not port.isdigit():
-        raise fail("--mqtt-broker is written HOST:PORT.")
-    os.environ["KHO_DEVICES__MQTT_BROKER"] = f"{host}:{_free_port(host, int(port), '--mqtt-broker')}"
+    host, port = host_port(where, "--mqtt-broker")
+    os.environ["KHO_DEVICES__MQTT_BROKER"] = f"{host}:{_free_port(host, port, '--mqtt-broker')}"
     program.listen_mqtt(where)
+
+
+def host_port(text: str, option: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise fail(f"{option} is written HOST:PORT.")
+    return host, int(port)
 
 
 async def _has_keys(hub: Hub, *, tools: list[str]) -> bool:

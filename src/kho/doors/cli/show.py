@@ -1,5 +1,6 @@
 """How an answer looks: JSON for programs, Markdown and short lists for people."""
 
+import sys
 from typing import Any, cast
 
 import click
@@ -9,13 +10,17 @@ from kho.doors.cli.spelling import NAMING, Spell, outside_fences
 from kho.kernel.errors import in_words
 from kho.kernel.registry import Outcome
 
+SHOWN = 40
+"""Of each of the lists that an error may hold: what went well must not hide what did not."""
+
 
 def as_json(value: Any) -> None:
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
-    """Prints it and gives the exit status: 0, or 1 for a failure. `spell` turns calls that it names into commands."""
+    """Prints it and gives the exit status: 0, or 1 for a failure, also of a part. `spell` turns calls that it names
+    into commands."""
     error = found.error
     if json:
         as_json(found.value if error is None else found.operation.failure(error))
@@ -26,10 +31,12 @@ def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
             click.echo(f"  {problem['field']}: {problem['message']}", err=True)
         for name, detail in error.details.items():
             several = cast(list[Any], detail) if isinstance(detail, list) else [detail]
-            for one in several:
+            for one in several[:SHOWN]:
                 said = in_words(spell.detail(name, one))
                 if name not in NAMING or said not in message:
                     click.echo(f"  {name}: {said}", err=True)
+            if len(several) > SHOWN:
+                click.echo(f"  {name}: … and {len(several) - SHOWN} more (`--json` shows all)", err=True)
         if error.guidance:
             click.echo(f"  {spell.about(error, error.guidance)}", err=True)
     elif found.operation.text:
@@ -37,19 +44,18 @@ def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
         _rendered(text)
     else:
         lines(data(found.value))
-    return 1 if error else 0
+    partly = found.operation.failed_in_part
+    return 1 if error or (partly is not None and partly(found.result)) else 0
 
 
 def _rendered(markdown: str) -> None:
-    from rich.console import Console  # which takes a while, and JSON needs none of it
-
-    console = Console()
-    if not console.is_terminal:
+    if not sys.stdout.isatty():
         click.echo(markdown)
         return
+    from rich.console import Console  # which takes a while, and whoever pipes needs none of it
     from rich.markdown import Markdown
 
-    console.print(Markdown(markdown))
+    Console().print(Markdown(markdown))
 
 
 def data(value: Any) -> Any:

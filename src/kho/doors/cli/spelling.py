@@ -14,7 +14,12 @@ from kho.kernel.registry import Registry
 _ARGUMENT = re.compile(r"""(\w+)=("[^"]*"|'[^']*'|[^,\s]+)""")
 _OPEN = ("", "…")
 """What stands for a value that the reader has to fill in."""
-_FENCED = re.compile(r"^(`{3,})[^`\n]*\n.*?^\1[ \t]*$|^ *>[^\n]*$", re.M | re.S)
+_OTHERS = re.compile(
+    r"(?P<fenced>^(?P<fence>`{3,})[^`\n]*\n.*?^(?P=fence)[ \t]*$|^ *>[^\n]*$)"
+    r"|(?P<span>(?P<ticks>`+)(?!`)[^\n]+?(?<!`)(?P=ticks)(?!`))"
+    r"|\\[^\n]|`+",  # which open no span
+    re.M | re.S,
+)
 
 Described = tuple[Operation, Command, Mapping[str, Any]]
 """A command, its operation, and the arguments of a tool by which it is known to be meant."""
@@ -37,6 +42,11 @@ class Spell:
     def __call__(self, text: str) -> str:
         text = self._tools.sub(self._call, text) if self._known else text
         return self._own.sub(self._flag, text) if self._flags else text
+
+    def code(self, span: str) -> str:
+        """What stands as code is others' words, unless it is one of the command's own arguments and nothing else."""
+        own = self._own.fullmatch(span) if self._flags else None
+        return span if own is None else self._flag(own)
 
     def about(self, error: KhoError, text: str) -> str:
         """A part of an error: the parameters that it is about become what is typed for them. Others that stand there
@@ -87,12 +97,15 @@ def _fields(error: KhoError) -> set[str]:
 
 
 def outside_fences(markdown: str, spell: Spell) -> str:
-    """What stands in fences, and what is quoted, was written by others."""
+    """What stands in fences or as code, and what is quoted, was written by others: with a word of ours in its midst it
+    could get out of there."""
     done: list[str] = []
     at = 0
-    for fenced in _FENCED.finditer(markdown):
-        done += spell(markdown[at : fenced.start()]), fenced[0]
-        at = fenced.end()
+    for others in _OTHERS.finditer(markdown):
+        if others["fenced"] is None and others["span"] is None:
+            continue
+        done += spell(markdown[at : others.start()]), others["fenced"] or spell.code(others["span"])
+        at = others.end()
     return "".join([*done, spell(markdown[at:])])
 
 

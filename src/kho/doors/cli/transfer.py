@@ -158,5 +158,5 @@ def _told(count: int, words: str) -> str:
 
 def _data(outcome: Outcome) -> dict[str, Any]:
     if outcome.error is not None:
-        raise fail(outcome.error.message)
+        raise fail(outcome.error)
     return show.data(outcome.value)

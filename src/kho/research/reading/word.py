@@ -54,12 +54,21 @@ def of_docx(data: bytes, name: str, limits: Limits) -> Readable:
     try:
         document = docx.Document(io.BytesIO(data))
         text = tidy(clean("\n\n".join(_Body(document).blocks())))
-        title = one_line(clean(document.core_properties.title or ""))
+        title = one_line(clean(_title(document)))
     except (OpcError, SyntaxError, zipfile.BadZipFile, *BROKEN) as error:  # broken XML is a SyntaxError
         raise Unreadable("it is a damaged Word document", _AGAIN) from error
     if not text.strip():
         raise Unreadable("it has no text", "If it holds pictures of pages, run text recognition (OCR) on them.")
     return Readable(title or title_of(text) or stem(name), text, "markdown", "docx")
+
+
+def _title(document: "Document") -> str:
+    """Of the properties. Where a file has none, python-docx would make some up: all alike, a 'Word Document'."""
+    from docx.opc.constants import RELATIONSHIP_TYPE
+
+    related = document.part.package.rels.values() if document.part.package else ()
+    has_some = any(one.reltype == RELATIONSHIP_TYPE.CORE_PROPERTIES for one in related)
+    return document.core_properties.title or "" if has_some else ""
 
 
 class _Body:

@@ -1,0 +1,28 @@
+"""A process that takes the lease of a broker, says 'ready', and holds it until its stdin ends.
+
+lease_holder.py HOME [DATABASE_URL]
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.devices.house import House
+
+from kho.devices.mqtt_lease import Lease
+from kho.kernel.ports import Database
+from kho.storage.postgres import Postgres
+from kho.storage.sqlite import Sqlite
+
+
+async def main(home: Path, url: str | None) -> None:
+    db: Database = Sqlite.open(home / "kho.db") if url is None else Postgres.open(url)
+    house = House(db, home, url)
+    assert await Lease(db, house.clock, "devices.broker", house.live).take()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None))

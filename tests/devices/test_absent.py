@@ -1,0 +1,60 @@
+"""A board's tool that is called by its name while no board that has it is connected."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from mcp import Client, MCPError
+from tests.devices.house import PATIENCE, House
+from tests.devices.web_house import Houses
+from tests.doors.doors import served
+
+from kho.devices import simulator
+from kho.devices.board import Board
+from kho.devices.errors import DeviceOffline
+from kho.devices.simulator import Simulated
+from kho.settings import Settings
+
+ALIAS = "board_audio_speaker_set_volume"
+MAC = simulator.mac(1)
+
+
+async def test_it_says_that_the_board_is_offline(house: House) -> None:
+    wire = await house.join(Board(MAC))
+    await house.leave(wire)
+    tool = await house.offering.absent(ALIAS, house.tenant)
+    assert tool is not None
+    for which in ({}, {"device": MAC}):
+        outcome = await house.registry.call(tool, {"volume": 3, **which}, house.caller())
+        assert isinstance(outcome.error, DeviceOffline)
+        assert "device_call can keep a call" in outcome.error.guidance
+
+
+async def test_what_no_board_has_or_another_tenant_s_is_unknown(house: House, houses: Houses) -> None:
+    await house.leave(await house.join(Board(MAC)))
+    assert await house.offering.absent("board_nothing", house.tenant) is None
+    assert await house.offering.absent(ALIAS, "another-tenant") is None
+    assert await house.offering.absent("board_reboot", house.tenant) is None, "it is for people"
+    assert await houses(tenant=house.tenant, tools="off").offering.absent(ALIAS, house.tenant) is None
+    each = houses(tenant=house.tenant, tools="each")
+    assert await each.offering.absent(ALIAS, house.tenant) is None, "its names hold the board's id"
+
+
+async def test_over_mcp(tmp_path: Path) -> None:
+    async with served(Settings(home=tmp_path)) as hub, simulator.http() as http:
+        board = Simulated(Board(MAC), hub.url, http)
+        life = asyncio.ensure_future(board.run())
+        async with Client(f"{hub.url}/mcp") as client:
+            async with asyncio.timeout(PATIENCE):
+                while ALIAS not in [tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools]:
+                    pass
+            life.cancel()
+            await asyncio.wait({life})
+            async with asyncio.timeout(PATIENCE):
+                while ALIAS in [tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools]:
+                    pass
+            answer = await client.call_tool(ALIAS, {"volume": 3})
+            assert answer.is_error
+            assert "DEVICE_OFFLINE" in str(answer.content)
+            with pytest.raises(MCPError, match="Unknown tool"):
+                await client.call_tool("board_nothing", {})

@@ -1,0 +1,139 @@
+"""Boards at a stranger's broker that are sent away, or have gone: the broker says neither to them nor of them."""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+
+import pytest
+from tests.devices.house import PATIENCE, House
+from tests.devices.mqtt_house import AnyBroker, client, external, heard, introduce, linked, mqtt, unlinked
+from tests.devices.web_house import Houses
+
+from kho.devices import mqtt as door
+from kho.devices import mqtt_topics, simulator
+from kho.devices.board import Board, Say
+from kho.devices.errors import DeviceTimeout
+from kho.devices.mqtt_client import Client
+from kho.devices.registrations import approve_code
+from kho.devices.simulator import Happening
+
+VOLUME = "self.audio_speaker.set_volume"
+
+
+async def next_of(found: Client, kind: str) -> str:
+    """What the hub says next that is of this kind."""
+    while (frame := await heard(found))["type"] != kind:
+        pass
+    return json.dumps(frame)
+
+
+async def answer(board: Board, found: Client, up: str, asked: str) -> None:
+    for said in board.hear(asked):
+        assert isinstance(said, Say)
+        await found.publish(up, said.text)
+
+
+async def until(queue: asyncio.Queue[Happening], what: str) -> Happening:
+    async with asyncio.timeout(PATIENCE):
+        while (happening := await queue.get()).what != what:
+            pass
+    return happening
+
+
+@pytest.mark.parametrize("how", ["device_forget", "device_revoke"])
+async def test_a_board_that_is_sent_away_is_told_and_shows_a_code(
+    houses: Houses, broker: AnyBroker, mac: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulator, "ASK_AGAIN", 0.02)
+    house, told = houses(by_code=True), asyncio.Queue[Happening]()
+
+    async def approve() -> None:
+        code = (await until(told, "waiting")).more["code"]
+        await house.db.write(lambda tx: approve_code(tx, house.tenant, code, "lan", house.clock()))
+
+    async with external(house, broker, by_code=True) as simulate, asyncio.TaskGroup() as group:
+        group.create_task(approve())
+        await simulate(mac, subscribes=True, tell=told.put_nowait)
+        await house.ask(how, {"device": mac})
+        assert (await until(told, "refused")).text.startswith("is told: This device was ")
+        code = (await until(told, "waiting")).more["code"]
+        found = await house.ask("devices_list", {})
+        if how == "device_forget":
+            assert mac in [one["device"] for one in found["pending"]]
+        else:
+            assert found["devices"][0]["shows_code"]
+        await house.db.write(lambda tx: approve_code(tx, house.tenant, code, "lan", house.clock()))
+        await linked(house, mac)
+
+
+async def test_a_board_of_which_nobody_knew_that_it_is_there_is_met_anew_once_it_was_forgotten(
+    houses: Houses, broker: AnyBroker, mac: str
+) -> None:
+    house, url = houses(by_code=True), f"mqtt://127.0.0.1:{broker.port}"
+    up = mqtt_topics.up(mac)
+    async with mqtt(house, by_code=True, url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
+        await found.publish(up, "{}")
+        code = json.loads(await next_of(found, "alert"))["message"].split()[-1]
+        await house.db.write(lambda tx: approve_code(tx, house.tenant, code, "lan", house.clock()))
+        assert served.door is not None
+        await served.door.look()
+        assert "initialize" in await next_of(found, "mcp"), "it is asked as soon as it is approved"
+        await house.ask("device_forget", {"device": mac})
+        await found.publish(up, "{}")
+        again = json.loads(await next_of(found, "alert"))["message"]
+        assert again.startswith("kho devices approve ")
+        assert mac in [one["device"] for one in (await house.ask("devices_list", {}))["pending"]]
+
+
+async def test_a_board_that_does_not_answer_a_call_is_asked_at_once_and_given_up_soon(
+    house: House, broker: AnyBroker, mac: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        mqtt(house, url=f"mqtt://127.0.0.1:{broker.port}"),
+        client(broker, mqtt_topics.down(mac)) as found,
+    ):
+        board, up = Board(mac), mqtt_topics.up(mac)
+        await found.publish(up, "{}")
+        await introduce(board, found, up)
+        await (await linked(house, mac)).settled()
+        call = {"device": mac, "tool": VOLUME, "arguments": {"volume": 3}, "timeout": 1, "queue_for": "10m"}
+        with pytest.raises(DeviceTimeout) as failed:
+            await house.ask("device_call", call)
+        assert "not kept for later" in failed.value.guidance
+        assert "tools/call" in await next_of(found, "mcp")
+        listing = await next_of(found, "mcp")
+        assert "tools/list" in listing, "nobody waits until it has been silent for long"
+        await answer(board, found, up, listing)
+        monkeypatch.setattr(door, "GRACE", 0.1)
+        with pytest.raises(DeviceTimeout):
+            await house.ask("device_call", call)
+        await unlinked(house, mac)
+
+
+async def test_a_virtual_board_that_ends_says_goodbye_and_is_gone_soon(
+    house: House, broker: AnyBroker, mac: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "LEAVING", 0.1)
+    async with external(house, broker) as simulate:
+        async with AsyncExitStack() as stack:
+            await simulate(mac, stack, subscribes=True)
+        await unlinked(house, mac)
+
+
+async def test_firmware_says_goodbye_at_the_end_of_a_conversation_and_stays(
+    house: House, broker: AnyBroker, mac: str
+) -> None:
+    up, board = mqtt_topics.up(mac), Board(mac)
+    async with (
+        mqtt(house, url=f"mqtt://127.0.0.1:{broker.port}") as served,
+        client(broker, mqtt_topics.down(mac)) as found,
+    ):
+        await found.publish(up, "{}")
+        await introduce(board, found, up)
+        link = await linked(house, mac)
+        await found.publish(up, board.goodbye())
+        await answer(board, found, up, await next_of(found, "mcp"))
+        await linked(house, mac)
+        assert served.door is not None
+        await served.door.look()
+        assert not link.closed
