@@ -19,7 +19,7 @@ run: .venv/.setup ## set up, then serve on 127.0.0.1:8001 (ARGS="--port 9000" ad
 	@exec .venv/bin/kho serve $(ARGS)
 
 test: lint ## lint, types and all tests, on every core (ARGS="tests/storage -x" narrows)
-	$(PY) -m pytest -n auto --dist loadfile $(ARGS)
+	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/.dev ## ruff and pyright
 	.venv/bin/ruff check
