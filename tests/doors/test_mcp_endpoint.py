@@ -186,21 +186,28 @@ def test_an_address_is_told_without_what_is_secret() -> None:
     assert mcp_endpoint.LAST_PAUSE == 60
 
 
+async def attached_and_interrupted(
+    endpoint: Endpoint, environment: dict[str, str]
+) -> tuple[asyncio.subprocess.Process, bytes, bytes]:
+    """The real command: it is asked for its tools, and then ended. What it said."""
+    process = await asyncio.create_subprocess_exec(
+        KHO,
+        *("devices", "attach", endpoint.url, "--tools", "memory"),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    other = await endpoint.next()
+    await other.begin()
+    assert (await other.ask("tools/list"))["result"]["tools"]
+    process.send_signal(signal.SIGINT)
+    return process, *await process.communicate()
+
+
 async def test_the_command_says_what_happens_and_ends_when_it_is_interrupted(tmp_path: Path) -> None:
     endpoint = Endpoint()
     async with listening(endpoint):
-        process = await asyncio.create_subprocess_exec(
-            KHO,
-            *("devices", "attach", endpoint.url, "--tools", "memory"),
-            env=environment(tmp_path),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        other = await endpoint.next()
-        await other.begin()
-        assert (await other.ask("tools/list"))["result"]["tools"]
-        process.send_signal(signal.SIGINT)
-        out, errors = await process.communicate()
+        process, out, errors = await attached_and_interrupted(endpoint, environment(tmp_path))
         assert process.returncode == 0
         assert out.decode() == f"Connected to {place(endpoint.url)}.\n"
         assert errors.decode() == "Stopped.\n"
@@ -234,18 +241,8 @@ def tls(certificate: Path) -> ssl.SSLContext:
 async def test_over_tls_it_serves_who_shows_a_certificate_that_is_trusted(tmp_path: Path, certificate: Path) -> None:
     endpoint = Endpoint()
     async with listening(endpoint, tls(certificate)):
-        process = await asyncio.create_subprocess_exec(
-            KHO,
-            *("devices", "attach", endpoint.url, "--tools", "memory"),
-            env=environment(tmp_path, {"SSL_CERT_FILE": str(certificate)}),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        other = await endpoint.next()
-        await other.begin()
-        assert (await other.ask("tools/list"))["result"]["tools"]
-        process.send_signal(signal.SIGINT)
-        out, _ = await process.communicate()
+        trusting = environment(tmp_path, {"SSL_CERT_FILE": str(certificate)})
+        _, out, _ = await attached_and_interrupted(endpoint, trusting)
         assert out.decode() == f"Connected to {place(endpoint.url)}.\n"
         assert place(endpoint.url).startswith("wss://")
         endpoint.over.set()
