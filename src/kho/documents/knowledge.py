@@ -73,10 +73,9 @@ class Knowledge:
         (own, total, titles), pages = await asyncio.gather(
             self._search(params, call, end, notes), self._outside(params, call, end, notes)
         )
-        hits = [*own, *(_hit(page, params.query) for page in pages)]
-        if params.min_score is not None:
-            hits = [hit for hit in hits if _score(hit) >= params.min_score]
-            own = [hit for hit in own if _score(hit) >= params.min_score]
+        least = params.min_score or 0.0
+        own = [hit for hit in own if _score(hit) >= least]
+        hits = [*own, *(hit for page in pages if _score(hit := _hit(page, params.query)) >= least)]
         said = await self._answer(params, hits, end)
         if not said.text and params.min_score is None:
             hits = []  # what answers nothing is only in the way of a caller who did not ask for it
