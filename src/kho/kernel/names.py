@@ -7,6 +7,7 @@ does so itself.
 
 import re
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 from kho.kernel.operation import Operation
 
@@ -19,9 +20,13 @@ _WIRES: dict[str, Callable[[Operation], str | None]] = {
 class Names:
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._methods = {found.rpc: found for found in operations if found.rpc and "/" in found.rpc}
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        """Made when something is said that may name one: most starts never need it."""
         named = "|".join(map(re.escape, self._methods))
         # Not within a longer path, and not what stands in quotes, which may be somebody's own words.
-        self._pattern = re.compile(rf"""(?<![\w/"'-])({named})(?![\w/"'-])""") if named else None
+        return re.compile(rf"""(?<![\w/"'-])({named})(?![\w/"'-])""") if named else None
 
     def spelt(self, text: str, door: str) -> str:
         wire = _WIRES.get(door)
