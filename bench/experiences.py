@@ -31,8 +31,8 @@ from bench.doors import HOST, cpu_seconds, free_port, until_open
 
 from kho.app import open_database, open_hub
 from kho.experiences.store import Experience, Store, Terms
-from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.ports import Tx
+from kho.lib.clock import SECOND, system_clock
 from kho.search.index import Index
 from kho.settings import Settings
 

@@ -11,8 +11,8 @@ import psycopg
 from bench.search_data import DIMENSION, Block, Floats
 
 from kho import __version__
-from kho.kernel.clock import system_clock
 from kho.kernel.ports import Database, Tx, Vectors, Where, Words
+from kho.lib.clock import system_clock
 from kho.search import passages
 from kho.search.calibrate import Calibration, Scale, unit
 from kho.search.filling import MODEL, calibration_row

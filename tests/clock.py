@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kho.kernel.clock import SECOND, from_iso, iso
+from kho.lib.clock import SECOND, from_iso, iso
 
 
 @dataclass

@@ -15,11 +15,11 @@ from kho.doors import logs
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
-from kho.kernel.clock import system_clock
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Database, Llm, Vectors, Words
 from kho.kernel.registry import Observer, Registry
+from kho.lib.clock import system_clock
 from kho.models import make
 from kho.search.filling import Filling
 from kho.search.index import Index

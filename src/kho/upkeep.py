@@ -15,10 +15,10 @@ from kho import evaluation
 from kho.app import Core, open_hub, opened
 from kho.devices.simulator import simulate
 from kho.kernel.capability import Capability
-from kho.kernel.clock import system_clock
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Tx
+from kho.lib.clock import system_clock
 from kho.search import health
 from kho.search.query import Limits as SearchLimits
 from kho.settings import Settings

@@ -14,8 +14,8 @@ from pathlib import Path
 from kho import research
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
-from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.ports import Database, Tx, Words
+from kho.lib.clock import SECOND, system_clock
 from kho.research import jobs, model, store_collections, store_jobs
 from kho.research.ingest import Ingest
 from kho.research.limits import Limits

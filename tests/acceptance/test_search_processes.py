@@ -12,9 +12,9 @@ from typing import Any, Self
 import pytest
 
 from kho.kernel.background import Background
-from kho.kernel.clock import system_clock
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Database, Vectors, Where, Words
+from kho.lib.clock import system_clock
 from kho.models.hashed import HashEmbedder
 from kho.search.filling import BATCH, HELD, Filling
 from kho.search.index import Document, Field, Index, Passage, prepare
@@ -29,7 +29,7 @@ CHILD = """
 import asyncio, json, sys
 from pathlib import Path
 from kho.kernel.background import Background
-from kho.kernel.clock import system_clock
+from kho.lib.clock import system_clock
 from kho.kernel.ports import Where
 from kho.models.hashed import HashEmbedder
 from kho.search.filling import Filling

@@ -8,9 +8,9 @@ from typing import Any
 from kho import experiences
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
-from kho.kernel.clock import DAY, from_iso
 from kho.kernel.ports import Database, Words
 from kho.kernel.registry import Registry
+from kho.lib.clock import DAY, from_iso
 from kho.search.index import Index
 from kho.search.query import Searcher
 

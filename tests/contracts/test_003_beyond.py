@@ -9,7 +9,7 @@ from tests.contracts.conftest import MakeDesk
 from tests.contracts.desk import NOW, Desk, Json
 
 from kho import experiences
-from kho.kernel.clock import DAY, iso
+from kho.lib.clock import DAY, iso
 
 LATER = "2026-01-04T00:00:00Z"
 

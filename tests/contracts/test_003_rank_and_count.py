@@ -11,8 +11,8 @@ from tests.contracts.conftest import MakeDesk
 from tests.contracts.desk import NOW, Desk, Json
 
 from kho import experiences
-from kho.kernel.clock import DAY, from_iso, iso
 from kho.kernel.ports import Tx
+from kho.lib.clock import DAY, from_iso, iso
 
 
 def aged(days: float) -> str:

@@ -14,9 +14,9 @@ import pytest
 from kho import research
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
-from kho.kernel.clock import system_clock
 from kho.kernel.ports import Database, Tx, Words
 from kho.kernel.registry import Outcome, Registry
+from kho.lib.clock import system_clock
 from kho.research import Limits, Openings
 from kho.search.index import Index
 from kho.search.query import Searcher

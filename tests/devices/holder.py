@@ -13,8 +13,8 @@ from kho import devices
 from kho.devices import live
 from kho.devices.board import Board
 from kho.devices.session import Session
-from kho.kernel.clock import SECOND
 from kho.kernel.ports import Database
+from kho.lib.clock import SECOND
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import Postgres
 from kho.storage.sqlite import Sqlite

@@ -12,9 +12,9 @@ from kho.devices.operations import operations
 from kho.devices.session import Session
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
-from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.ports import Database
 from kho.kernel.registry import Registry
+from kho.lib.clock import SECOND, system_clock
 
 _tenants = count(1)
 PATIENCE = 20.0

@@ -12,7 +12,7 @@ from kho.devices import frames
 from kho.devices.board import PAGE_BYTES, Board, HangUp, Say
 from kho.devices.board_tools import Property, Tool
 from kho.devices.faults import Fault
-from kho.kernel.jsonrpc import Response
+from kho.lib.jsonrpc import Response
 
 COMMON = [
     "self.get_device_status",

@@ -14,7 +14,7 @@ from kho.devices import broker, mqtt_boards
 from kho.devices.board import Board
 from kho.devices.errors import BoardGone, BoardRefused
 from kho.devices.mqtt_client import Client, Disconnected
-from kho.kernel.clock import DAY, SECOND
+from kho.lib.clock import DAY, SECOND
 
 MAC = "02:4b:00:00:00:01"
 VOLUME = "self.audio_speaker.set_volume"

@@ -10,7 +10,7 @@ from tests.devices.web_house import Dialled, Houses, Json, Served, forget_keys, 
 
 from kho.devices.board import Board
 from kho.devices.events import Event, Events
-from kho.kernel.clock import SECOND
+from kho.lib.clock import SECOND
 
 AT = 1_800_000_000 * SECOND
 

@@ -25,7 +25,7 @@ from kho.devices.errors import BoardGone, CallTimedOut, DeviceFailed, DeviceOffl
 from kho.devices.forwarding import LONGEST_PATH, UnixForwarding
 from kho.devices.forwarding_postgres import PostgresForwarding
 from kho.devices.store import Owner
-from kho.kernel.clock import SECOND, system_clock
+from kho.lib.clock import SECOND, system_clock
 
 pytestmark = pytest.mark.anyio
 A = "cc:01"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kho.devices import frames
-from kho.kernel.jsonrpc import Invalid, Request, Response
+from kho.lib.jsonrpc import Invalid, Request, Response
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),

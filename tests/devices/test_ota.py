@@ -12,7 +12,7 @@ from tests.doors.doors import PLAIN
 from kho.devices import newcomers
 from kho.devices.registrations import approve_code
 from kho.devices.store import Device
-from kho.kernel.clock import SECOND
+from kho.lib.clock import SECOND
 
 SYSTEM: Json = {
     "version": 2,

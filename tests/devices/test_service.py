@@ -21,8 +21,8 @@ from kho.devices.errors import (
     UserOnlyTool,
 )
 from kho.kernel.call import Call
-from kho.kernel.clock import SECOND
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, in_words
+from kho.lib.clock import SECOND
 from kho.storage.receipts import Receipts
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from tests.devices.conftest import Ground
 from tests.devices.house import House
 
 from kho.devices.tokens import LIFETIME, PURPOSES, Claims, Purpose, SigningKey, Tokens
-from kho.kernel.clock import SECOND
+from kho.lib.clock import SECOND
 
 NOW = 1_800_000_000 * SECOND
 

@@ -15,7 +15,7 @@ from kho.devices.board import Board
 from kho.devices.errors import BoardGone
 from kho.devices.registrations import approve_code
 from kho.devices.tokens import Tokens
-from kho.kernel.clock import DAY, SECOND
+from kho.lib.clock import DAY, SECOND
 
 HELLO: Json = {
     "type": "hello",

@@ -20,10 +20,10 @@ from kho.doors.http import Application
 from kho.kernel import identity
 from kho.kernel.call import Principal
 from kho.kernel.capability import Capability
-from kho.kernel.clock import DAY
 from kho.kernel.hub import Hub
 from kho.kernel.identity import ApiKey
 from kho.kernel.registry import Registry
+from kho.lib.clock import DAY
 from kho.settings import Settings
 from kho.storage.keys import Keys
 from kho.storage.receipts import Receipts

@@ -15,10 +15,10 @@ import pytest
 from kho.app import opened
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
-from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
 from kho.kernel.registry import Registry
+from kho.lib.clock import SECOND, system_clock
 from kho.settings import Documents, Settings
 from kho.storage.postgres import Postgres
 from kho.storage.sqlite import Sqlite

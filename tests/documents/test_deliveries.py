@@ -16,9 +16,9 @@ from tests.documents.receiver import (
 
 from kho.app import open_hub
 from kho.documents.trail import EVENTS
-from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.errors import Conflict
 from kho.kernel.ports import Tx
+from kho.lib.clock import SECOND, system_clock
 from kho.settings import Documents, Settings
 
 

@@ -28,9 +28,9 @@ from kho.doors.stdio import serve
 from kho.kernel import identity
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
-from kho.kernel.clock import DAY
 from kho.kernel.identity import ApiKey
 from kho.kernel.operation import Operation
+from kho.lib.clock import DAY
 from kho.settings import Settings
 
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ from tests.doors.test_cli import run
 
 from kho.app import open_database, open_hub, whereabouts
 from kho.doors.cli.waiting import for_vectors
-from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Tx
+from kho.lib.clock import SECOND, system_clock
 from kho.search.filling import LEASE
 from kho.settings import Settings
 from kho.upkeep import change

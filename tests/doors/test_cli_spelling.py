@@ -6,7 +6,7 @@ import pytest
 from tests.doors.command_line import program_of
 
 from kho.doors.cli.spelling import Spell, outside_fences
-from kho.kernel.marked import code, fenced, quoted
+from kho.lib.markdown import code, fenced, quoted
 from kho.settings import Settings
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.doors.doors import Served, served
 
 from kho.app import open_database, open_hub
-from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.ports import Tx
+from kho.lib.clock import SECOND, system_clock
 from kho.search.filling import LEASE
 from kho.settings import Settings
 from kho.upkeep import change

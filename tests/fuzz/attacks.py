@@ -12,8 +12,8 @@ from tests.fuzz.target import MODERN, SEED, Request, Target, action, mcp_handsha
 
 from kho import app
 from kho.kernel.call import Principal
-from kho.kernel.jsonrpc import ParseError, loads
 from kho.kernel.operation import Operation
+from kho.lib.jsonrpc import ParseError, loads
 from kho.settings import Settings
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kho.kernel import identity, paging, values
 from kho.kernel.call import Call, Principal
-from kho.kernel.clock import DAY, from_iso, iso, system_clock
 from kho.kernel.deadline import until
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, Timeout
 from kho.kernel.fields import Id, Strings, Whole
 from kho.kernel.identity import ApiKey
-from kho.kernel.jsonrpc import MAX_DEPTH
-from kho.kernel.prose import counted, minute
+from kho.lib.clock import DAY, from_iso, iso, system_clock
+from kho.lib.jsonrpc import MAX_DEPTH
+from kho.lib.markdown import counted, minute
 
 # -- pages -------------------------------------------------------------------------------------------------------------
 

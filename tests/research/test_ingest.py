@@ -9,7 +9,7 @@ from tests.research.desk import Desk, told
 from tests.research.shelf import Plain, Shelf, age
 
 from kho.kernel.call import Principal
-from kho.kernel.clock import SECOND
+from kho.lib.clock import SECOND
 from kho.research import reading
 from kho.research.errors import FileNotFound, PathRefused, UnknownCollection, Unreadable
 from kho.research.limits import Limits

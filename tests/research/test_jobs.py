@@ -10,8 +10,8 @@ from tests.research.desk import Desk
 from tests.research.shelf import Gated, Plain, Shelf
 
 from kho.kernel.call import Call
-from kho.kernel.clock import SECOND
 from kho.kernel.ports import Tx
+from kho.lib.clock import SECOND
 from kho.research import ahead, jobs, model, reading, store_jobs
 from kho.research.errors import JobNotFound
 from kho.research.plan import Failure, Wanted

@@ -8,10 +8,10 @@ import orjson
 import pytest
 from tests.search.conftest import Core, T, Watched, doc
 
-from kho.kernel.clock import SECOND
 from kho.kernel.errors import KhoError, Unavailable
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Where
+from kho.lib.clock import SECOND
 from kho.models.hashed import HashEmbedder
 from kho.search import passages
 from kho.search.calibrate import is_current

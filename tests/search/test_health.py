@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from kho.kernel.background import Background
-from kho.kernel.clock import SECOND, system_clock
 from kho.kernel.errors import DatabaseError
 from kho.kernel.ports import Database, Tx, Words
+from kho.lib.clock import SECOND, system_clock
 from kho.search import passages
 from kho.search.filling import LEASE
 from kho.search.health import Standing, refile_all, standing

@@ -24,8 +24,8 @@ from kho.devices.tokens import Tokens
 from kho.devices.vision import Seer
 from kho.kernel.background import Background
 from kho.kernel.capability import Announcements, Capability
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database
+from kho.lib.clock import Clock
 
 __all__ = [
     "FAULTS",

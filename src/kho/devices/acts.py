@@ -5,7 +5,7 @@ from typing import Any, Literal, cast
 
 from kho.devices import frames
 from kho.devices.listed import BoardTool, clean
-from kho.kernel import jsonrpc
+from kho.lib import jsonrpc
 
 Ending = Literal["refused", "timeout", "gone"]
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import count
 
 from kho.devices.listed import BoardTool
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 
 LONGEST = 64
 PREFIX = "board_"

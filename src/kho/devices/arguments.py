@@ -13,7 +13,7 @@ import orjson
 from kho.devices.errors import WrongArguments
 from kho.devices.listed import BoardTool
 from kho.kernel import values
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 
 MAX_BYTES = 64 * 1024
 _UPGRADE, _ADDRESS = "upgrade_firmware", "url"

@@ -22,7 +22,7 @@ from kho.devices.registrations import Registrations
 from kho.devices.session import Photos
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
-from kho.kernel.clock import Clock
+from kho.lib.clock import Clock
 
 if TYPE_CHECKING:
     from amqtt.broker import Broker

@@ -31,9 +31,9 @@ from kho.devices.queue import Queue, reason_of
 from kho.devices.service import ADMIN, TIMEOUT, named
 from kho.devices.store import Device
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock
 from kho.kernel.errors import Conflict, InvalidParams, KhoError, UniqueViolation
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
 
 log = logging.getLogger("kho.devices")
 

@@ -1,10 +1,10 @@
 """The six digits that a board shows: how long they are good, and how often a tenant may be wrong about them. Whoever
 may approve boards could else try all of them, and take a board that somebody else is about to approve."""
 
-from kho.kernel.clock import SECOND, iso
 from kho.kernel.errors import KhoError
-from kho.kernel.patterns import pattern
 from kho.kernel.ports import Tx
+from kho.lib.clock import SECOND, iso
+from kho.lib.lazy_regex import pattern
 
 MINUTES = 15
 LASTS = MINUTES * 60 * SECOND

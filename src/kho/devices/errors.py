@@ -8,7 +8,7 @@ from typing import Any
 
 from kho.devices.codes import MINUTES
 from kho.kernel import errors
-from kho.kernel.prose import minute
+from kho.lib.markdown import minute
 
 NO_ADDRESS = "explain url"
 """In what firmware says when it was not told where to send a photo."""

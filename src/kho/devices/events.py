@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kho.kernel.call import Call
-from kho.kernel.clock import iso
 from kho.kernel.web import Request, Stream
+from kho.lib.clock import iso
 
 Kind = Literal["connected", "disconnected", "tools_changed", "notification", "call", "warning"]
 WAITING = 256

@@ -15,9 +15,9 @@ from kho.devices import store
 from kho.devices.errors import BoardGone, CallTimedOut, DeviceOffline, QueueFull
 from kho.devices.forwarding import AT_ONCE, Answer, result, told
 from kho.devices.store import Owner
-from kho.kernel.clock import SECOND, Clock
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import SECOND, Clock
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection

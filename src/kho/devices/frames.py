@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import orjson
 
-from kho.kernel import jsonrpc
-from kho.kernel.patterns import pattern
+from kho.lib import jsonrpc
+from kho.lib.lazy_regex import pattern
 
 MAX_FRAME = 1_000_000
 """Characters. Boards send 8 KB; a photo inside a result is the largest thing there is."""

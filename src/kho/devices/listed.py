@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import orjson
 
-from kho.kernel.jsonrpc import deeper_than
+from kho.lib.jsonrpc import deeper_than
 
 MAX_TOOLS = 256
 MAX_PAGES = 64

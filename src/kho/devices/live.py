@@ -26,9 +26,9 @@ from kho.devices.queue import Queue, waiting
 from kho.devices.session import Session
 from kho.devices.store import Device, Owner
 from kho.kernel.background import Background
-from kho.kernel.clock import SECOND, Clock, iso
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import SECOND, Clock, iso
 
 log = logging.getLogger("kho.devices")
 

@@ -7,8 +7,7 @@ import orjson
 
 from kho.devices import results
 from kho.devices.arguments import wanted
-from kho.kernel.marked import code, fenced, inline, together
-from kho.kernel.prose import counted, minute
+from kho.lib.markdown import code, counted, fenced, inline, minute, together
 
 LONGEST = 120
 """Characters of arguments, parameters and answers on a line of a list."""

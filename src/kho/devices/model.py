@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.clock import DAY, SECOND, from_iso
 from kho.kernel.fields import Strings, Whole
 from kho.kernel.model import Params
-from kho.kernel.patterns import pattern
+from kho.lib.clock import DAY, SECOND, from_iso
+from kho.lib.lazy_regex import pattern
 
 MOST_DEVICES = 200
 """That one call may name."""

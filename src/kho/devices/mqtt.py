@@ -25,9 +25,9 @@ from kho.devices.registrations import Registrations
 from kho.devices.session import Photos
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
-from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database
+from kho.lib.clock import Clock
 
 log = logging.getLogger("kho.devices.mqtt")
 

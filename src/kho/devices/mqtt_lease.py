@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from kho.kernel.clock import SECOND, Clock
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import SECOND, Clock
 
 HELD = 15 * SECOND
 BEAT = 5.0

@@ -19,8 +19,8 @@ from kho.devices.store import Device
 from kho.devices.tokens import Tokens
 from kho.devices.vision import PATH as VISION_PATH
 from kho.kernel.background import Background
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database
+from kho.lib.clock import Clock
 
 EVERYWHERE = ("0.0.0.0", "::")
 

@@ -7,7 +7,7 @@ gateway has it. They are answered at `devices/p2p/<id>`. In a topic the colons o
 from typing import Any
 
 from kho.devices.stated import normal
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 
 SHARED = "device-server"
 EVERYBODY = "devices/+/up"

@@ -3,8 +3,8 @@ guess would hit one."""
 
 from collections import OrderedDict, deque
 
-from kho.kernel.clock import SECOND
 from kho.kernel.errors import KhoError
+from kho.lib.clock import SECOND
 
 WITHIN = 600 * SECOND
 MOST = 60

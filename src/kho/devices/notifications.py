@@ -17,9 +17,9 @@ from kho.devices.events import Event, Events
 from kho.devices.history import one_of
 from kho.kernel.background import Background
 from kho.kernel.capability import Announcements
-from kho.kernel.clock import SECOND, Clock, iso
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Row, Tx, Value
+from kho.lib.clock import SECOND, Clock, iso
 
 log = logging.getLogger("kho.devices")
 

@@ -18,10 +18,10 @@ from kho.devices.listed import BoardTool
 from kho.devices.model import ToolArguments
 from kho.kernel.background import Background
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError
 from kho.kernel.operation import Operation
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
 
 log = logging.getLogger("kho.devices")
 

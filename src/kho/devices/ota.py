@@ -19,10 +19,10 @@ from kho.devices.registrations import Approval, Registrations
 from kho.devices.stated import Stated, base, socket_base, stated
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
-from kho.kernel import jsonrpc
-from kho.kernel.clock import SECOND, Clock
 from kho.kernel.errors import InvalidParams
 from kho.kernel.web import Page, Reply, Request
+from kho.lib import jsonrpc
+from kho.lib.clock import SECOND, Clock
 
 PATH = "/xiaozhi/ota/"
 SOCKET_PATH = "/xiaozhi/v1/"

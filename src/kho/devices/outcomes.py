@@ -9,8 +9,8 @@ from kho.devices.acts import CallResult
 from kho.devices.errors import DeviceFailed
 from kho.devices.queue import text_of
 from kho.kernel.call import Call
-from kho.kernel.clock import iso
 from kho.kernel.errors import KhoError
+from kho.lib.clock import iso
 
 NONE = "None of the devices did it."
 

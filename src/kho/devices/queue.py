@@ -18,9 +18,9 @@ from kho.devices.errors import DeviceFailed, DeviceOffline
 from kho.devices.events import Event, Events
 from kho.devices.listed import clean
 from kho.kernel.background import Background
-from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Row, Tx
+from kho.lib.clock import Clock
 
 MOST = 100
 """That wait for one board."""

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from kho.devices import codes, store
 from kho.devices.store import Device
 from kho.devices.tokens import SigningKey
-from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
 
 Approval = Literal["auto", "code"]
 

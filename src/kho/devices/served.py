@@ -10,8 +10,8 @@ from kho.devices.stated import normal
 from kho.devices.tokens import Tokens
 from kho.devices.vision import Seer, Vision
 from kho.devices.websocket import WebSocketDoor
-from kho.kernel.clock import Clock
 from kho.kernel.web import Served
+from kho.lib.clock import Clock
 
 
 def served(

@@ -14,9 +14,9 @@ from kho.devices.stated import normal
 from kho.devices.store import Device
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock, iso
 from kho.kernel.errors import InvalidParams
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock, iso
 
 T = TypeVar("T")
 

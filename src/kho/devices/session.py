@@ -26,7 +26,7 @@ from kho.devices.acts import (
     outcome,
 )
 from kho.devices.listed import BoardTool, Listing, clean
-from kho.kernel import jsonrpc
+from kho.lib import jsonrpc
 
 __all__ = [
     "Act",

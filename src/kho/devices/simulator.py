@@ -24,7 +24,7 @@ from kho.devices.faults import Fault
 from kho.devices.mqtt_client import Address
 from kho.devices.ota import PATH as OTA_PATH
 from kho.devices.reaching import Away, Replaced
-from kho.kernel.files import make_room
+from kho.lib.open_files import make_room
 
 FIRST_PAUSE = 0.5
 LAST_PAUSE = 30.0

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kho.kernel.errors import InvalidParams
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 
 _ID = pattern(r"[A-Za-z0-9._:/-]{1,128}")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from kho.kernel.clock import DAY
 from kho.kernel.ports import Row, Tx, Value
+from kho.lib.clock import DAY
 
 PENDING = ""
 """The tenant of boards that nobody has approved yet."""

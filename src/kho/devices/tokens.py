@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
-from kho.kernel.clock import DAY, SECOND
+from kho.lib.clock import DAY, SECOND
 
 Purpose = Literal["socket", "vision", "mqtt"]
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)

@@ -13,9 +13,9 @@ import orjson
 from kho.devices.registrations import Registrations
 from kho.devices.stated import stated
 from kho.devices.tokens import LIFETIME, Claims, Tokens
-from kho.kernel.clock import Clock
 from kho.kernel.errors import InvalidParams, KhoError, Unauthorized, Unavailable
 from kho.kernel.web import Page, Reply, Request
+from kho.lib.clock import Clock
 
 if TYPE_CHECKING:  # loaded with the first photo: no other command waits for it
     from python_multipart.multipart import Field, File

@@ -20,9 +20,9 @@ from kho.devices.stated import Stated, base, stated
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
 from kho.devices.vision import PATH as VISION_PATH
-from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError, Unauthorized
 from kho.kernel.web import Channel, ChannelClosed, Socket
+from kho.lib.clock import Clock
 
 PATHS = (SOCKET_PATH, "/devices/ws")
 HELLO_WITHIN = 10.0

@@ -19,8 +19,8 @@ from kho.documents.transfer_import import Import
 from kho.documents.webhooks import Webhooks
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database, Llm
+from kho.lib.clock import Clock
 from kho.search.index import Index
 from kho.search.query import Searcher
 from kho.search.refile import refile

@@ -15,9 +15,9 @@ from kho.documents.results import Changed
 from kho.documents.store import Document
 from kho.documents.trail import Deed
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock, iso
 from kho.kernel.errors import Conflict
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock, iso
 from kho.search.index import Index
 
 T = TypeVar("T")

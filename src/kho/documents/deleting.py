@@ -11,9 +11,9 @@ from kho.documents.store import Document
 from kho.documents.trail import Deed, log, tell
 from kho.kernel.background import Background
 from kho.kernel.call import Call
-from kho.kernel.clock import SECOND, Clock, iso
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import SECOND, Clock, iso
 from kho.search.index import Index
 
 logger = logging.getLogger("kho.documents")

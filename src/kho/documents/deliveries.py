@@ -15,9 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kho.kernel.background import Background
-from kho.kernel.clock import SECOND, Clock
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import SECOND, Clock
 
 if TYPE_CHECKING:
     import httpx2

@@ -11,8 +11,7 @@ from pydantic import JsonValue
 
 from kho.documents import results
 from kho.documents.transfer_model import Change, Exported, Gone, Imported
-from kho.kernel.marked import cell_code, code, facts, fenced, inline, line, quoted, table
-from kho.kernel.prose import counted, minute
+from kho.lib.markdown import cell_code, code, counted, facts, fenced, inline, line, minute, quoted, table
 
 FENCES = {"text/markdown": "markdown", "text/plain": "text", "application/json": "json"}
 SHOWN = 40

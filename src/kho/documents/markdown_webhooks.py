@@ -1,7 +1,7 @@
 """What an admin reads at the command line of webhooks, and of what was erased."""
 
 from kho.documents import purge, webhooks
-from kho.kernel.marked import cell_code, code, facts, line, table
+from kho.lib.markdown import cell_code, code, facts, line, table
 
 
 def added(answer: webhooks.Added) -> str:

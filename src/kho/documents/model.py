@@ -8,9 +8,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_va
 from pydantic_core import PydanticCustomError
 
 from kho.documents.trail import DEEDS
-from kho.kernel.clock import from_iso
 from kho.kernel.fields import Id, Strings, Whole
 from kho.kernel.model import Params
+from kho.lib.clock import from_iso
 
 ROOT = "root"
 MAX_BODY = 4 * 1024 * 1024

@@ -20,9 +20,9 @@ from kho.documents.results import Changed
 from kho.documents.store import Document
 from kho.documents.trail import log, tell
 from kho.kernel.call import Call
-from kho.kernel.clock import iso
 from kho.kernel.errors import InvalidParams
 from kho.kernel.ports import Tx
+from kho.lib.clock import iso
 
 
 class Placing(Changing):

@@ -17,10 +17,10 @@ from kho.documents.errors import NotPurgeable, UnknownDocument
 from kho.documents.model import MAX_REASON, DocumentId
 from kho.documents.trail import Deed, log
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError
 from kho.kernel.model import Params, Result
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
 
 logger = logging.getLogger("kho.documents")
 

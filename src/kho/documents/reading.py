@@ -11,8 +11,8 @@ from kho.documents.store import Document, Revision
 from kho.documents.trail import Entry
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.clock import iso
 from kho.kernel.ports import Tx, Value
+from kho.lib.clock import iso
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from kho.kernel.clock import iso
 from kho.kernel.ports import Row, Tx, Value
+from kho.lib.clock import iso
 
 ACTIONS = {
     "create_document": "document.created",

@@ -17,8 +17,8 @@ from kho.documents.model import MAX_TITLE
 from kho.documents.store import Document
 from kho.documents.transfer_front import Unreadable, facts
 from kho.kernel import front_matter
-from kho.kernel.clock import iso
 from kho.kernel.front_matter import Front
+from kho.lib.clock import iso
 
 KINDS = {".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain", ".json": "application/json"}
 ENDINGS = {"text/markdown": ".md", "text/plain": ".txt", "application/json": ".json"}

@@ -9,7 +9,7 @@ from kho.documents.errors import UnknownParent
 from kho.documents.model import ROOT
 from kho.documents.transfer_model import ImportDocuments
 from kho.kernel.ports import Tx
-from kho.kernel.prose import counted
+from kho.lib.markdown import counted
 
 Shape = dict[str, list[str]]
 """The ids of the children of each, in order."""

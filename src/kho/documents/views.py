@@ -9,8 +9,8 @@ import orjson
 from kho.documents import results, store, tree
 from kho.documents.deleting import due_at
 from kho.documents.store import Document, Revision, Saying
-from kho.kernel.clock import iso
 from kho.kernel.ports import Tx
+from kho.lib.clock import iso
 
 
 def summaries(tx: Tx, tenant: str, documents: Sequence[Document], depths: Mapping[str, int]) -> list[results.Summary]:

@@ -16,10 +16,10 @@ from kho.documents.model import Cursor, Page
 from kho.documents.trail import EVENTS
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock, iso
 from kho.kernel.fields import Id
 from kho.kernel.model import Params, Result
 from kho.kernel.ports import Database, Tx, Value
+from kho.lib.clock import Clock, iso
 
 
 def _address(value: str) -> str:

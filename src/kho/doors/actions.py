@@ -9,13 +9,13 @@ from typing import Annotated, Any, cast
 import orjson
 from pydantic import Field, StringConstraints, ValidationError
 
-from kho.kernel import jsonrpc
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, UniqueViolation, UnknownOperation, about
 from kho.kernel.hub import Hub
 from kho.kernel.model import Params
 from kho.kernel.operation import Operation
 from kho.kernel.problems import Problem, found, in_words
+from kho.lib import jsonrpc
 
 NAME = in_words(
     r"^[A-Za-z0-9._:/@+-]{1,128}$", "must be 1 to 128 letters without accents, digits or characters of . _ : / @ + -"

@@ -4,11 +4,11 @@ from typing import Any
 
 import orjson
 
-from kho.kernel import jsonrpc
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
-from kho.kernel.jsonrpc import Invalid, Request, Response
 from kho.kernel.registry import Registry
+from kho.lib import jsonrpc
+from kho.lib.jsonrpc import Invalid, Request, Response
 
 LARGEST_BATCH = 100
 

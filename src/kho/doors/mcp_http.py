@@ -20,8 +20,8 @@ from starlette.types import Message, Receive, Scope, Send
 from kho.doors.mcp import McpDoor
 from kho.doors.mcp_notices import Notice, for_handshake, to_notification
 from kho.doors.wire import header, read_body, send_json
-from kho.kernel import jsonrpc
-from kho.kernel.jsonrpc import Invalid, Request, Response
+from kho.lib import jsonrpc
+from kho.lib.jsonrpc import Invalid, Request, Response
 
 PRINCIPAL = "kho.principal"
 """Where the caller stands in the scope of a request."""

@@ -6,7 +6,7 @@ import tempfile
 import uvicorn
 
 from kho.doors.slow_clients import GuardedProtocol, guarded_protocol
-from kho.kernel.files import make_room
+from kho.lib.open_files import make_room
 
 CONNECTIONS = 20_000
 """Clients and boards that a hub has room for, as far as the system lets it."""

@@ -10,8 +10,8 @@ from kho.experiences.store import SPACE, Store
 from kho.experiences.usage import Usage
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability, Transfer
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database
+from kho.lib.clock import Clock
 from kho.search.index import Index
 from kho.search.query import Searcher
 from kho.search.refile import refile

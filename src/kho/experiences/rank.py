@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kho.kernel.clock import DAY
+from kho.lib.clock import DAY
 
 HALF_LIFE = 90 * DAY
 """A record that is this old is half as fresh as a new one."""

@@ -14,9 +14,9 @@ from kho.experiences.store import FIELDS, SPACE, Experience, Store, Terms, gist
 from kho.experiences.usage import Usage
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock, from_iso, iso
 from kho.kernel.errors import Conflict, InvalidParams, NotFound
 from kho.kernel.ports import Database, Tx, Where
+from kho.lib.clock import Clock, from_iso, iso
 from kho.search.near import likeness
 from kho.search.query import Searcher
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 
 from kho.experiences.store import Store
 from kho.kernel.background import Background
-from kho.kernel.clock import Clock
 from kho.kernel.errors import DatabaseError
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
 
 INTERVAL = 0.5
 """Seconds that counts gather before they are written; a crash loses at most these."""

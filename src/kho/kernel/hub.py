@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kho.kernel.call import Principal
-from kho.kernel.clock import Clock
 from kho.kernel.idempotency import Receipts
 from kho.kernel.identity import Keys
 from kho.kernel.registry import Registry
+from kho.lib.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from kho.kernel.errors import InvalidParams
-from kho.kernel.jsonrpc import MAX_DEPTH
+from kho.lib.jsonrpc import MAX_DEPTH
 
 
 def check(value: Any) -> None:

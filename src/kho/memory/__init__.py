@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability, Changes, Transfer
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database, Llm
+from kho.lib.clock import Clock
 from kho.memory import filing, transfer
 from kho.memory.operations import operations
 from kho.memory.resources import Shelf

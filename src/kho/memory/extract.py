@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 from kho.search.fold import index_tokens, query_tokens
 from kho.search.languages import language
 from kho.search.sentences import sentences

@@ -2,8 +2,7 @@
 
 from textwrap import indent
 
-from kho.kernel.marked import code, inline, line, quoted, together
-from kho.kernel.prose import counted, minute
+from kho.lib.markdown import code, counted, inline, line, minute, quoted, together
 from kho.memory import model
 
 

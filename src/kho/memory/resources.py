@@ -7,8 +7,8 @@ import orjson
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.capability import Content, Resource
-from kho.kernel.clock import iso
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import iso
 from kho.memory import model, store
 from kho.memory.errors import UnknownResource
 from kho.memory.service import ALL, shown

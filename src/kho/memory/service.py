@@ -8,9 +8,9 @@ from typing import TypeVar
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.capability import Changes
-from kho.kernel.clock import Clock, iso
 from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, Tx, Where
+from kho.lib.clock import Clock, iso
 from kho.memory import filing, model, store
 from kho.memory.errors import OtherMessage, UnknownConversation
 from kho.memory.store import Conversation, Message

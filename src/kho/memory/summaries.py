@@ -12,10 +12,10 @@ from secrets import token_hex
 
 from kho.kernel.background import Background
 from kho.kernel.capability import Changes
-from kho.kernel.clock import Clock
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Llm, Tx
 from kho.kernel.ports import Message as Prompt
+from kho.lib.clock import Clock
 from kho.memory import extract, model, store
 from kho.memory.extract import Said
 from kho.memory.service import Limits

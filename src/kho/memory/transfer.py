@@ -8,10 +8,10 @@ from pydantic_core import PydanticCustomError
 from kho.kernel import paging, problems
 from kho.kernel.call import Call
 from kho.kernel.capability import Changes
-from kho.kernel.clock import Clock, from_iso, iso
 from kho.kernel.errors import InvalidParams, about
 from kho.kernel.model import Params
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock, from_iso, iso
 from kho.memory import filing, model, store
 from kho.memory.service import Limits, need, title_of
 from kho.memory.store import Conversation, Message

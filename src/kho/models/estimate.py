@@ -5,7 +5,7 @@ The factors are the averages of Vietnamese, Chinese and English prose, of Vietna
 code. A passage of a few sentences is rarely off by more than a fifth.
 """
 
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 
 _latin = pattern("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+")
 _digits = pattern("[0-9]+")

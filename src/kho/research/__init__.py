@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability, Transfer
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database
+from kho.lib.clock import Clock
 from kho.research import prompts, resources, standing, transfer
 from kho.research.augment import Augment
 from kho.research.collections import Collections

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database, Tx
-from kho.kernel.prose import counted
+from kho.lib.clock import Clock
+from kho.lib.markdown import counted
 from kho.research import dates, filing, reading, store_collections, store_listing, views
 from kho.research.errors import InvalidDocumentRequest, Unreadable
 from kho.research.filing import Doc, Filing

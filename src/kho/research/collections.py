@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock
 from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, Tx, Where
-from kho.kernel.prose import counted
+from kho.lib.clock import Clock
+from kho.lib.markdown import counted
 from kho.research import names, store_collections, store_listing, store_projects, views
 from kho.research.errors import (
     CollectionExists,

@@ -1,8 +1,8 @@
 """The rules of feedback: a verdict on a result, and what the verdicts say about a collection."""
 
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
 from kho.research import store_collections, store_feedback, store_listing, views
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.model import FeedbackAnalytics, SubmitFeedback

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock, iso
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock, iso
 from kho.research import store_history, views
 from kho.research.errors import InvalidQuery
 from kho.research.model import ClearHistory, QueryHistory

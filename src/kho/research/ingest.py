@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
 from kho.research import plan, store_collections, store_ingest, telling
 from kho.research.ahead import ahead
 from kho.research.errors import FileNotFound, PathRefused, WrongKind

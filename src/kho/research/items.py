@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from kho.kernel.clock import iso
 from kho.kernel.ports import Tx
+from kho.lib.clock import iso
 from kho.research import explain, labels, store_collections, store_listing
 from kho.research.filing import Doc, header_path
 from kho.research.model import QueryKnowledgeBase

@@ -15,10 +15,10 @@ from functools import partial
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call
-from kho.kernel.clock import SECOND, Clock
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.ports import Database, Tx
-from kho.kernel.prose import counted
+from kho.lib.clock import SECOND, Clock
+from kho.lib.markdown import counted
 from kho.research import store_jobs
 from kho.research.store_jobs import Counts, Job
 

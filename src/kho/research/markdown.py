@@ -6,8 +6,7 @@ one line, and what cannot be seen is left out: nothing that was stored can look 
 
 from collections.abc import Iterable, Sequence
 
-from kho.kernel.marked import cell_code, code, facts, fenced, inline, line, table
-from kho.kernel.prose import counted
+from kho.lib.markdown import cell_code, code, counted, facts, fenced, inline, line, table
 from kho.research import labels, results
 from kho.research.views import amount
 

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Protocol
 
-from kho.kernel.clock import SECOND, Clock
+from kho.lib.clock import SECOND, Clock
 from kho.research import filing, reading
 from kho.research.errors import DocumentError, Unreadable
 from kho.research.filing import Doc, Filing

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock, iso
 from kho.kernel.ports import Database, Tx
-from kho.kernel.prose import counted
+from kho.lib.clock import Clock, iso
+from kho.lib.markdown import counted
 from kho.research import names, results, store_collections, store_projects, views
 from kho.research.errors import CollectionError, InvalidProjectRequest, ProjectExists, UnknownProject, missing
 from kho.research.model import ManageProjects

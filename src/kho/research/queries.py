@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock
 from kho.kernel.deadline import Left, until
 from kho.kernel.errors import Timeout
 from kho.kernel.ports import Database, Tx, Where
+from kho.lib.clock import Clock
 from kho.research import context, items, labels, order, refinement, store_collections, store_feedback, store_listing
 from kho.research.errors import InvalidProjectRequest, InvalidQuery, QueryTimeout
 from kho.research.filing import SPACE, header_path

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kho.kernel.prose import counted
+from kho.lib.markdown import counted
 from kho.research import labels
 from kho.research.scope import Scope
 from kho.research.terms import LONGEST, Text, clean, near_spellings, says_nothing, splitting, unknown

@@ -4,7 +4,7 @@ import asyncio
 
 from kho.kernel.deadline import Left
 from kho.kernel.ports import Database, Tx, Where
-from kho.kernel.prose import counted
+from kho.lib.markdown import counted
 from kho.research import context, items, labels, store_collections, store_listing, views
 from kho.research.filing import SPACE, Doc
 from kho.research.model import SimilarDocuments

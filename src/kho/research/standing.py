@@ -1,7 +1,7 @@
 """Whether documents and what is filed of them fit together, for `kho doctor`."""
 
 from kho.kernel.ports import Tx
-from kho.kernel.prose import counted
+from kho.lib.markdown import counted
 from kho.research.filing import SPACE
 from kho.search.index import Index
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kho.kernel.ports import Tx, Where
-from kho.kernel.prose import counted
+from kho.lib.markdown import counted
 from kho.research import store_collections, store_ingest, store_jobs, views
 from kho.research.errors import DocumentError, FileNotFound, PathRefused, Unreadable
 from kho.research.filing import SPACE

@@ -7,12 +7,12 @@ from pydantic import Field, ValidationError
 
 from kho.kernel import paging, problems
 from kho.kernel.call import Call
-from kho.kernel.clock import Clock, from_iso, iso
 from kho.kernel.errors import about
 from kho.kernel.fields import Id, Whole
 from kho.kernel.model import Params
 from kho.kernel.ports import Database, Tx
-from kho.kernel.prose import counted
+from kho.lib.clock import Clock, from_iso, iso
+from kho.lib.markdown import counted
 from kho.research import filing, names, store_collections, store_listing, views
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.filing import Doc, Filing, Origin

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kho.kernel import paging
-from kho.kernel.clock import iso
 from kho.kernel.errors import InvalidParams
+from kho.lib.clock import iso
 from kho.research import results
 from kho.research.errors import ResearchError
 from kho.research.filing import Doc

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 from kho.search.fold import FUNCTION_WORD, fold, query_tokens
 from kho.search.languages import language
 from kho.search.unmarked import typed_without_marks

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 from kho.search.scripts import WORD
 
 LONGEST = 128

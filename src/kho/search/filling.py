@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kho.kernel.background import Background
-from kho.kernel.clock import SECOND, Clock
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Database, Embedder, Tx, Vectors, Where
+from kho.lib.clock import SECOND, Clock
 from kho.search import passages
 from kho.search.calibrate import is_current, measure, numbers_at_hand
 from kho.search.passages import MODEL, Stored

@@ -17,7 +17,7 @@ from itertools import pairwise
 from operator import add
 from typing import NamedTuple
 
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 from kho.search.compound import LONGEST, parts
 from kho.search.function_words import ENGLISH, HAN, HAN_PAIRS, KANA, UNMARKED, VIETNAMESE
 from kho.search.scripts import CJK, EMOJI, UNSPACED, plain, unaccented

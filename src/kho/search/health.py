@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kho.kernel.background import Background
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
 from kho.search import passages
 from kho.search.filling import LEASE, MODEL
 from kho.search.refile import form_row

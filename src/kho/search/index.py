@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from kho.kernel.clock import Clock
 from kho.kernel.ports import Entry, Filed, Tx, Vectors, Words
+from kho.lib.clock import Clock
 from kho.search import passages
 from kho.search.fold import index_tokens
 from kho.search.languages import language

@@ -1,6 +1,6 @@
 """Which of the languages that Kho is at home in a text is written in."""
 
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 from kho.search.unmarked import typed_without_marks
 
 LOOKED_AT = 400

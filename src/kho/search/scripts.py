@@ -5,7 +5,7 @@ Python's `re` knows no Unicode properties, so the classes are made here, once, a
 
 import unicodedata
 
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 
 CJK = (
     "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kho.kernel import errors
-from kho.kernel.clock import Clock, system_clock
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock, system_clock
 
 OWN: tuple[str, Path] = ("storage", Path(__file__).parent / "migrations")
 """The storage layer's own folder, to be passed to `migrate` before the slices'."""

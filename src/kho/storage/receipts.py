@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kho.kernel.clock import Clock
 from kho.kernel.idempotency import Kept
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

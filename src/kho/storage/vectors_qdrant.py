@@ -16,8 +16,8 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kho.kernel import errors
-from kho.kernel.clock import Clock, system_clock
 from kho.kernel.ports import Database, Filed, Tx, Where
+from kho.lib.clock import Clock, system_clock
 from kho.storage import outbox
 from kho.storage.vectors import AT_ONCE, find, latest, look_up, matrix, register, registered, vector_of
 

@@ -9,8 +9,8 @@ import click
 
 from kho.doors.cli import nested, parameters
 from kho.doors.cli.program import fail
-from kho.kernel import jsonrpc
 from kho.kernel.operation import Command, Operation
+from kho.lib import jsonrpc
 
 ELSEWHERE = ("/", "~", "\\\\")
 """How a path begins that is not relative to anything."""

@@ -8,10 +8,10 @@ import click
 from kho.doors.cli import show
 from kho.doors.cli.program import Program, fail, json_option
 from kho.kernel import identity
-from kho.kernel.clock import DAY, iso
 from kho.kernel.errors import NotFound
 from kho.kernel.hub import Hub
 from kho.kernel.identity import ApiKey
+from kho.lib.clock import DAY, iso
 
 
 def register(group: click.Group, program: Program) -> None:

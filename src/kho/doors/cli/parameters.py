@@ -12,8 +12,8 @@ import orjson
 
 from kho.doors.cli import nested
 from kho.doors.cli.nested import Spec
-from kho.kernel import jsonrpc
 from kho.kernel.operation import Command, Operation
+from kho.lib import jsonrpc
 
 CONFIRM = "confirm"
 """The parameter that `--yes` sets."""

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 
-from kho.kernel.patterns import pattern
+from kho.lib.lazy_regex import pattern
 
 _SAMPLE = 2**18
 _EVERYDAY = frozenset(

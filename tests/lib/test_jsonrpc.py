@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.kernel import jsonrpc
-from kho.kernel.jsonrpc import MAX_DEPTH, Invalid, Message, ParseError, Request, Response, parse
+from kho.lib import jsonrpc
+from kho.lib.jsonrpc import MAX_DEPTH, Invalid, Message, ParseError, Request, Response, parse
 
 
 def one(value: Any, *, lenient: bool = False) -> Message:

@@ -88,3 +88,13 @@ def _lines(text: str) -> str:
 
 def _longest_ticks(text: str) -> int:
     return max((len(run) for run in _TICKS.findall(text)), default=0)
+
+
+def counted(number: int, what: str) -> str:
+    """1 document, 2,000 documents."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def minute(iso: str) -> str:
+    """To the minute: 2026-07-28 09:00."""
+    return f"{iso[:10]} {iso[11:16]}"
