@@ -10,7 +10,7 @@ import ssl
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,10 @@ from kho.doors.stdio import serve
 from kho.kernel import identity
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
+from kho.kernel.hub import Hub
 from kho.kernel.identity import ApiKey
 from kho.kernel.operation import Operation
-from kho.lib.clock import DAY
+from kho.lib.clock import DAY, Clock, system_clock
 from kho.settings import Settings
 
 Json = dict[str, Any]
@@ -120,9 +121,18 @@ async def listening(app: Application) -> AsyncGenerator[tuple[str, httpx2.AsyncC
 
 
 @asynccontextmanager
-async def served(settings: Settings, *extra: Capability, serving: bool = False) -> AsyncGenerator[Served, None]:
-    """The whole HTTP application, by uvicorn in this loop, on a free port of the loopback. `serving` as `kho serve`."""
-    app = Application(lambda: open_hub(settings, extra, serving=serving), settings.http, settings.mcp)
+async def served(
+    settings: Settings, *extra: Capability, serving: bool = False, clock: Clock = system_clock, **rechecks: Any
+) -> AsyncGenerator[Served, None]:
+    """The whole HTTP application, by uvicorn in this loop, on a free port of the loopback. `serving` as `kho serve`;
+    `rechecks` says how often keys are looked up (`fresh`, `heartbeat`), `clock` when they expire."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[Hub, None]:
+        async with open_hub(settings, extra, serving=serving) as hub:
+            yield replace(hub, clock=clock)
+
+    app = Application(opened, settings.http, settings.mcp, **rechecks)
     async with listening(app) as (url, http):
         yield Served(url, app, http)
 

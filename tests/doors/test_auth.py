@@ -10,7 +10,6 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import ERAS, PLAIN, SERVERS, Json, Served, bearer, kho, new_key, served
 
-from kho.doors import auth
 from kho.doors.auth import is_loopback
 from kho.settings import Experiences, Settings
 
@@ -81,10 +80,7 @@ async def test_a_hub_that_others_can_reach_does_not_start_without_keys(home: Pat
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-async def test_keys_are_made_listed_and_revoked_on_the_command_line(
-    home: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(auth, "FRESH", 0.0)  # ask the table every time, not every two seconds
+async def test_keys_are_made_listed_and_revoked_on_the_command_line(home: Path, settings: Settings) -> None:
     made = await kho(home, "keys", "create", "chatbot", "--tenant", "acme", "--scope", "exp:read", "--json")
     key: Json = json.loads(made.out)
     assert (made.status, key["name"], key["tenant"], key["scopes"]) == (0, "chatbot", "acme", ["exp:read"])
@@ -99,7 +95,7 @@ async def test_keys_are_made_listed_and_revoked_on_the_command_line(
     assert text.encode() not in stored
     assert text.removeprefix(f"kho_{key['id']}_").encode() not in stored
 
-    async with served(settings) as hub:
+    async with served(settings, fresh=0) as hub:  # asks the table every time, not every two seconds
         assert (await hub.get("/servers", **bearer(text))).status_code == 200
         revoked = await kho(home, "keys", "revoke", text)  # the whole key will do
         again = await kho(home, "keys", "revoke", text)
@@ -123,9 +119,8 @@ async def test_a_key_for_people_is_shown_once_on_a_line_of_its_own(home: Path) -
     assert "exp:read, exp:write" in wrong.err
 
 
-async def test_a_running_hub_notices_its_first_key(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auth, "FRESH", 0.0)
-    async with served(settings) as hub:
+async def test_a_running_hub_notices_its_first_key(settings: Settings) -> None:
+    async with served(settings, fresh=0) as hub:
         assert (await hub.get("/servers")).status_code == 200
         key = await new_key(settings)
         refused(await hub.get("/servers"))

@@ -18,15 +18,16 @@ REMEMBERED = 1024
 
 
 class Auth:
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, fresh: float = FRESH) -> None:
         self._hub = hub
+        self._fresh = fresh
         self._shared = False
-        self._asked = -FRESH
+        self._asked = -fresh
         self._known: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
 
     async def shared(self) -> bool:
         """Whether keys decide. Once they do, they do for good."""
-        if not self._shared and time.monotonic() - self._asked >= FRESH:
+        if not self._shared and time.monotonic() - self._asked >= self._fresh:
             self._shared = await self._hub.keys.in_use()
             self._asked = time.monotonic()
         return self._shared
@@ -57,7 +58,7 @@ class Auth:
         now = time.monotonic()
         digest = identity.digest(text)
         found = self._known.get(digest)
-        if found is not None and now - found[0] < FRESH:
+        if found is not None and now - found[0] < self._fresh:
             return found[1]
         id = identity.public_id(text)
         key = await self._hub.keys.find(id) if id else None

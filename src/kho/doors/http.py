@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
@@ -14,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from kho.doors.actions import Actions
-from kho.doors.auth import Auth
+from kho.doors.auth import FRESH, Auth
 from kho.doors.guard import Guard, loopback_hosts, loopback_origins
 from kho.doors.jsonrpc import JsonRpc
 from kho.doors.lasting import Lasting
@@ -23,6 +24,7 @@ from kho.doors.mcp import Context, McpDoor
 from kho.doors.mcp_http import PRINCIPAL, McpHttp
 from kho.doors.metrics import Metrics
 from kho.doors.openapi import openapi
+from kho.doors.revocation import HEARTBEAT, Revocation
 from kho.doors.servers import capabilities_of, health, servers
 from kho.doors.slow_clients import STOP
 from kho.doors.web import WebDoor
@@ -57,8 +59,9 @@ class Endpoint:
     """An endpoint for callers whom the credential names. An object, not a function: Starlette then hands it the
     bare ASGI call, without a Request that nobody reads."""
 
-    def __init__(self, auth: Auth, handler: Handler) -> None:
+    def __init__(self, auth: Auth, revocation: Revocation, handler: Handler) -> None:
         self._auth = auth
+        self._revocation = revocation
         self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +71,8 @@ class Endpoint:
             log_refusal(scope["path"], (scope.get("client") or ("",))[0], error.code)
             await send_error(send, error)
             return
-        await self._handler(scope, receive, send, principal)
+        async with self._revocation.watched(scope, send, principal) as send:
+            await self._handler(scope, receive, send, principal)
 
 
 class Application:
@@ -80,11 +84,16 @@ class Application:
         http: HttpSettings,
         mcp: McpSettings,
         customise: Callable[[McpDoor], None] = lambda door: None,
+        *,
+        fresh: float = FRESH,
+        heartbeat: float = HEARTBEAT,
     ) -> None:
         self._open_hub = open_hub
         self._http = http
         self._mcp = mcp
         self._customise = customise
+        self._fresh = fresh
+        self._heartbeat = heartbeat
         inner = Starlette(lifespan=self._lifespan, exception_handlers={HTTPException: _no_route})
         inner.router.redirect_slashes = False
         self._routes: list[BaseRoute] = inner.router.routes
@@ -106,12 +115,13 @@ class Application:
             hub.registry.observers.append(metrics.observe)
             door = McpDoor(hub, background, _principal_of, frozenset(self._mcp.tools), self._mcp.page_size)
             self._customise(door)
-            mcp = McpHttp(door, self._http.max_body)
-            auth = Auth(hub)
+            mcp = McpHttp(door, self._http.max_body, self._heartbeat)
+            auth = Auth(hub, self._fresh)
+            revocation = Revocation(auth, self._heartbeat)
             lasting = Lasting()
             served = [served for capability in hub.registry.capabilities for served in capability.web]
-            web = WebDoor(auth, served, lasting)
-            self._routes.extend([*_routes(hub, auth, mcp, metrics), *web.routes()])
+            web = WebDoor(auth, served, lasting, heartbeat=self._heartbeat)
+            self._routes.extend([*_routes(hub, partial(Endpoint, auth, revocation), mcp, metrics), *web.routes()])
             self._guard.uploads.extend(web.uploads)
 
             def stop() -> None:
@@ -146,7 +156,7 @@ def _principal_of(ctx: Context) -> Principal:
     return ctx.request.scope[PRINCIPAL]
 
 
-def _routes(hub: Hub, auth: Auth, mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
+def _routes(hub: Hub, endpoint: Callable[[Handler], Endpoint], mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
     rpc, actions, described = JsonRpc(hub.registry), Actions(hub), openapi(hub)
 
     async def on_jsonrpc(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
@@ -185,7 +195,7 @@ def _routes(hub: Hub, auth: Auth, mcp: McpHttp, metrics: Metrics) -> list[BaseRo
         await send_bytes(send, 200, metrics.render(await _pending(hub)), metrics.content_type)
 
     def route(path: str, handler: Handler, *methods: str) -> Route:
-        return Route(path, Endpoint(auth, handler), methods=methods)
+        return Route(path, endpoint(handler), methods=methods)
 
     return [
         route("/jsonrpc", on_jsonrpc, "POST"),

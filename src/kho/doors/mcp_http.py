@@ -27,13 +27,12 @@ PRINCIPAL = "kho.principal"
 """Where the caller stands in the scope of a request."""
 MOST_SESSIONS = 1_000
 IDLE_SESSION = 600.0
-HEARTBEAT = 15.0
-"""Seconds between comments on an otherwise silent stream, so that proxies keep it open."""
 
 
 class McpHttp:
-    def __init__(self, door: McpDoor, max_body: int) -> None:
+    def __init__(self, door: McpDoor, max_body: int, heartbeat: float) -> None:
         self._notices = door.notices
+        self._heartbeat = heartbeat
         self._stopping = asyncio.Event()
         self._stateless = StreamableHTTPSessionManager(
             door.server, stateless=True, json_response=False, max_request_body_size=max_body
@@ -110,7 +109,7 @@ class McpHttp:
             )
             await send({"type": "http.response.body", "body": b": listening\n\n", "more_body": True})
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_forward, events, send)
+                tasks.start_soon(_forward, events, send, self._heartbeat)
                 tasks.start_soon(_cancel_when_disconnected, tasks.cancel_scope, receive)
                 await self._stopping.wait()
                 tasks.cancel_scope.cancel()
@@ -119,10 +118,10 @@ class McpHttp:
             unsubscribe()
 
 
-async def _forward(events: "asyncio.Queue[Notice]", send: Send) -> None:
+async def _forward(events: "asyncio.Queue[Notice]", send: Send, heartbeat: float) -> None:
     while True:
         try:
-            async with asyncio.timeout(HEARTBEAT):
+            async with asyncio.timeout(heartbeat):
                 event = await events.get()
         except TimeoutError:
             frame = b": still here\n\n"

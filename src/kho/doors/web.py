@@ -13,14 +13,13 @@ from starlette.types import Receive, Scope, Send
 from kho.doors.auth import Auth
 from kho.doors.guard import BodyTooLarge, Refusal, refuse
 from kho.doors.lasting import Lasting
+from kho.doors.revocation import HEARTBEAT, Revocation
 from kho.doors.web_channel import AsgiChannel, log_refused, request_of, told
 from kho.doors.wire import send_bytes, send_error
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.web import Page, Served, Socket, Stream
 
-HEARTBEAT = 15.0
-"""Seconds between comments on an otherwise silent stream, so that proxies keep it open."""
 PATIENCE = 20.0
 """Seconds that a reader may take to make room for one more message; then it is given up."""
 
@@ -38,6 +37,7 @@ class WebDoor:
         patience: float = PATIENCE,
     ) -> None:
         self._auth = auth
+        self._revocation = Revocation(auth, heartbeat)
         self._served = served
         self._lasting = lasting
         self._heartbeat = heartbeat
@@ -93,6 +93,10 @@ class WebDoor:
             await send_error(send, error)
             return
         assert principal is not None, "a stream always asks for a credential"
+        async with self._revocation.watched(scope, send, principal) as send:
+            await self._events(stream, scope, receive, send, principal)
+
+    async def _events(self, stream: Stream, scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         events = stream.events(Call(principal, "http"), request_of(scope, b"", principal))
         headers = [
             (b"content-type", b"text/event-stream"),
