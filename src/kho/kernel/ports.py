@@ -64,6 +64,58 @@ class Database(Protocol):
     async def aclose(self) -> None: ...
 
 
+class Lease(Protocol):
+    """The right to do work that one process at a time may do: a row with an owner and an end.
+
+    Whoever works takes the lease, holds it before the end comes, and releases it when done. A process that was killed
+    does none of this: its lease runs out, and the next `take` of another process succeeds. All three run in the
+    caller's transaction, so a step of the work and the proof that it was still ours to do commit together.
+    """
+
+    def take(self, tx: Tx, *key: Value) -> bool:
+        """Takes the row with this key if nobody holds it, its lease has run out, or it is ours already. False while
+        another process holds it."""
+        ...
+
+    def hold(self, tx: Tx, *key: Value) -> bool:
+        """Moves the end of a lease that we hold. False: another process has it by now, so stop working."""
+        ...
+
+    def release(self, tx: Tx, *key: Value) -> None:
+        """Lets another process take it at once. Does nothing to a lease that another process holds."""
+        ...
+
+
+class Leases(Protocol):
+    """Makes leases; all of them are held in the name of one process. Durations are microseconds."""
+
+    @property
+    def holder(self) -> str:
+        """This process, as other processes see it."""
+        ...
+
+    def named(self, name: str, duration: int, *, free_if: str = ...) -> Lease:
+        """A lease that belongs to no row of a slice. Its methods take no key. `free_if` is an SQL condition on the row
+        of `leases` under which it may be taken before its end."""
+        ...
+
+    def rows(
+        self,
+        table: str,
+        key: tuple[str, ...],
+        duration: int,
+        *,
+        owner: str = ...,
+        until: str = ...,
+        nobody: str = ...,
+        where: str = ...,
+    ) -> Lease:
+        """A lease on each row of a slice's own table, such as a job or a webhook. `key` names the columns of the key,
+        `owner` and `until` those of the lease; a free row has `nobody` (NULL, or '' in quotes) as its owner. Rows
+        outside of the SQL condition `where` cannot be held."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Filed:
     """Whose a passage is and where it belongs: what a search can be narrowed by."""
@@ -189,10 +241,6 @@ class Embedder(Protocol):
         ...
 
     async def dimension(self) -> int: ...
-
-    def count(self, text: str) -> int:
-        """About how many tokens the model would make of it. Cheap: it loads nothing."""
-        ...
 
     async def passages(self, texts: Sequence[str]) -> "Matrix":
         """One row per text. Raises `errors.Unavailable` when the provider fails."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kho.kernel.ports import Tx
+from kho.kernel.ports import Lease, Tx
 
 LEASE = 30_000_000
 """Microseconds. Longer than any request to a server may take (vectors_qdrant.REQUEST_SECONDS)."""
@@ -47,19 +47,11 @@ def waiting(tx: Tx) -> list[int]:
     return [row[0] for row in rows]
 
 
-def claim(tx: Tx, model: int, owner: str, now: int) -> bool:
-    """Whether `owner` may deliver now: nobody else does, and the last failure is long enough ago."""
+def claim(tx: Tx, lease: Lease, model: int, now: int) -> bool:
+    """Whether this process may deliver now: nobody else does, and the last failure is long enough ago."""
     tx.run("INSERT INTO vector_deliveries (model) VALUES ($1) ON CONFLICT DO NOTHING", model)
-    return bool(
-        tx.run(
-            "UPDATE vector_deliveries SET owner = $1, until = $2 "
-            "WHERE model = $3 AND due_at <= $4 AND (owner IS NULL OR owner = $1 OR until <= $4)",
-            owner,
-            now + LEASE,
-            model,
-            now,
-        )
-    )
+    due = tx.one("SELECT 1 FROM vector_deliveries WHERE model = $1 AND due_at <= $2", model, now)
+    return due is not None and lease.take(tx, model)
 
 
 def take(tx: Tx, model: int, most: int) -> list[Told]:
@@ -69,34 +61,24 @@ def take(tx: Tx, model: int, most: int) -> list[Told]:
     return [Told(*row) for row in rows]
 
 
-def delivered(tx: Tx, model: int, owner: str, numbers: Sequence[int], now: int) -> bool:
-    """Strikes out what was told, and extends the lease. False if another process holds it by now."""
-    kept = tx.run(
-        "UPDATE vector_deliveries SET until = $1, attempts = 0, due_at = 0 WHERE model = $2 AND owner = $3",
-        now + LEASE,
-        model,
-        owner,
-    )
+def delivered(tx: Tx, lease: Lease, model: int, numbers: Sequence[int]) -> bool:
+    """Strikes out what was told, and holds the lease. False if another process holds it by now."""
+    held = lease.hold(tx, model)
+    if held:
+        tx.run("UPDATE vector_deliveries SET attempts = 0, due_at = 0 WHERE model = $1", model)
     values = "json_each($1)" if tx.engine == "sqlite" else "jsonb_array_elements_text($1::jsonb)"
     tx.run(
         f"DELETE FROM vector_outbox WHERE number IN (SELECT CAST(value AS BIGINT) FROM {values})",
         json.dumps(list(numbers)),
     )
-    return bool(kept)
+    return held
 
 
-def release(tx: Tx, model: int, owner: str) -> None:
-    tx.run("UPDATE vector_deliveries SET owner = NULL, until = 0 WHERE model = $1 AND owner = $2", model, owner)
-
-
-def failed(tx: Tx, model: int, owner: str, now: int) -> None:
+def failed(tx: Tx, lease: Lease, model: int, now: int) -> None:
     """Ends the lease. Each failure in a row doubles the pause before the next attempt, of whichever process."""
-    row = tx.one("SELECT attempts FROM vector_deliveries WHERE model = $1 AND owner = $2", model, owner)
-    if row is None:
+    if not lease.hold(tx, model):
         return
-    pause = min(FIRST_PAUSE * 2 ** min(row[0], 16), LONGEST_PAUSE)
-    tx.run(
-        "UPDATE vector_deliveries SET owner = NULL, until = 0, attempts = attempts + 1, due_at = $1 WHERE model = $2",
-        now + pause,
-        model,
-    )
+    row = tx.one("SELECT attempts FROM vector_deliveries WHERE model = $1", model)
+    pause = min(FIRST_PAUSE * 2 ** min(row[0] if row else 0, 16), LONGEST_PAUSE)
+    tx.run("UPDATE vector_deliveries SET attempts = attempts + 1, due_at = $1 WHERE model = $2", now + pause, model)
+    lease.release(tx, model)

@@ -1,6 +1,7 @@
 """Running a piece of work to its end, and carrying what it raised from one thread to another."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -31,6 +32,18 @@ def finish(work: Callable[[Tx], T], tx: EndingTx) -> T:
         raise RuntimeError("The work raised StopIteration.") from error
     finally:
         tx.end()
+
+
+async def within(timeout: float | None, work: Awaitable[T]) -> T:
+    """The work's value, or `errors.Timeout` after so many seconds. A timeout inside of the work stays what it is."""
+    deadline = asyncio.timeout(timeout)
+    try:
+        async with deadline:
+            return await work
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise
+        raise errors.Timeout() from error
 
 
 class Caught:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from kho.kernel import errors
 from kho.kernel.ports import Row, Tx
-from kho.storage.outcome import finish
+from kho.storage.outcome import finish, within
 from kho.storage.postgres_tx import Contended, PostgresTx, translate
 
 if TYPE_CHECKING:
@@ -69,14 +69,7 @@ class Postgres:
 
     async def read(self, work: Callable[[Tx], T], *, timeout: float | None = None) -> T:
         deadline = None if timeout is None else time.monotonic() + timeout
-        patience = asyncio.timeout(timeout)
-        try:
-            async with patience:
-                return await self._in_thread(self._readers, lambda: self._read(work, deadline))
-        except TimeoutError as error:
-            if not patience.expired():
-                raise
-            raise errors.Timeout() from error
+        return await within(timeout, self._in_thread(self._readers, lambda: self._read(work, deadline)))
 
     async def write(self, work: Callable[[Tx], T]) -> T:
         return await self._in_thread(self._writers, lambda: self._write(work))

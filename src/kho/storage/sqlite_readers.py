@@ -11,7 +11,7 @@ import apsw
 
 from kho.kernel import errors
 from kho.kernel.ports import Tx
-from kho.storage.outcome import finish
+from kho.storage.outcome import finish, within
 from kho.storage.sqlite_driver import Connection
 from kho.storage.sqlite_tx import SqliteTx, translate
 
@@ -36,14 +36,8 @@ class Readers:
         loop = asyncio.get_running_loop()
         reading = _Reading()
         answer = loop.run_in_executor(self._threads, self._run, work, reading)
-        deadline = asyncio.timeout(timeout)
         try:
-            async with deadline:
-                return await answer
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise
-            raise errors.Timeout() from error
+            return await within(timeout, answer)
         finally:
             if answer.cancelled():
                 reading.stop(loop)

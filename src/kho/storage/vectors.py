@@ -5,11 +5,11 @@ Whatever comes in is brought to length 1, so that a dot product is the cosine on
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel import errors
 from kho.kernel.ports import Filed, Tx, Where
+from kho.storage.digests import number_of
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
@@ -89,12 +89,6 @@ def matrix(model: str, dimension: int, vectors: "Sequence[Vector]") -> "Matrix":
 
 def vector_of(model: str, dimension: int, vector: "Vector") -> "Vector":
     return matrix(model, dimension, [vector])[0]
-
-
-def number_of(*parts: str) -> int:
-    """64 bits that stand for a name: numbers are compared faster than texts, and take less room."""
-    digest = blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
 
 
 class Narrowing:

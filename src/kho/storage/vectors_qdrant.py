@@ -9,16 +9,17 @@ once. A passage that was dropped may still be named until the next delivery; its
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Filed, Tx, Where
 from kho.lib.clock import Clock, system_clock
 from kho.storage import outbox
+from kho.storage.leases import SqlLeases
+from kho.storage.outcome import within
 from kho.storage.vectors import AT_ONCE, find, latest, look_up, matrix, register, registered, vector_of
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class QdrantVectors:
         self._identity: str | None = None
         self._ready: set[int] = set()
         """Models whose collection is known to exist."""
-        self._name = token_hex(8)
-        """Of this deliverer."""
+        self._lease = SqlLeases(clock).rows("vector_deliveries", ("model",), outbox.LEASE)
 
     async def prepare(self, model: str, dimension: int) -> None:
         """Registers the model. Its collection is made with the first delivery or search: Qdrant may be away now."""
@@ -98,12 +98,12 @@ class QdrantVectors:
     ) -> list[tuple[int, float]]:
         if limit < 1:
             return []
-        return await _within(timeout, self._near(model, where, vector, limit))
+        return await within(timeout, self._near(model, where, vector, limit))
 
     async def get(
         self, model: str, where: Where, seqs: Sequence[int], *, timeout: float | None = None
     ) -> "dict[int, Vector]":
-        return await _within(timeout, self._get(model, where, seqs))
+        return await within(timeout, self._get(model, where, seqs))
 
     async def deliver(self) -> int:
         """Tells Qdrant what it does not know yet, and returns how many rows of the outbox that were.
@@ -113,7 +113,7 @@ class QdrantVectors:
         """
         count = 0
         for number in await self._db.read(outbox.waiting):
-            if await self._db.write(lambda tx, number=number: outbox.claim(tx, number, self._name, self._clock())):
+            if await self._db.write(lambda tx, number=number: outbox.claim(tx, self._lease, number, self._clock())):
                 count += await self._deliver(number)
         return count
 
@@ -152,13 +152,13 @@ class QdrantVectors:
                 numbers = [one.number for one in told]
                 count += len(numbers)
                 if not await self._db.write(
-                    lambda tx, numbers=numbers: outbox.delivered(tx, number, self._name, numbers, self._clock())
+                    lambda tx, numbers=numbers: outbox.delivered(tx, self._lease, number, numbers)
                 ):
                     return count  # it took too long, and another process goes on
         except errors.Unavailable:
-            await self._db.write(lambda tx: outbox.failed(tx, number, self._name, self._clock()))
+            await self._db.write(lambda tx: outbox.failed(tx, self._lease, number, self._clock()))
             raise
-        await self._db.write(lambda tx: outbox.release(tx, number, self._name))
+        await self._db.write(lambda tx: self._lease.release(tx, number))
         return count
 
     async def _collection(self, number: int) -> str:
@@ -307,17 +307,6 @@ def _retrieve(client: "QdrantClient", name: str, where: Where, seqs: Sequence[in
         for record in records
         if record.payload and record.payload.get("owner") == owner
     }
-
-
-async def _within(timeout: float | None, work: Awaitable[T]) -> T:
-    patience = asyncio.timeout(timeout)
-    try:
-        async with patience:
-            return await work
-    except TimeoutError as error:
-        if not patience.expired():
-            raise
-        raise errors.Timeout() from error
 
 
 def _payload(filed: Filed) -> str:

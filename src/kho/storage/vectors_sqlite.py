@@ -16,6 +16,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel.ports import Database, Filed, Row, Tx, Where
+from kho.storage.digests import number_of
 from kho.storage.vectors import (
     AT_ONCE,
     Model,
@@ -25,7 +26,6 @@ from kho.storage.vectors import (
     latest,
     look_up,
     matrix,
-    number_of,
     register,
     registered,
     vector_of,

@@ -9,12 +9,12 @@ Weights are whole numbers, so that sums are exact, and equal entries tie alike o
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import combinations, islice
 from math import isfinite, log
 from typing import Protocol
 
 from kho.kernel.ports import Entry, Filed, Matched, Where
+from kho.storage.digests import digest
 
 MAX_QUERY_TOKENS = 64
 MAX_ENTRY_TOKENS = 20_000
@@ -266,11 +266,6 @@ def marks(filed: Filed) -> list[Term]:
 def is_sampled(seq: int) -> bool:
     """By a scrambled number: tenants may well take turns."""
     return (seq * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 32 < 0x1_0000_0000 // SAMPLED
-
-
-def digest(*parts: str, size: int = 8) -> bytes:
-    """A few bytes that stand for the parts, whatever they contain."""
-    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
 def scope(where: Where | Filed) -> tuple[str, int]:

@@ -7,6 +7,7 @@ rather than a tsvector: any token fits, however long or odd, a row is half the s
 from collections.abc import Iterable, Sequence
 
 from kho.kernel.ports import Counted, Entry, Filed, Matched, Tx, Where
+from kho.storage.digests import number_of
 from kho.storage.words import (
     IN_BODY,
     IN_HEAD,
@@ -15,7 +16,6 @@ from kho.storage.words import (
     Term,
     Weighed,
     count_of,
-    digest,
     distinct,
     filters,
     is_sampled,
@@ -74,7 +74,7 @@ class PostgresWords:
             others = marks(filed)
             if is_sampled(filed.seq):
                 others += [(f"s{letter}", text) for letter, text in [*others, *(("w", token) for token in tokens)]]
-            terms += (str(mark ^ _number(term)) for term in others)
+            terms += (str(mark ^ number_of(*term)) for term in others)
             held = '"{' + ",".join(terms) + '}"'
             row = (filed.seq, number, filed.created_at, heads, held, f'"{counts.hex()}"', entry.length)
             for column, value in zip(columns, row, strict=True):
@@ -93,7 +93,7 @@ class PostgresWords:
 
     def counted(self, tx: Tx, where: Where, seqs: Sequence[int], tokens: Iterable[str]) -> dict[int, Counted]:
         mark, number = _scope(where)
-        wanted = {mark ^ _number(("w", token)): token for token in tokens}
+        wanted = {mark ^ number_of("w", token): token for token in tokens}
         found: dict[int, Counted] = {}
         for seq, terms, counts, length in tx.all(_COUNTED, _array(seqs), number):
             held = wanted.keys() & set(terms)
@@ -148,7 +148,7 @@ class _Search:
         return f"terms @> {_literal(self._term(('w', item.token)) for item in tokens)}"
 
     def _term(self, term: Term) -> int:
-        return self._mark ^ _number(term)
+        return self._mark ^ number_of(*term)
 
 
 class _Numbers(dict[str, str]):
@@ -159,7 +159,7 @@ class _Numbers(dict[str, str]):
         self._mark = mark
 
     def __missing__(self, token: str) -> str:
-        self[token] = term = str(self._mark ^ _number(("w", token)))
+        self[token] = term = str(self._mark ^ number_of("w", token))
         return term
 
 
@@ -174,10 +174,6 @@ def _points(term: int, weight: int) -> str:
 def _scope(where: Where | Filed) -> tuple[int, int]:
     mark, number = scope(where)
     return int(mark, 16), number
-
-
-def _number(term: Term) -> int:
-    return int.from_bytes(digest(*term), "big", signed=True)
 
 
 def _array(values: Iterable[object]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from zlib import crc32
 
 from kho.kernel.ports import Counted, Entry, Matched, Tx, Where
+from kho.storage.digests import digest
 from kho.storage.words import (
     IN_BODY,
     IN_HEAD,
@@ -18,7 +19,6 @@ from kho.storage.words import (
     Term,
     Weighed,
     count_of,
-    digest,
     distinct,
     filters,
     is_sampled,
