@@ -43,9 +43,6 @@ class Given:
     async def dimension(self) -> int:
         return DIMENSION
 
-    def count(self, text: str) -> int:
-        return len(text) // 4
-
     async def passages(self, texts: Sequence[str]) -> Floats:
         raise NotImplementedError("every row comes with its vector")
 

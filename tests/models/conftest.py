@@ -3,10 +3,22 @@
 import pytest
 
 from kho.models.blas import limit_threads
+from kho.models.e5_file import File, find
 from kho.models.e5_runtime import Runtime
+from kho.models.e5_tokens import Tokenizer
 
 
 @pytest.fixture(scope="session")
-def runtime() -> Runtime:
+def file() -> File:
     limit_threads(1)
-    return Runtime()
+    return File(find())
+
+
+@pytest.fixture(scope="session")
+def runtime(file: File) -> Runtime:
+    return Runtime(file)
+
+
+@pytest.fixture(scope="session")
+def tokenizer(file: File) -> Tokenizer:
+    return Tokenizer(file.vocabulary())

@@ -62,9 +62,6 @@ class Watched:
     async def dimension(self) -> int:
         return await self._inner.dimension()
 
-    def count(self, text: str) -> int:
-        return self._inner.count(text)
-
     async def passages(self, texts: Sequence[str]) -> "Matrix":
         await self._pass()
         self.embedded += texts

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from kho.models import e5_file
 from kho.models.blas import limit_threads
-from kho.models.e5_runtime import PASSAGE, QUERY, Runtime, States
-from kho.models.estimate import estimate_tokens
+from kho.models.e5_runtime import PASSAGE, QUERY, Runtime
 from kho.models.worker import Worker, pieces
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ class E5:
     async def dimension(self) -> int:
         return DIMENSION
 
-    def count(self, text: str) -> int:
-        return estimate_tokens(text)
-
     async def passages(self, texts: Sequence[str]) -> "Matrix":
         import numpy as np
 
@@ -47,10 +43,6 @@ class E5:
         """Reads one window: nobody asks a longer question, and a pasted book must not keep others waiting."""
         rows = await self._worker.soon(lambda runtime: runtime.vectors([text], QUERY, windows=1))
         return rows[0]
-
-    async def states(self, texts: Sequence[str], *, query: bool = False) -> list[States]:
-        """Vectors of single tokens, for a closer look at a few texts while somebody waits."""
-        return await self._worker.soon(lambda runtime: runtime.encode(texts, QUERY if query else PASSAGE))
 
     async def aclose(self) -> None:
         await self._worker.aclose()

@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kho.models.e5_file import Vocabulary
 from kho.models.texts import whole
@@ -20,13 +19,6 @@ _spaces = re.compile("  +")
 def clean(text: str) -> str:
     """Composed, because the model knows no letters with loose marks; and without halves of characters."""
     return unicodedata.normalize("NFC", whole(text))
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    ids: list[int]
-    spans: list[tuple[int, int]]
-    """Which characters of the cleaned text each token covers."""
 
 
 class Tokenizer:
@@ -47,42 +39,18 @@ class Tokenizer:
                 return found[:limit]
         return found
 
-    def tokens(self, text: str, limit: int) -> Tokens:
-        """The same tokens, with the characters that each of them came from."""
-        characters: list[str] = []
-        origin: list[int] = []
-        for position, character in enumerate(clean(text)):
-            for normal in self._normal.get(ord(character), character):
-                if normal != " " or characters[-1:] != [" "]:
-                    characters.append(normal)
-                    origin.append(position)
-        starts, ends = origin, [position + 1 for position in origin]
-        if characters[:1] != [" "]:  # the space that is put in front is nowhere in the text
-            starts, ends = [0, *starts], [0, *ends]
-        ids: list[int] = []
-        spans: list[tuple[int, int]] = []
-        at = 0
-        for word in _words("".join(characters)):
-            mark = at
-            for number, length in self._cut(word):
-                ids.append(number)
-                # The mark of the space belongs to the word's first piece, but is no part of what it covers.
-                spans.append((starts[at + 1 if at == mark and length > 1 else at], ends[at + length - 1]))
-                at += length
-        return Tokens(ids[:limit], spans[:limit])
-
     def _word(self, word: str) -> tuple[int, ...]:
         known = self._words.get(word)
         if known is None:
-            known = tuple(number for number, _ in self._cut(word))
+            known = self._cut(word)
             if len(word) <= CACHED_LENGTH:
                 if len(self._words) >= CACHED_WORDS:
                     self._words.clear()
                 self._words[word] = known
         return known
 
-    def _cut(self, word: str) -> list[tuple[int, int]]:
-        """The pieces, each with its length, whose scores add up to the most (Viterbi)."""
+    def _cut(self, word: str) -> tuple[int, ...]:
+        """The pieces whose scores add up to the most (Viterbi)."""
         pieces, scores, reach, unknown = self._pieces, self._scores, self._reach, self._unknown
         whole = len(word)
         best = [0.0] + [-1e30] * whole
@@ -98,12 +66,12 @@ class Tokenizer:
                         best[start + size], piece[start + size], length[start + size] = score, number, size
             if base + self._guess > best[start + 1]:
                 best[start + 1], piece[start + 1], length[start + 1] = base + self._guess, unknown, 1
-        cut: list[tuple[int, int]] = []
+        cut: list[int] = []
         at = whole
         while at:
-            cut.append((piece[at], length[at]))
+            cut.append(piece[at])
             at -= length[at]
-        return cut[::-1]
+        return tuple(cut[::-1])
 
 
 def _words(text: str) -> Iterator[str]:

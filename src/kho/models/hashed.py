@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kho.models.estimate import estimate_tokens
-
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
 
@@ -27,9 +25,6 @@ class HashEmbedder:
 
     async def dimension(self) -> int:
         return self._dimension
-
-    def count(self, text: str) -> int:
-        return estimate_tokens(text)
 
     async def passages(self, texts: Sequence[str]) -> "Matrix":
         import numpy as np

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kho.kernel.errors import Unavailable
-from kho.models.estimate import estimate_tokens
 from kho.models.texts import named, whole
 from kho.models.worker import Worker, pieces
 
@@ -52,9 +51,6 @@ class HubEmbedder:
         if self._dimension is None:
             self._dimension = len(await self.query("dimension"))
         return self._dimension
-
-    def count(self, text: str) -> int:
-        return estimate_tokens(text)
 
     async def passages(self, texts: Sequence[str]) -> "Matrix":
         import numpy as np

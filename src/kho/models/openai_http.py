@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel.errors import Unavailable
-from kho.models.estimate import estimate_tokens
 from kho.models.service import Service, together
 from kho.models.texts import named, sendable
 
@@ -54,9 +53,6 @@ class OpenAIEmbedder:
         if self._dimension is None:
             raise AssertionError("an answer tells the dimension")
         return self._dimension
-
-    def count(self, text: str) -> int:
-        return estimate_tokens(text)
 
     async def passages(self, texts: Sequence[str]) -> "Matrix":
         import numpy as np

@@ -90,4 +90,5 @@ def _step_back() -> None:
     """Lets everything else on the machine go first. Linux gives each thread a priority of its own."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # a sandbox may forbid it
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
+            usual = os.getpriority(os.PRIO_PROCESS, 0)  # the whole process may have been started with a lower one
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(usual, LOW_PRIORITY))
