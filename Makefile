@@ -47,7 +47,8 @@ peers: .venv/.dev .venv-peers/.setup ## search beside Chroma, LanceDB and Qdrant
 
 lock: .venv/.dev ## pin the versions anew after a change to pyproject.toml (UPGRADE=1: the newest)
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
-	$(LOCK) pyproject.toml --constraint requirements/dev.txt --output-file requirements/runtime.txt
+	# Without extras, and not bound to what they need: amqtt pins an old version of websockets.
+	$(LOCK) pyproject.toml --output-file requirements/runtime.txt
 	$(LOCK) pyproject.toml --constraint requirements/dev.txt --extra postgres --extra mqtt --output-file requirements/setup.txt
 	$(LOCK) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
 
