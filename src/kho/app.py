@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
-from kho.kernel.ports import Database, Llm, Vectors, Words
+from kho.kernel.ports import Database, Leases, Llm, Vectors, Words
 from kho.kernel.registry import Observer, Registry
 from kho.lib.clock import system_clock
 from kho.models import make
@@ -30,6 +30,7 @@ from kho.settings import Llm as LlmSettings
 from kho.settings import Vision as VisionSettings
 from kho.storage import sqlite_wipe
 from kho.storage.keys import Keys
+from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import Postgres
 from kho.storage.receipts import Receipts
@@ -72,6 +73,8 @@ class Core:
     filling: Filling | None
     """None where search goes by words alone."""
     model: str = ""
+    leases: Leases = field(default_factory=lambda: SqlLeases(system_clock))
+    """Work that one process at a time does. All of this process's are held in one name."""
 
 
 def open_core(settings: Settings, background: Background, limits: SearchLimits | None = None) -> Core:
