@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.search.chunk import SIZE, Chunk, Content, Kind, chunks, estimate, kind_of
+from kho.search.chunk import OVERLAP, SIZE, Chunk, Content, Kind, chunks, estimate, kind_of
 
 
 def words(text: str) -> int:
     return len(text.split())
+
+
+def said(chunk: Chunk) -> tuple[tuple[str, ...], str]:
+    """By which the vector of a passage is known."""
+    return chunk.heading, chunk.text
 
 
 def prose(seed: str, sentences: int) -> str:
@@ -78,9 +83,8 @@ def test_markdown_is_cut_at_headings_and_knows_its_path() -> None:
 
 
 def test_a_passage_says_where_it_is() -> None:
-    for number, chunk in enumerate(chunks(MARKDOWN)):
+    for chunk in chunks(MARKDOWN):
         assert MARKDOWN[chunk.start : chunk.end] == chunk.text
-        assert chunk.part == number
 
 
 def test_an_unclosed_fence_runs_to_the_end() -> None:
@@ -167,10 +171,9 @@ def test_plain_text_is_cut_at_sentences_and_says_the_last_one_again() -> None:
     assert len(found) > 3
     for before, chunk in pairwise(found):
         assert words(chunk.text) <= 60
-        assert chunk.again > 0
-        assert text[chunk.start : chunk.start + chunk.again].strip() in before.text
+        assert chunk.start < before.end < chunk.end
         assert text[chunk.start :].startswith("The plain sentence")
-        assert words(text[chunk.start : chunk.start + chunk.again]) <= 9
+        assert words(text[chunk.start : before.end]) <= 9
 
 
 def test_without_overlap_nothing_is_said_twice() -> None:
@@ -183,26 +186,26 @@ def test_a_change_in_one_section_leaves_the_passages_of_the_others() -> None:
     sections = "".join(f"\n## Part {name}\n\n{prose(name, 20)}\n" for name in "abcde")
     before = chunks(f"# Title\n\nIntro.\n{sections}", size=80, count=words)
     after = chunks(f"# Title\n\nA new paragraph on top.\n\nIntro.\n{sections}", size=80, count=words)
-    assert [chunk.id for chunk in before[1:]] == [chunk.id for chunk in after[1:]]
-    assert before[0].id != after[0].id
+    assert [said(chunk) for chunk in before[1:]] == [said(chunk) for chunk in after[1:]]
+    assert said(before[0]) != said(after[0])
 
 
 def test_a_paragraph_on_top_of_a_plain_text_shifts_only_the_first_passages() -> None:
     text = "\n\n".join(prose(f"paragraph{number}", 2) for number in range(200))
-    before = {chunk.id for chunk in chunks(text, size=100, count=words, kind="text")}
-    after = {chunk.id for chunk in chunks(f"{prose('new', 3)}\n\n{text}", size=100, count=words, kind="text")}
+    before = {said(chunk) for chunk in chunks(text, size=100, count=words, kind="text")}
+    after = {said(chunk) for chunk in chunks(f"{prose('new', 3)}\n\n{text}", size=100, count=words, kind="text")}
     assert len(before - after) <= len(before) // 5
 
 
-def test_equal_passages_have_ids_of_their_own() -> None:
+def test_equal_sections_are_passages_of_their_own() -> None:
     found = chunks("# A\n\nSame.\n\n# A\n\nSame.\n")
-    assert found[0].text == found[1].text
-    assert found[0].id != found[1].id
+    assert said(found[0]) == said(found[1])
+    assert found[0].end <= found[1].start
 
 
-def test_the_heading_is_part_of_the_id() -> None:
+def test_the_heading_tells_equal_texts_apart() -> None:
     one, other = chunks("# A\n\nSame.\n\n# B\n\nSame.\n")
-    assert one.id != other.id
+    assert said(one) != said(other)
 
 
 @pytest.mark.parametrize(
@@ -279,11 +282,6 @@ def test_the_parts_of_a_long_table_a_fence_and_a_definition_stay_what_they_are()
     assert {chunk.content for chunk in chunks(PYTHON, kind="code", size=8, count=words)} == {"code_block"}
 
 
-def test_what_a_passage_is_does_not_name_it() -> None:
-    """Ids are kept in indexes; the content came later."""
-    assert chunks("| a | b |\n|---|---|\n| 1 | 2 |\n", kind="markdown")[0].id == "e52dfeabff14a7c9f0fa324ee500106e"
-
-
 PIECES = st.sampled_from(
     [
         "# A\n", "## B ##\n", "Title\n===\n", "x\n---\n", "---\n", "```\n", "```py\n", "~~~\n", "| a | b |\n", "|---|---|\n", "- item\n", "  more\n",
@@ -318,18 +316,16 @@ def test_every_word_is_in_a_passage_or_in_a_heading(text: str, kind: Kind, size:
 
 @settings(deadline=None, max_examples=400)
 @given(DOCUMENT, KINDS, st.integers(1, 60))
-def test_passages_follow_each_other_and_overlap_only_as_they_say(text: str, kind: Kind, size: int) -> None:
-    last = 0
-    ids: set[str] = set()
-    for number, chunk in enumerate(chunks(text, kind=kind, size=size)):
-        assert chunk.start + chunk.again >= last
-        assert chunk.start < chunk.end <= len(text)
+def test_passages_follow_each_other_and_overlap_by_their_share_only(text: str, kind: Kind, size: int) -> None:
+    first = last = 0
+    for chunk in chunks(text, kind=kind, size=size):
+        assert first <= chunk.start < chunk.end <= len(text)
+        assert last < chunk.end
+        again = text[chunk.start : last]
+        assert not again or estimate(again) <= round(size * OVERLAP)
         assert text[chunk.start : chunk.end] in chunk.text
         assert chunk.text.strip()
-        assert chunk.part == number
-        assert chunk.id not in ids
-        ids.add(chunk.id)
-        last = chunk.end
+        first, last = chunk.start, chunk.end
 
 
 @settings(deadline=None)

@@ -2,15 +2,16 @@
 
 Sections are cut apart first, and within a section blocks (paragraphs, lists, tables, code) are put together until a
 passage is full. What is too long comes apart by its own joints: rows, items, definitions, sentences, and only then by
-length. So a change in one section leaves the passages of all others as they are, ids included: the id is a digest of
-the heading and the text. A text without headings would shift as a whole after a change at its top; therefore a
-passage that is half full also ends after a block whose own digest says so, and the cuts fall into step again.
+length. So a change in one section leaves the passages of all others as they are, and with them their vectors, which
+are kept by a digest of the heading and the text. A text without headings would shift as a whole after a change at its
+top; therefore a passage that is half full also ends after a block whose own digest says so, and the cuts fall into
+step again.
 """
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
@@ -41,11 +42,7 @@ class Chunk:
     """The titles above it, the outermost first; of a part of a long definition, its signature."""
     start: int
     end: int
-    id: str
-    part: int
-    """Its number in the document, from 0."""
-    again: int = 0
-    """How many of its first characters the passage before it has too."""
+    """Where it stands in the document. It may begin before the end of the passage before it: see OVERLAP."""
     content: Content = "prose"
     """What most of it is made of, by length."""
 
@@ -82,22 +79,15 @@ def chunks(
     kind = kind_of(text) if kind == "auto" else kind
     splitter = _Splitter(text, size, count)
     found: list[Chunk] = []
-    seen: Counter[tuple[tuple[str, ...], str]] = Counter()
     for heading, blocks in _sections(text, kind):
         units = [unit for block in blocks for unit in splitter.units(block)]
         starts = [block.start for block in blocks]
-        for chunk in _packed(text, heading, units, size, round(size * overlap), count):
-            key = (chunk.heading, chunk.text)
-            content = _content(blocks, starts, chunk)
-            name = _id(*key, seen[key])
-            found.append(
-                Chunk(chunk.text, chunk.heading, chunk.start, chunk.end, name, len(found), chunk.again, content)
-            )
-            seen[key] += 1
+        packed = _packed(text, heading, units, size, round(size * overlap), count)
+        found += [replace(chunk, content=_content(blocks, starts, chunk)) for chunk in packed]
     return found
 
 
-def _content(blocks: list[Block], starts: list[int], chunk: "_Passage") -> Content:
+def _content(blocks: list[Block], starts: list[int], chunk: Chunk) -> Content:
     """By the blocks that the passage lies in."""
     lengths: Counter[Content] = Counter()
     for at in range(max(0, bisect_right(starts, chunk.start) - 1), len(blocks)):
@@ -263,18 +253,9 @@ class _Splitter:
                     yield _Unit(unit.start, unit.end, unit.cost, heading=above)
 
 
-@dataclass(frozen=True, slots=True)
-class _Passage:
-    text: str
-    heading: tuple[str, ...]
-    start: int
-    end: int
-    again: int
-
-
 def _packed(
     text: str, heading: tuple[str, ...], units: list[_Unit], size: int, spare: int, count: Count
-) -> Iterator[_Passage]:
+) -> Iterator[Chunk]:
     """Units to passages. A passage may say again the last sentence of the one before it, if both are prose."""
     held: list[_Unit] = []
     again: _Unit | None = None
@@ -312,9 +293,8 @@ def _last_sentence(text: str, unit: _Unit, spare: int, count: Count) -> _Unit | 
     return _Unit(start, unit.end, cost, prose=True) if cost <= spare else None
 
 
-def _passage(text: str, heading: tuple[str, ...], held: list[_Unit], again: _Unit | None) -> Iterator[_Passage]:
-    fresh, end = held[0].start, held[-1].end
-    start = again.start if again else fresh
+def _passage(text: str, heading: tuple[str, ...], held: list[_Unit], again: _Unit | None) -> Iterator[Chunk]:
+    start, end = again.start if again else held[0].start, held[-1].end
     while end > start and text[end - 1].isspace():
         end -= 1
     # Blank lines go, the indentation of the first line stays: in code and in lists it means something.
@@ -328,9 +308,4 @@ def _passage(text: str, heading: tuple[str, ...], held: list[_Unit], again: _Uni
     words = text[start:end]
     if held[0].before or held[-1].after:
         words = held[0].before + words + ("\n" + held[-1].after if held[-1].after else "")
-    yield _Passage(words, heading + held[0].heading, start, end, max(0, fresh - start))
-
-
-def _id(heading: tuple[str, ...], text: str, occurrence: int) -> str:
-    named = "\x1f".join(heading) + "\x1e" + text + (f"\x1e{occurrence}" if occurrence else "")
-    return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    yield Chunk(words, heading + held[0].heading, start, end)
