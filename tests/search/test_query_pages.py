@@ -1,5 +1,6 @@
 """Pages of one list, and lists that are remembered: never stale, never another's."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,12 +152,12 @@ async def test_tenants_never_share_a_list(core: Core) -> None:
         assert await core.keys(ASKED, Where("s", "nobody")) == []
 
 
-async def test_a_forgotten_list_is_made_anew(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kho.search.lists.KEPT", 4)
+async def test_a_forgotten_list_is_made_anew(core: Core) -> None:
+    searcher = core.beside(limits=replace(core.limits, lists=4)).searcher
     await core.put(*(doc(f"d{n}", f"The bridge number {n} is closed.") for n in range(6)))
-    first = await core.searcher.search(T, ASKED, limit=3)
+    first = await searcher.search(T, ASKED, limit=3)
     for n in range(5):
-        await core.searcher.ranking(T, f"bridge {n}")
+        await searcher.ranking(T, f"bridge {n}")
     assert first.cursor is not None
-    second = await core.searcher.search(T, ASKED, limit=3, cursor=first.cursor)
+    second = await searcher.search(T, ASKED, limit=3, cursor=first.cursor)
     assert sorted(hit.passage.key for hit in (*first.hits, *second.hits)) == [f"d{n}" for n in range(6)]

@@ -13,7 +13,6 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.registry import Registry
 from kho.toolbox import duckduckgo, fetch
-from kho.toolbox.answers import Answers
 from kho.toolbox.duckduckgo import DuckDuckGo, SearchProblem, Settings, laid_out
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.operations import Box
@@ -119,23 +118,12 @@ async def test_the_same_question_is_not_asked_twice() -> None:
         tries.append(query)
         return hits(query, settings)
 
-    tools = registry(duckduckgo.tool(DuckDuckGo(Settings(), counting)))
-    for query in ("a", "a", "b", "a"):
-        await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": query}})
-    assert tries == ["a", "b"]
-
-
-def test_answers_grow_old_and_few() -> None:
-    now = [0.0]
-    answers: Answers[str] = Answers(10.0, 2, lambda: now[0])
-    answers.keep("a", "A")
-    now[0] = 9.9
-    assert answers.get("a") == "A"
-    now[0] = 10.0
-    assert answers.get("a") is None
-    for key in "bcd":
-        answers.keep(key, key)
-    assert [answers.get(key) for key in "bcd"] == [None, "c", "d"]
+    for keep, expected in ((300.0, ["a", "b"]), (0.0, ["a", "a", "b", "a"])):
+        tools = registry(duckduckgo.tool(DuckDuckGo(Settings(keep=keep), counting)))
+        for query in ("a", "a", "b", "a"):
+            await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": query}})
+        assert tries == expected
+        tries.clear()
 
 
 async def test_the_real_search_behind_a_wall() -> None:

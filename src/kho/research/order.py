@@ -4,7 +4,6 @@ Both are factors, so they move passages that are about equally good past each ot
 ahead: it takes half as much again to outweigh the best context, and a tenth more to outweigh all verdicts.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -25,9 +24,6 @@ DOUBT = 2
 """Verdicts that nobody gave, for and against: one reader alone moves little."""
 WHOLE_DOCUMENT = 0.5
 """What a verdict on the document counts for each of its passages."""
-
-KEPT = 256
-"""Lists that are remembered for their next pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +76,6 @@ def verdict(passage: Tally, document: Tally) -> float:
     positive = passage.positive + WHOLE_DOCUMENT * document.positive
     negative = passage.negative + WHOLE_DOCUMENT * document.negative
     return (positive - negative) / (positive + negative + DOUBT)
-
-
-class Lists:
-    """Lists that have a further page, by what they answer."""
-
-    def __init__(self) -> None:
-        self._lists: OrderedDict[tuple[str, str], Listed] = OrderedDict()
-
-    def find(self, mark: str, stamp: str) -> Listed | None:
-        return self._lists.get((mark, stamp))
-
-    def keep(self, mark: str, listed: Listed) -> None:
-        self._lists[mark, listed.stamp] = listed
-        self._lists.move_to_end((mark, listed.stamp))
-        if len(self._lists) > KEPT:
-            self._lists.popitem(last=False)
 
 
 def cursor_for(start: int, listed: Listed, mark: str) -> str | None:

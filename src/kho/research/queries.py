@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cachetools import LRUCache
+
 from kho.kernel.call import Call
 from kho.kernel.deadline import Left, until
 from kho.kernel.errors import Timeout
@@ -17,7 +19,7 @@ from kho.research.filing import SPACE, header_path
 from kho.research.history import History
 from kho.research.limits import Limits
 from kho.research.model import QueryKnowledgeBase, SimilarDocuments
-from kho.research.order import Listed, Lists
+from kho.research.order import Listed
 from kho.research.refinement import Refined, Shelf
 from kho.research.results import Item, QueryAnswer, Refinement, SimilarAnswer
 from kho.research.scope import Scope, scope_of
@@ -38,6 +40,8 @@ LOOKED_AT = 10
 """The best passages, which tell how a question went."""
 SHELF, SHORT, READ = 60, 20_000, 8
 """Documents whose titles are looked at when little was found; and of so many short ones the texts."""
+MAX_LISTS = 256
+"""Lists that are remembered for their next pages."""
 NAMED = 50
 """Collections that an answer and the history name."""
 
@@ -67,7 +71,7 @@ class Queries:
         self._history = history
         self._clock = clock
         self._limits = limits
-        self._lists = Lists()
+        self._lists: LRUCache[tuple[str, str], Listed] = LRUCache(MAX_LISTS)
 
     async def query(self, params: QueryKnowledgeBase, call: Call) -> QueryAnswer:
         started = self._clock()
@@ -110,7 +114,7 @@ class Queries:
         scope = asked.scope
         mark = mark_of(asked.where, asked.text, asked.context)
         start, stamp = order.place_of(params.cursor, mark)
-        known = None if stamp is None else self._lists.find(mark, stamp)
+        known = None if stamp is None else self._lists.get((mark, stamp))
         likeness: dict[int, float] = {}
         ranking = None
         if known is None and scope.ids:
@@ -133,7 +137,7 @@ class Queries:
         page = await self._db.read(work, timeout=left())
         listed, end = page.listed, start + params.top_k
         if end < len(listed.places):
-            self._lists.keep(mark, listed)
+            self._lists[mark, listed.stamp] = listed
         return QueryAnswer(
             results=page.items,
             query_refinement=Refinement(

@@ -1,9 +1,10 @@
 """Ranked lists, kept for a while: a page is cut from the list that the one before was cut from, and the same question
 need not be ranked again while nothing has changed."""
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from hashlib import blake2b
+
+from cachetools import LRUCache
 
 from kho.kernel import paging
 from kho.kernel.ports import Where
@@ -42,27 +43,20 @@ class Ranking:
 class Lists:
     """By what they answer, how long they are, and the version of the index they were made from."""
 
-    def __init__(self) -> None:
-        self._lists: OrderedDict[tuple[str, int, int], Ranking] = OrderedDict()
-        self._times: dict[tuple[str, int], int] = {}
+    def __init__(self, size: int = KEPT) -> None:
+        self._lists: LRUCache[tuple[str, int, int], Ranking] = LRUCache(size)
+        self._asked: LRUCache[tuple[str, int], bool] = LRUCache(size)
 
     def knows(self, mark: str, depth: int) -> bool:
-        """Whether there is any list for it, of whatever version."""
-        return (mark, depth) in self._times
+        """Whether there may be a list for it, of whatever version."""
+        return (mark, depth) in self._asked
 
     def find(self, mark: str, depth: int, version: int) -> Ranking | None:
         return self._lists.get((mark, depth, version))
 
     def keep(self, mark: str, depth: int, ranking: Ranking) -> None:
-        key = (mark, depth, ranking.version)
-        if key not in self._lists:
-            self._times[mark, depth] = self._times.get((mark, depth), 0) + 1
-        self._lists[key] = ranking
-        if len(self._lists) > KEPT:
-            (gone, length, _), _ = self._lists.popitem(last=False)
-            self._times[gone, length] -= 1
-            if not self._times[gone, length]:
-                del self._times[gone, length]
+        self._lists[mark, depth, ranking.version] = ranking
+        self._asked[mark, depth] = True
 
 
 def mark_of(where: Where, *asked: str | bool) -> str:

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from kho.kernel.deadline import Left
 from kho.kernel.errors import KhoError
@@ -47,7 +48,7 @@ class Meaning:
         self._embedder = embedder
         self._patience = patience
         self._calibration: Calibration | None = None
-        self._questions: OrderedDict[str, Vector] = OrderedDict()
+        self._questions: LRUCache[str, Vector] = LRUCache(KEPT_QUESTIONS)
 
     async def near(self, asked: Asked, where: Where, left: Left) -> Meant:
         """The question's vector and what lies near it."""
@@ -87,8 +88,6 @@ class Meaning:
             async with asyncio.timeout(patience):
                 known = await self._embedder.query(text)
             self._questions[text] = known
-            if len(self._questions) > KEPT_QUESTIONS:
-                self._questions.popitem(last=False)
         return known
 
 

@@ -10,7 +10,7 @@ from kho.kernel.ports import Database, Embedder, Matched, Reranker, Tx, Vectors,
 from kho.search import meaning, passages, rank
 from kho.search.asked import Asked
 from kho.search.filling import text_of
-from kho.search.lists import FIRST_PAGE, Lists, Ranked, Ranking, cursor_for, mark_of, place_of
+from kho.search.lists import FIRST_PAGE, KEPT, Lists, Ranked, Ranking, cursor_for, mark_of, place_of
 from kho.search.meaning import NEAREST, Meaning, Meant
 from kho.search.passages import Stored
 from kho.search.rank import Parts
@@ -41,6 +41,8 @@ class Limits:
     """How much the words decide, whatever the query looks like. To measure with: None lets the query decide."""
     look: bool = True
     """Whether the best are looked at closely. To measure what that is worth."""
+    lists: int = KEPT
+    """Ranked lists that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Searcher:
         self._meaning = (
             None if vectors is None or embedder is None else Meaning(db, vectors, embedder, self._limits.patience)
         )
-        self._lists = Lists()
+        self._lists = Lists(self._limits.lists)
 
     async def search(
         self,

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
+from cachetools import TTLCache
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.call import Call
 from kho.kernel.model import Params
-from kho.toolbox.answers import Answers
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.tool import Tool
 
 log = logging.getLogger("kho.toolbox")
 
 MOST = 5
+MAX_ANSWERS = 256
+"""Answers that are kept for `Settings.keep`: the same question asked again need not leave the machine."""
 ATTEMPTS = 2
 PAUSE = 0.5
 
@@ -53,7 +55,7 @@ class DuckDuckGo:
     def __init__(self, settings: Settings, search: Search | None = None) -> None:
         self._settings = settings
         self._search = search or ask
-        self._answers: Answers[Sequence[dict[str, Any]]] = Answers(settings.keep)
+        self._answers: TTLCache[str, Sequence[dict[str, Any]]] = TTLCache(MAX_ANSWERS, settings.keep)
 
     async def run(self, params: SearchWeb, call: Call) -> str:
         """As the contract shows it."""
@@ -71,7 +73,7 @@ class DuckDuckGo:
             raise ToolFailed(
                 f"The web search did not answer within {self._settings.timeout:g} s. Is this machine online?"
             ) from None
-        self._answers.keep(query, answer)
+        self._answers[query] = answer
         return answer
 
     async def _ask(self, query: str) -> Sequence[dict[str, Any]]:

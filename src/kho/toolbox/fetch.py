@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
+from cachetools import TTLCache
 from pydantic import Field
 
 from kho.kernel.call import Call
 from kho.kernel.fields import Whole
 from kho.kernel.model import Params
-from kho.toolbox.answers import Answers
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.tool import Tool
 from kho.toolbox.web import Fetched, Web
@@ -18,7 +18,8 @@ from kho.toolbox.web import Fetched, Web
 Read = Callable[[bytes, str], Awaitable[str]]
 """A file's bytes and name, to its text. Raises ToolFailed."""
 
-KEPT = 120.0
+MAX_PAGES, PAGE_TTL = 256, 120.0
+"""Pages that are kept, and for how many seconds: the same page asked for again need not be fetched again."""
 SUFFIXES = {
     "text/html": ".html",
     "application/xhtml+xml": ".html",
@@ -40,7 +41,7 @@ class FetchUrl(Params):
 class Fetcher:
     web: Web
     read: Read
-    answers: Answers[str]
+    answers: TTLCache[str, str]
 
     async def run(self, params: FetchUrl, call: Call) -> str:
         text = self.answers.get(params.url)
@@ -48,7 +49,7 @@ class Fetcher:
             page = await self.web.fetch(params.url, call.remaining(self.web.timeout))
             body = await self.read(page.content, _name(page))
             text = f"Source: {page.url}\n\n{body.strip()}"
-            self.answers.keep(params.url, text)
+            self.answers[params.url] = text
         if len(text) <= params.max_chars:
             return text
         return text[: params.max_chars] + f"\n\n[cut: {len(text) - params.max_chars} characters more]"
@@ -86,6 +87,6 @@ def tool(web: Web, read: Read) -> Tool:
             },
             "required": ["url"],
         },
-        run=Fetcher(web, read, Answers(KEPT)).run,
+        run=Fetcher(web, read, TTLCache(MAX_PAGES, PAGE_TTL)).run,
         example={"url": "https://example.org/"},
     )
