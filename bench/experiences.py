@@ -30,7 +30,7 @@ import psycopg
 from bench.doors import HOST, cpu_seconds, free_port, until_open
 
 from kho.app import open_database, open_hub
-from kho.experiences.store import Experience, Store, Terms
+from kho.experiences.store import Experience, Store, prepared
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
 from kho.search.index import Index
@@ -115,7 +115,7 @@ async def load(settings: Settings, records: int) -> None:
 
 def insert(store: Store, tenant: str, batch: list[Experience], tx: Tx) -> None:
     for experience in batch:
-        store.insert(tx, tenant, experience, Terms.of(tenant, experience))
+        store.insert(tx, tenant, experience, prepared(tenant, experience))
 
 
 async def client(number: int, url: str, until: float, times: Times) -> None:

@@ -142,8 +142,8 @@ def snapshot(place: Place) -> Snapshot:
                 )
             ],
             "bands": rows(
-                "SELECT d.path, b.band FROM research_bands AS b LEFT JOIN research_documents AS d "
-                "ON d.id = b.document_id ORDER BY d.path, b.band"
+                "SELECT d.path, b.band FROM similarity_bands AS b LEFT JOIN research_documents AS d "
+                "ON d.id = b.key ORDER BY d.path, b.band"
             ),
             "passages": rows(
                 "SELECT d.path, p.part, p.digest, p.heading, p.text FROM passages AS p LEFT JOIN research_documents "

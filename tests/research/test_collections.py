@@ -270,8 +270,8 @@ async def test_deleting_what_is_not_empty_says_what_would_be_lost(desk: Desk) ->
     deleted = await desk.collection("delete", "papers", confirm=True)
     assert "1 document, 2 chunks" in deleted.message
     assert await desk.found("quantum") == []
-    for table in ("collections", "documents", "texts", "bands"):
-        assert await desk.count(f"research_{table}") == 0
+    for table in ("research_collections", "research_documents", "research_texts", "similarity_bands"):
+        assert await desk.count(table) == 0
     with pytest.raises(UnknownCollection):
         await desk.collection("delete", "papers", confirm=True)
 

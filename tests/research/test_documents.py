@@ -6,7 +6,7 @@ import pytest
 from tests.research.desk import Desk, told
 
 from kho.kernel.ports import Tx
-from kho.research import filing, model, store_jobs, store_listing
+from kho.research import filing, model, store_documents, store_jobs, store_listing
 from kho.research.errors import AmbiguousDocument, DocumentNotFound, InvalidDocumentRequest, UnknownCollection
 from kho.research.filing import FORM, SPACE
 from kho.research.results import Document, DocumentsAnswer
@@ -221,8 +221,8 @@ async def test_removing_leaves_nothing_behind(papers: Desk) -> None:
     doc = await papers.add("papers", "quantum", source="s")
     assert "stays" not in await removed(papers, doc.id)
     assert await papers.found("quantum") == []
-    for table in ("documents", "texts", "bands"):
-        assert await papers.count(f"research_{table}") == 0
+    for table in ("research_documents", "research_texts", "similarity_bands"):
+        assert await papers.count(table) == 0
     with pytest.raises(DocumentNotFound):
         await removed(papers, doc.id)
 
@@ -243,9 +243,8 @@ async def test_near_duplicates_of_a_collection_are_found(papers: Desk) -> None:
     draft = await papers.draft("papers", f"{text} and a little more", title="T")
 
     def look(tx: Tx) -> tuple[list[str], list[str]]:
-        collection = draft.doc.collection_id
-        other = [one.id for one in papers.store.near(tx, papers.tenant, "elsewhere", draft.bands)]
-        return [one.id for one in papers.store.near(tx, papers.tenant, collection, draft.bands)], other
+        other = [one.id for one in papers.store.similar(tx, draft.under(draft.doc.id, "elsewhere", 0))]
+        return [one.id for one in papers.store.similar(tx, draft)], other
 
     assert await papers.db.read(look) == ([doc.id], [])
     before = filing.words((await papers.draft("papers", text, title="T")).prepared)
@@ -305,13 +304,13 @@ async def test_all_documents_are_filed_anew_when_the_form_changes(desk_with_vect
         tx.run("UPDATE research_documents SET kinds = '', chunks = 0")
 
     await desk.db.write(lose)
-    await refile(desk.db, desk.index, desk.background, SPACE, FORM, desk.store.filed)
+    await refile(desk.db, desk.index, desk.background, SPACE, FORM, store_documents.all_documents)
     assert await desk.found("quantum") == [doc.id]
     assert await other.found("quantum") == [theirs.id]
     assert (await got(desk, doc.id)).content_types == {"prose": 1}
-    first, after = await desk.db.write(lambda tx: desk.store.filed(tx, "", 1))
+    first, after = await desk.db.write(lambda tx: store_documents.all_documents(tx, "", 1))
     assert after is not None
-    second, _ = await desk.db.write(lambda tx: desk.store.filed(tx, after, 1))
+    second, _ = await desk.db.write(lambda tx: store_documents.all_documents(tx, after, 1))
     assert {one.key for one in (*first, *second)} == {doc.id, theirs.id}
 
 

@@ -24,9 +24,10 @@ from kho.storage.migrate import OWN, migrate
 
 async def as_released(db: Database, folder: Path, count: int) -> None:
     """The tables of the first release, with records; the word index of that time is of no use now."""
-    first = shutil.ignore_patterns("00[!12]_*", "*.py", "__pycache__")
-    await asyncio.to_thread(shutil.copytree, OWN[1], folder, ignore=first)
-    await migrate(db, [(OWN[0], folder), ("experiences", experiences.MIGRATIONS)])
+    for name, source, later in ((*OWN, "00[!12]_*"), ("experiences", experiences.MIGRATIONS, "00[!1]_*")):
+        first = shutil.ignore_patterns(later, "*.py", "__pycache__")
+        await asyncio.to_thread(shutil.copytree, source, folder / name, ignore=first)
+    await migrate(db, [(name, folder / name) for name in (OWN[0], "experiences")])
 
     def fill(tx: Tx) -> None:
         for n in range(count):

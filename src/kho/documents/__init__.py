@@ -66,5 +66,9 @@ def capability(
         instructions="The team's own documents are a tree: ask it with query_knowledge, and send last_known_revision "
         "when you change one.",
         migrations=MIGRATIONS,
-        start=(partial(refile, db, index, background, SPACE, filing.FORM, filing.pages), deleting.run, deliveries.run),
+        start=(
+            partial(refile, db, index, background, SPACE, filing.FORM, filing.all_documents),
+            deleting.run,
+            deliveries.run,
+        ),
     )

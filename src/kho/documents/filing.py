@@ -6,13 +6,12 @@ Its title is a label: it is found by it, and a new title costs no new vector. So
 import asyncio
 from collections.abc import Iterable
 
-import orjson
-
 from kho.documents import store
 from kho.documents.store import SPACE, Saying
 from kho.kernel.ports import Tx
 from kho.search.chunk import Kind, chunks
 from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
+from kho.search.refile import pages
 
 FORM = 1
 """Goes up when documents are filed differently: they are then filed anew."""
@@ -58,19 +57,18 @@ def filed(tx: Tx, tenant: str, one: store.Document) -> Document:
     return document(tenant, one.id, one.parent, one.created_at, one.saying, body)
 
 
-def drop(tx: Tx, index: Index, tenant: str, documents: Iterable[store.Document]) -> None:
+def drop(tx: Tx, index: Index, tenant: str, found: Iterable[store.Document]) -> None:
     by_parent: dict[str, list[str]] = {}
-    for one in documents:
+    for one in found:
         by_parent.setdefault(one.parent, []).append(one.id)
     for parent, ids in by_parent.items():
         index.drop(tx, SPACE, tenant, ids, parent)
 
 
-def pages(tx: Tx, after: str, most: int) -> tuple[list[Document], str | None]:
-    """For `search.refile`."""
-    tenant, id = orjson.loads(after) if after else ("", "")
-    found = store.of_all_tenants(tx, tenant, id, most)
-    documents = [filed(tx, tenant, one) for tenant, one in found]
-    if len(found) < most:
-        return documents, None
-    return documents, orjson.dumps([found[-1][0], found[-1][1].id]).decode()
+all_documents = pages(
+    *store.columns(),
+    lambda tx, row: filed(tx, row[0], store.document_of(row[2:])),
+    place=("d.tenant", "d.id"),
+    where="d.deleted_at IS NULL",
+)
+"""All documents of all tenants, for `search.refile`."""

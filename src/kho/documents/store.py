@@ -209,18 +209,6 @@ def by_id(tx: Tx, tenant: str, after: str, most: int) -> list[Document]:
     return [document_of(row) for row in rows]
 
 
-def of_all_tenants(tx: Tx, tenant: str, id: str, most: int) -> list[tuple[str, Document]]:
-    """Those that can be found, of every tenant, behind a place: for filing them anew."""
-    rows = tx.all(
-        f"SELECT {_NOW}, d.tenant FROM {_FROM} WHERE (d.tenant, d.id) > ($1, $2) AND d.deleted_at IS NULL "
-        "ORDER BY d.tenant, d.id LIMIT $3",
-        tenant,
-        id,
-        most,
-    )
-    return [(row[-1], document_of(row)) for row in rows]
-
-
 def _saying(body_of: int, mime_type: str, metadata: str, is_human_readable: int) -> Saying:
     return Saying(body_of, mime_type, orjson.loads(metadata), bool(is_human_readable))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from kho.experiences.operations import operations
 from kho.experiences.prompts import PROMPTS
 from kho.experiences.service import Limits, Service
-from kho.experiences.store import SPACE, Store
+from kho.experiences.store import SPACE, Store, all_documents
 from kho.experiences.usage import Usage
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability, Transfer
@@ -39,7 +39,7 @@ def capability(
         instructions="Before solving a problem, call query_experiences with the error message or a short description; "
         "after solving one, offer to record it with submit_experience.",
         migrations=MIGRATIONS,
-        start=(partial(refile, db, index, background, SPACE, FORM, store.filed),),
+        start=(partial(refile, db, index, background, SPACE, FORM, all_documents),),
         transfers=(
             Transfer(
                 "experiences",

@@ -1,24 +1,29 @@
 """The rules of experience records."""
 
 import uuid
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cachetools import TTLCache
 from pydantic import ValidationError
 
 from kho.experiences import gate, model
 from kho.experiences.errors import Invalid, InvalidKeywords
-from kho.experiences.lists import Lists
 from kho.experiences.rank import Candidate, ranked
-from kho.experiences.store import FIELDS, SPACE, Experience, Store, Terms, gist
+from kho.experiences.store import FIELDS, SPACE, Experience, Store, gist, prepared
 from kho.experiences.usage import Usage
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.errors import Conflict, InvalidParams, NotFound
 from kho.kernel.ports import Database, Tx, Where
 from kho.lib.clock import Clock, from_iso, iso
+from kho.search.index import Prepared
 from kho.search.near import likeness
 from kho.search.query import Searcher
+
+MAX_RANKINGS, RANKING_TTL = 256, 120.0
+"""Ranked lists that are kept, and the seconds after which a reader who turns the page gets a fresh one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,9 @@ class Service:
         self._usage = usage
         self._clock = clock
         self._limits = limits
-        self._lists = Lists()
+        self._rankings: TTLCache[Hashable, list[Candidate]] = TTLCache(MAX_RANKINGS, RANKING_TTL)
+        """Lists that are being paged through: the next page is cut from the list of the first one, although counts and
+        ages have moved on since. One that is not here (another process ranked it, or it was long ago) is made anew."""
 
     async def query(self, params: model.QueryExperiences, call: Call) -> model.Found:
         if params.ids is None and params.keywords is None:
@@ -51,7 +58,7 @@ class Service:
         tenant, now, limits = call.tenant, self._clock(), self._limits
         page = slice(params.offset, params.offset + params.limit)
         asked = (tenant, call.principal.sub, params.keywords, params.sort)
-        known = self._lists.find(asked) if params.offset else None
+        known = self._rankings.get(asked) if params.offset else None
 
         deadline = call.remaining(limits.query_timeout)
         scores: dict[str, float] = {}
@@ -70,7 +77,7 @@ class Service:
 
         listed, shown = await self._db.read(work, timeout=deadline)
         if params.ids is None and len(listed) > params.limit:
-            self._lists.keep(asked, listed)
+            self._rankings[asked] = listed
         relevance = {candidate.id: candidate.relevance for candidate in listed}
         ids = [experience.id for experience in shown]
 
@@ -101,11 +108,11 @@ class Service:
             created_at=now,
             updated_at=now,
         )
-        terms = Terms.of(call.tenant, experience)
+        entry = prepared(call.tenant, experience)
 
         def work(tx: Tx) -> model.Submitted:
-            close = self._near(tx, call.tenant, experience, terms)
-            self._store.insert(tx, call.tenant, experience, terms)
+            close = self._similar(tx, experience, entry)
+            self._store.insert(tx, call.tenant, experience, entry)
             message = ". ".join(["Experience record created and published successfully", *close, *warnings])
             return model.Submitted(id=experience.id, message=message)
 
@@ -206,7 +213,7 @@ class Service:
         def work(tx: Tx) -> model.Imported:
             new = [e for e in experiences if self._store.get(tx, call.tenant, e.id) is None]
             for experience in {e.id: e for e in new}.values():
-                self._store.insert(tx, call.tenant, experience, Terms.of(call.tenant, experience))
+                self._store.insert(tx, call.tenant, experience, prepared(call.tenant, experience))
             count = len({e.id for e in new})
             unchanged = len(experiences) - count
             return model.Imported(
@@ -244,11 +251,10 @@ class Service:
             deleted_at=deleted,
         )
 
-    def _near(self, tx: Tx, tenant: str, experience: Experience, terms: Terms) -> list[str]:
+    def _similar(self, tx: Tx, experience: Experience, entry: Prepared) -> list[str]:
         """A sentence that names records that say nearly the same, if there are any."""
         words = gist(experience)
-        found = self._store.near(tx, tenant, terms)
-        close = [e for e in found if likeness(words, gist(e)) >= self._limits.duplicate]
+        close = [e for e in self._store.similar(tx, entry) if likeness(words, gist(e)) >= self._limits.duplicate]
         return [f"Similar records exist: {', '.join(f'{e.id} ({e.title})' for e in close[:3])}"] if close else []
 
 

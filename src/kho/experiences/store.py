@@ -11,13 +11,15 @@ from kho.kernel.ports import Row, Tx
 from kho.search import near
 from kho.search.fold import index_tokens
 from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
+from kho.search.refile import pages
 
 SPACE = "experiences"
-SELECT = (
-    "SELECT e.id, title, problem_description, root_cause, solution, context, keywords, query_count, helpful, "
-    "unhelpful, revision, created_by, created_at, updated_at, deleted_at "
-    "FROM experiences AS e JOIN experience_uses AS u ON u.tenant = e.tenant AND u.id = e.id"
+COLUMNS = (
+    "e.id, title, problem_description, root_cause, solution, context, keywords, query_count, helpful, unhelpful, "
+    "revision, created_by, created_at, updated_at, deleted_at"
 )
+FROM = "experiences AS e JOIN experience_uses AS u ON u.tenant = e.tenant AND u.id = e.id"
+SELECT = f"SELECT {COLUMNS} FROM {FROM}"
 FIELDS = ("title", "problem_description", "root_cause", "solution", "context", "keywords")
 """What a person writes, and an edit may change."""
 
@@ -75,23 +77,27 @@ def document(tenant: str, experience: Experience) -> Document:
     return Document(SPACE, tenant, experience.id, [Passage(fields)], created_at=experience.created_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+all_documents = pages(
+    COLUMNS,
+    FROM,
+    lambda _, row: document(row[0], Experience.from_row(row[2:])),
+    place=("e.tenant", "e.id"),
+    where="deleted_at IS NULL",
+    lock="FOR UPDATE OF e",
+)
+"""All records of all tenants, for `search.refile`."""
+
+
+def prepared(tenant: str, experience: Experience) -> Prepared:
     """What the indexes know of a record. Made before the transaction where that is possible: all writes share it."""
-
-    entry: Prepared
-    bands: list[int]
-
-    @classmethod
-    def of(cls, tenant: str, experience: Experience) -> "Terms":
-        return cls(prepare(document(tenant, experience)), near.bands(gist(experience)))
+    return replace(prepare(document(tenant, experience)), bands=near.bands(gist(experience)))
 
 
 class Store:
     def __init__(self, index: Index) -> None:
         self._search = index
 
-    def insert(self, tx: Tx, tenant: str, experience: Experience, terms: Terms) -> None:
+    def insert(self, tx: Tx, tenant: str, experience: Experience, entry: Prepared) -> None:
         tx.run(
             "INSERT INTO experiences (tenant, id, title, problem_description, root_cause, solution, context, keywords, "
             "revision, created_by, deleted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
@@ -119,7 +125,7 @@ class Store:
             experience.updated_at,
         )
         if experience.deleted_at is None:
-            self._index(tx, tenant, experience.id, terms)
+            self._search.put(tx, [entry])
 
     def get(self, tx: Tx, tenant: str, id: str) -> Experience | None:
         row = tx.one(f"{SELECT} WHERE e.tenant = $1 AND e.id = $2", tenant, id)
@@ -148,19 +154,6 @@ class Store:
             found.append(Candidate(id, scores[id], *map(int, numbers)))
         return found
 
-    def filed(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
-        """A page of all records of all tenants, as the search core files them, and where the next page begins."""
-        start = orjson.loads(after) if after else ["", ""]
-        rows = tx.all(
-            f"{SELECT.replace('SELECT ', 'SELECT e.tenant, ', 1)} WHERE deleted_at IS NULL "
-            "AND (e.tenant > $1 OR (e.tenant = $1 AND e.id > $2)) ORDER BY e.tenant, e.id LIMIT $3"
-            + (" FOR UPDATE OF e" if tx.engine == "postgres" else ""),
-            *start,
-            limit,
-        )
-        documents = [document(row[0], Experience.from_row(row[1:])) for row in rows]
-        return documents, orjson.dumps(rows[-1][:2]).decode() if len(rows) == limit else None
-
     def edit(self, tx: Tx, tenant: str, old: Experience, changes: dict[str, Any], by: str, now: int) -> Experience:
         """Replaces fields of `old`, whose words stay readable as a revision."""
         new = replace(old, **changes, revision=old.revision + 1, updated_at=now)
@@ -188,8 +181,7 @@ class Store:
             new.id,
         )
         self._touch(tx, tenant, new.id, now)
-        tx.run("DELETE FROM experience_bands WHERE tenant = $1 AND id = $2", tenant, new.id)
-        self._index(tx, tenant, new.id, Terms.of(tenant, new))
+        self._search.put(tx, [prepared(tenant, new)])
         return new
 
     def lock(self, tx: Tx, tenant: str, id: str) -> Experience | None:
@@ -216,9 +208,9 @@ class Store:
         )
         self._touch(tx, tenant, experience.id, now)
         if at is None:
-            self._index(tx, tenant, experience.id, Terms.of(tenant, experience))
+            self._search.put(tx, [prepared(tenant, experience)])
         else:
-            self._unindex(tx, tenant, experience.id)
+            self._search.drop(tx, SPACE, tenant, [experience.id])
 
     def rate(self, tx: Tx, tenant: str, id: str, sub: str, helpful: bool, note: str | None, now: int) -> None:
         tx.run(
@@ -262,35 +254,12 @@ class Store:
         )
         return [Experience.from_row(row) for row in rows]
 
-    def near(self, tx: Tx, tenant: str, terms: Terms) -> list[Experience]:
+    def similar(self, tx: Tx, entry: Prepared) -> list[Experience]:
         """Records that may be near-duplicates, the likeliest first."""
-        if not terms.bands:
-            return []
-        # A band that many records share tells nothing: a few of each are enough, and the work stays bounded.
-        each = " UNION ALL ".join(
-            f"SELECT id FROM (SELECT id FROM experience_bands WHERE tenant = $1 AND band = ${n} LIMIT 32) AS b{n}"
-            for n in range(2, len(terms.bands) + 2)
-        )
-        rows = tx.all(
-            f"SELECT id, count(*) AS shared FROM ({each}) AS shares GROUP BY id ORDER BY shared DESC, id LIMIT 10",
-            tenant,
-            *terms.bands,
-        )
-        return self.get_many(tx, tenant, [row[0] for row in rows])
+        return self.get_many(tx, entry.document.tenant, self._search.similar(tx, entry))
 
     def _touch(self, tx: Tx, tenant: str, id: str, now: int) -> None:
         tx.run("UPDATE experience_uses SET updated_at = $1 WHERE tenant = $2 AND id = $3", now, tenant, id)
-
-    def _index(self, tx: Tx, tenant: str, id: str, terms: Terms) -> None:
-        self._search.put(tx, [terms.entry])
-        tx.many(
-            "INSERT INTO experience_bands (tenant, band, id) VALUES ($1, $2, $3)",
-            [(tenant, band, id) for band in terms.bands],
-        )
-
-    def _unindex(self, tx: Tx, tenant: str, id: str) -> None:
-        self._search.drop(tx, SPACE, tenant, [id])
-        tx.run("DELETE FROM experience_bands WHERE tenant = $1 AND id = $2", tenant, id)
 
 
 def _by_ids(tx: Tx, select: str, tenant: str, ids: Sequence[str]) -> list[Row]:

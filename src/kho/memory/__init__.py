@@ -55,7 +55,7 @@ def capability(
         ),
         migrations=MIGRATIONS,
         start=(
-            partial(refile, db, index, background, SPACE, filing.FORM, filing.pages),
+            partial(refile, db, index, background, SPACE, filing.FORM, filing.all_documents),
             summaries.run,
         ),
     )

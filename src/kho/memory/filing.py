@@ -2,13 +2,10 @@
 
 import asyncio
 
-import orjson
-
-from kho.kernel.ports import Tx
-from kho.memory import store
-from kho.memory.store import SPACE, Message
+from kho.memory.store import MESSAGE, SPACE, Message
 from kho.search.chunk import chunks
 from kho.search.index import Document, Field, Passage, Prepared, prepare
+from kho.search.refile import pages
 
 FORM = 1
 """Goes up when messages are filed differently: they are then filed anew."""
@@ -32,11 +29,11 @@ async def prepared(tenant: str, conversation: str, message: Message) -> Prepared
     return work() if len(message.content) <= LONG else await asyncio.to_thread(work)
 
 
-def pages(tx: Tx, after: str, most: int) -> tuple[list[Document], str | None]:
-    """For `search.refile`."""
-    found = store.filed_after(tx, after, most)
-    documents = [document(tenant, conversation, message) for tenant, conversation, message in found]
-    if len(found) < most:
-        return documents, None
-    tenant, conversation, message = found[-1]
-    return documents, orjson.dumps([tenant, conversation, message.place]).decode()
+all_documents = pages(
+    MESSAGE,
+    "messages",
+    lambda _, row: document(row[0], row[1], Message.from_row(row[3:])),
+    place=("tenant", "conversation", "place"),
+    start=("", "", 0),
+)
+"""All messages of all tenants, for `search.refile`."""

@@ -13,7 +13,7 @@ SPACE = "memory"
 _CONVERSATION = (
     "id, title, messages, newest, summary, summary_by, summarised, waits_since, summary_at, created_at, updated_at"
 )
-_MESSAGE = "place, id, role, content, metadata, created_at"
+MESSAGE = "place, id, role, content, metadata, created_at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def add(tx: Tx, tenant: str, conversation: str, message: Message) -> None:
 
 def by_id(tx: Tx, tenant: str, conversation: str, id: str) -> Message | None:
     row = tx.one(
-        f"SELECT {_MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 AND id = $3",
+        f"SELECT {MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 AND id = $3",
         tenant,
         conversation,
         id,
@@ -108,7 +108,7 @@ def by_id(tx: Tx, tenant: str, conversation: str, id: str) -> Message | None:
 def newest(tx: Tx, tenant: str, conversation: str, most: int) -> list[Message]:
     """The last ones, in the order in which they were said."""
     rows = tx.all(
-        f"SELECT {_MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 ORDER BY place DESC LIMIT $3",
+        f"SELECT {MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 ORDER BY place DESC LIMIT $3",
         tenant,
         conversation,
         most,
@@ -118,7 +118,7 @@ def newest(tx: Tx, tenant: str, conversation: str, most: int) -> list[Message]:
 
 def between(tx: Tx, tenant: str, conversation: str, after: int, most: int) -> list[Message]:
     rows = tx.all(
-        f"SELECT {_MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 AND place > $3 "
+        f"SELECT {MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 AND place > $3 "
         "ORDER BY place LIMIT $4",
         tenant,
         conversation,
@@ -137,7 +137,7 @@ def by_ids(tx: Tx, tenant: str, wanted: Iterable[tuple[str, str]]) -> dict[tuple
     for conversation, some in ids.items():
         marks = ", ".join(f"${n}" for n in range(3, len(some) + 3))
         rows = tx.all(
-            f"SELECT {_MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 AND id IN ({marks})",
+            f"SELECT {MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 AND id IN ({marks})",
             tenant,
             conversation,
             *some,
@@ -283,20 +283,6 @@ def claim_waiting(tx: Tx, now: int, until: int) -> tuple[str, Conversation] | No
 def release(tx: Tx, tenant: str, id: str, due: int | None) -> None:
     """Nobody is at it any more. `due` None: nothing is left to do."""
     tx.run("UPDATE conversations SET leased_until = 0, waits_since = $1 WHERE tenant = $2 AND id = $3", due, tenant, id)
-
-
-def filed_after(tx: Tx, after: str, most: int) -> list[tuple[str, str, Message]]:
-    """Messages of all tenants with their tenant and conversation, behind a place in an order of their own."""
-    tenant, conversation, place = orjson.loads(after) if after else ("", "", 0)
-    rows = tx.all(
-        f"SELECT tenant, conversation, {_MESSAGE} FROM messages "
-        "WHERE (tenant, conversation, place) > ($1, $2, $3) ORDER BY tenant, conversation, place LIMIT $4",
-        tenant,
-        conversation,
-        place,
-        most,
-    )
-    return [(row[0], row[1], Message.from_row(row[2:])) for row in rows]
 
 
 def count_up_to(tx: Tx, tenant: str, conversation: str, place: int) -> int:

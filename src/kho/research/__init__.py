@@ -23,7 +23,7 @@ from kho.research.queries import Queries
 from kho.research.reading import Limits as ReadingLimits
 from kho.research.reading import Unreadable, Worker
 from kho.research.roots import Openings
-from kho.research.store_documents import DocumentStore
+from kho.research.store_documents import DocumentStore, all_documents
 from kho.search.index import Index
 from kho.search.query import Searcher
 from kho.search.refile import refile
@@ -68,7 +68,7 @@ def capability(
         "query_knowledge_base, and cite what it finds; add files with ingest_documents and findings with "
         "augment_knowledge.",
         migrations=MIGRATIONS,
-        start=(partial(refile, db, index, background, SPACE, FORM, store.filed), services.ingest.resume),
+        start=(partial(refile, db, index, background, SPACE, FORM, all_documents), services.ingest.resume),
         stop=(reader.aclose,),
         transfers=(
             Transfer(

@@ -138,16 +138,16 @@ class Augment:
         """The documents that may be nearly the same, measured. Outside of the transaction that all writes share."""
 
         def look(tx: Tx) -> list[tuple[Doc, str]]:
-            docs = self._candidates(tx, made, tenant, compared)
+            docs = self._candidates(tx, made, compared)
             texts = store_listing.texts(tx, tenant, [doc.id for doc in docs])
             return [(doc, texts[doc.id]) for doc in docs if doc.id in texts]
 
         found = await self._db.read(look)
         return await asyncio.to_thread(_measured, made, tenant, found)
 
-    def _candidates(self, tx: Tx, made: Filing, tenant: str, compared: Iterable[tuple[str, str]]) -> list[Doc]:
+    def _candidates(self, tx: Tx, made: Filing, compared: Iterable[tuple[str, str]]) -> list[Doc]:
         known = set(compared)
-        docs = self._store.near(tx, tenant, made.doc.collection_id, made.bands, COMPARED)
+        docs = self._store.similar(tx, made, COMPARED)
         return [
             doc
             for doc in docs
@@ -167,11 +167,11 @@ class Augment:
         doc = made.doc
         store_collections.lock(tx, tenant, [doc.collection_id])
         collection = store_collections.by_ids(tx, tenant, [doc.collection_id])[doc.collection_id]
-        if patient and self._candidates(tx, made, tenant, compared):
+        if patient and self._candidates(tx, made, compared):
             raise _Again
         before = at_places(tx, tenant, [doc]).get((doc.collection_id, doc.place))
         same = [_Alike(one, 1.0) for one in store_listing.with_hash(tx, tenant, doc.collection_id, doc.hash)]
-        similar = self._still_similar(tx, made, tenant, compared)
+        similar = self._still_similar(tx, made, compared)
         others = list(
             {one.doc.id: one for one in (*similar, *same) if before is None or one.doc.id != before.id}.values()
         )
@@ -202,11 +202,9 @@ class Augment:
             duplicates=duplicates,
         )
 
-    def _still_similar(
-        self, tx: Tx, made: Filing, tenant: str, compared: dict[tuple[str, str], _Alike]
-    ) -> list[_Alike]:
+    def _still_similar(self, tx: Tx, made: Filing, compared: dict[tuple[str, str], _Alike]) -> list[_Alike]:
         """Those that were measured and are still what they were."""
-        docs = self._store.near(tx, tenant, made.doc.collection_id, made.bands, COMPARED)
+        docs = self._store.similar(tx, made, COMPARED)
         found = [compared[doc.id, doc.hash] for doc in docs if (doc.id, doc.hash) in compared]
         return [one for one in found if one.likeness >= self._limits.duplicate]
 

@@ -111,7 +111,6 @@ class Filing:
     packed: bool
     text: bytes
     prepared: Prepared
-    bands: list[int]
 
     def under(self, id: str, collection_id: str, created_at: int) -> "Filing":
         """The same under another id, in another collection or with another date; nothing is computed again."""
@@ -124,7 +123,7 @@ class Filing:
             replace(part, stored=replace(part.stored, key=id, filed=replace(part.stored.filed, **filed)))
             for part in self.prepared.parts
         ]
-        return replace(self, doc=doc, prepared=Prepared(document, parts))
+        return replace(self, doc=doc, prepared=replace(self.prepared, document=document, parts=parts))
 
 
 def make(tenant: str, doc: Doc, text: str) -> Filing:
@@ -133,7 +132,7 @@ def make(tenant: str, doc: Doc, text: str) -> Filing:
     doc, document = cut(tenant, _storable(doc), text)
     prepared = prepare(document)
     packed, content = pack(text)
-    return Filing(doc, packed, content, prepared, near.bands(_beginning(prepared)))
+    return Filing(doc, packed, content, replace(prepared, bands=near.bands(_beginning(prepared))))
 
 
 def cut(tenant: str, doc: Doc, text: str) -> tuple[Doc, Document]:

@@ -1,16 +1,15 @@
-"""The SQL of documents: rows, texts, bands and what the search core knows of them, always changed together."""
+"""The SQL of documents: rows, texts and what the search core knows of them, always changed together."""
 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import orjson
-
-from kho.kernel.ports import Tx
+from kho.kernel.ports import Row, Tx
 from kho.research import store_collections
 from kho.research.filing import COLUMNS, SPACE, Doc, Filing, cut, from_row, to_row, unpack
 from kho.research.store_collections import batched
 from kho.search.index import Document, Index, Prepared
+from kho.search.refile import pages
 
 SELECT = f"SELECT {COLUMNS} FROM research_documents"
 _NAMES = COLUMNS.split(", ")
@@ -78,7 +77,6 @@ class DocumentStore:
         docs = list(get_many(tx, tenant, ids).values())  # as they are now that nobody changes them
         self._unfile(tx, tenant, docs)
         for table, column in (
-            ("research_bands", "document_id"),
             ("research_feedback", "document_id"),
             ("research_texts", "id"),
             ("research_documents", "id"),
@@ -96,61 +94,13 @@ class DocumentStore:
             "WHERE tenant = $6 AND id = $7",
             [(doc.collection_id, now, doc.chunks, doc.kinds, doc.language, tenant, doc.id) for doc in docs],
         )
-        tx.many(
-            "UPDATE research_bands SET collection_id = $1 WHERE tenant = $2 AND document_id = $3",
-            [(doc.collection_id, tenant, doc.id) for doc in docs],
-        )
         self._index.put(tx, [filed for _, filed in moved], moved_from=source)
 
-    def filed(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
-        """A page of all documents of all tenants, as the search core files them, and where the next page begins. What
-        is known of their chunks is brought up to date on the way."""
-        start = orjson.loads(after) if after else ["", ""]
-        rows = tx.all(
-            f"SELECT d.tenant, {', '.join('d.' + name for name in _NAMES)}, t.packed, t.text "
-            "FROM research_documents AS d JOIN research_texts AS t ON t.tenant = d.tenant AND t.id = d.id "
-            "WHERE d.tenant > $1 OR (d.tenant = $1 AND d.id > $2) ORDER BY d.tenant, d.id LIMIT $3"
-            + (" FOR UPDATE OF d" if tx.engine == "postgres" else ""),
-            *start,
-            limit,
-        )
-        documents: list[Document] = []
-        for tenant, *columns, packed, content in rows:
-            before = from_row(tuple(columns))
-            doc, document = cut(tenant, before, unpack(packed, content))
-            documents.append(document)
-            if doc != before:
-                tx.run(
-                    "UPDATE research_documents SET chunks = $1, kinds = $2, language = $3 "
-                    "WHERE tenant = $4 AND id = $5",
-                    doc.chunks,
-                    doc.kinds,
-                    doc.language,
-                    tenant,
-                    doc.id,
-                )
-        return documents, orjson.dumps(rows[-1][:2]).decode() if len(rows) == limit else None
-
-    def near(self, tx: Tx, tenant: str, collection_id: str, bands: Sequence[int], most: int = 10) -> list[Doc]:
-        """Documents of a collection that may be near-duplicates, the likeliest first."""
-        if not bands:
-            return []
-        # A band that many documents share tells nothing: a few of each are enough, and the work stays bounded.
-        each = " UNION ALL ".join(
-            "SELECT document_id FROM (SELECT document_id FROM research_bands "
-            f"WHERE tenant = $1 AND collection_id = $2 AND band = ${n} LIMIT 32) AS b{n}"
-            for n in range(3, len(bands) + 3)
-        )
-        rows = tx.all(
-            f"SELECT document_id, count(*) AS shared FROM ({each}) AS shares "
-            f"GROUP BY document_id ORDER BY shared DESC, document_id LIMIT ${len(bands) + 3}",
-            tenant,
-            collection_id,
-            *bands,
-            most,
-        )
-        found = get_many(tx, tenant, [row[0] for row in rows])
-        return [found[row[0]] for row in rows if row[0] in found]
+    def similar(self, tx: Tx, filing: Filing, limit: int = 10) -> list[Doc]:
+        """Documents of its collection that may be near-duplicates, the likeliest first."""
+        ids = self._index.similar(tx, filing.prepared, limit)
+        found = get_many(tx, filing.prepared.document.tenant, ids)
+        return [found[id] for id in ids if id in found]
 
     def _write(self, tx: Tx, tenant: str, filings: Sequence[Filing], *, anew: bool = False) -> None:
         tx.many(_UPSERT, [(tenant, one.doc.place, one.doc.sought, *to_row(one.doc)) for one in filings])
@@ -158,14 +108,6 @@ class DocumentStore:
             "INSERT INTO research_texts (tenant, id, packed, text) VALUES ($1, $2, $3, $4) "
             "ON CONFLICT (tenant, id) DO UPDATE SET packed = excluded.packed, text = excluded.text",
             [(tenant, one.doc.id, int(one.packed), one.text) for one in filings],
-        )
-        tx.many(
-            "DELETE FROM research_bands WHERE tenant = $1 AND document_id = $2",
-            [(tenant, one.doc.id) for one in filings],
-        )
-        tx.many(
-            "INSERT INTO research_bands (tenant, collection_id, band, document_id) VALUES ($1, $2, $3, $4)",
-            [(tenant, one.doc.collection_id, band, one.doc.id) for one in filings for band in sorted(set(one.bands))],
         )
         self._index.put(tx, [one.prepared for one in filings], anew=anew)
 
@@ -175,6 +117,33 @@ class DocumentStore:
             by_collection.setdefault(doc.collection_id, []).append(doc.id)
         for collection_id, ids in sorted(by_collection.items()):
             self._index.drop(tx, SPACE, tenant, ids, collection_id)
+
+
+def _document(tx: Tx, row: Row) -> Document:
+    """As the search core files it. What is known of its chunks is brought up to date on the way."""
+    tenant, _, *columns, packed, content = row
+    before = from_row(tuple(columns))
+    doc, document = cut(tenant, before, unpack(packed, content))
+    if doc != before:
+        tx.run(
+            "UPDATE research_documents SET chunks = $1, kinds = $2, language = $3 WHERE tenant = $4 AND id = $5",
+            doc.chunks,
+            doc.kinds,
+            doc.language,
+            tenant,
+            doc.id,
+        )
+    return document
+
+
+all_documents = pages(
+    f"{', '.join('d.' + name for name in _NAMES)}, t.packed, t.text",
+    "research_documents AS d JOIN research_texts AS t ON t.tenant = d.tenant AND t.id = d.id",
+    _document,
+    place=("d.tenant", "d.id"),
+    lock="FOR UPDATE OF d",
+)
+"""All documents of all tenants, for `search.refile`."""
 
 
 def get_many(tx: Tx, tenant: str, ids: Sequence[str], *, lock: bool = False) -> dict[str, Doc]:

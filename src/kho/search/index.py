@@ -2,20 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from kho.kernel.ports import Entry, Filed, Tx, Vectors, Words
 from kho.lib.clock import Clock
-from kho.search import passages
+from kho.search import near, passages
 from kho.search.fold import index_tokens
 from kho.search.languages import language
 from kho.search.passages import Stored
-
-if TYPE_CHECKING:
-    from kho.kernel.ports import Vector
 
 FORM = 2
 """Goes up when folding changes, or what is filed of it: what was filed before is then filed anew."""
@@ -70,6 +66,8 @@ class Prepared:
 
     document: Document
     parts: list[Part]
+    bands: list[int] | None = None
+    """By which near-duplicates are found (see near.py). None leaves those that are stored under its key."""
 
 
 def prepare(document: Document) -> Prepared:
@@ -129,14 +127,13 @@ class Index:
         self,
         tx: Tx,
         documents: Sequence[Prepared],
-        vectors: "Mapping[str, Vector] | None" = None,
         *,
         anew: bool = False,
         moved_from: str | None = None,
     ) -> None:
         """Files documents in place of what was filed under their keys. Passages that are the same stay as they are,
-        with their vectors; `anew` files their words again all the same. Vectors that are at hand already come along,
-        by the passage's digest. `moved_from` is the collection that they were in, if that was another one."""
+        with their vectors; `anew` files their words again all the same. `moved_from` is the collection that they were
+        in, if that was another one."""
         groups: dict[tuple[str, str, str], dict[str, Prepared]] = {}
         for prepared in documents:
             document = prepared.document
@@ -146,10 +143,15 @@ class Index:
         for (space, tenant, collection), group in groups.items():
             before = collection if moved_from is None else moved_from
             old = passages.of_keys(tx, space, tenant, before, list(group))
-            if change.add(group.values(), old, anew):
-                touched.add((space, tenant))
+            if not change.add(group.values(), old, anew):
+                continue
+            touched.add((space, tenant))
+            if before != collection:
+                near.move(tx, space, tenant, before, collection, list(group))
+            bands = {key: prepared.bands for key, prepared in group.items() if prepared.bands is not None}
+            near.put(tx, space, tenant, collection, bands)
         if touched:
-            self._apply(tx, change, vectors or {})
+            self._apply(tx, change)
             for space, tenant in sorted(touched):
                 passages.changed(tx, space, tenant)
 
@@ -158,7 +160,13 @@ class Index:
         seqs = [filed.seq for filings in old.values() for filed, _, _ in filings]
         if seqs:
             self._drop(tx, seqs)
+            near.drop(tx, space, tenant, collection, keys)
             passages.changed(tx, space, tenant)
+
+    def similar(self, tx: Tx, prepared: Prepared, limit: int = 10) -> list[str]:
+        """The keys of documents of the same collection that may be near-duplicates, the likeliest first."""
+        document = prepared.document
+        return near.find(tx, document.space, document.tenant, document.collection, prepared.bands or (), limit)
 
     def _refile(self, tx: Tx, filed: Sequence[Filed]) -> None:
         if self._vectors is None:
@@ -166,7 +174,7 @@ class Index:
         else:
             self._vectors.refile(tx, self._model, filed)
 
-    def _apply(self, tx: Tx, change: "_Change", vectors: "Mapping[str, Vector]") -> None:
+    def _apply(self, tx: Tx, change: "_Change") -> None:
         for filed, stored in change.shifted:
             passages.refile(tx, filed.seq, stored.filed, stored.part)
         self._drop(tx, change.gone)
@@ -179,19 +187,8 @@ class Index:
         )
         # Vectors are filed under tags and dates too.
         self._refile(tx, [file for file, (before, _) in zip(filed, change.moved, strict=False) if file != before])
-        if self._vectors is None:
-            return
-        at_hand = [
-            (file, vectors[part.stored.digest])
-            for file, part in zip(filed, parts, strict=True)
-            if part.stored.digest in vectors
-        ]
-        if at_hand:
-            self._vectors.put(tx, self._model, at_hand)
-        new = zip(filed[len(change.moved) :], change.new, strict=True)
-        waiting = [file.seq for file, part in new if part.stored.digest not in vectors]
-        if waiting:
-            passages.enqueue(tx, waiting, self._clock())
+        if self._vectors is not None and change.new:
+            passages.enqueue(tx, seqs[len(change.moved) :], self._clock())
             self.on_waiting()
 
     def _drop(self, tx: Tx, seqs: list[int]) -> None:

@@ -4,11 +4,15 @@ Eight bands of five hashes find two texts that are 80 % alike with a probability
 with one of 8 %; who is found is then compared word by word.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from hashlib import blake2b
 from random import Random
 
+from kho.kernel.ports import Tx
+
 BANDS, ROWS = 8, 5
+EACH = 32
+"""Documents that are looked at per band: one that many share tells nothing, and so the work stays bounded."""
 _PRIME = (1 << 61) - 1
 _random = Random(20260728)  # fixed: the bands are stored
 _HASHES = [(_random.randrange(1, _PRIME), _random.randrange(_PRIME)) for _ in range(BANDS * ROWS)]
@@ -31,3 +35,48 @@ def _digest(band: int, hashes: list[int]) -> int:
 def likeness(a: Set[str], b: Set[str]) -> float:
     """The share of all their words that both have."""
     return len(a & b) / len(a | b) if a or b else 0.0
+
+
+def put(tx: Tx, space: str, tenant: str, collection: str, documents: Mapping[str, Iterable[int]]) -> None:
+    """Stores the bands of documents, by their keys, in place of those they had."""
+    if documents:
+        drop(tx, space, tenant, collection, documents)
+        tx.many(
+            "INSERT INTO similarity_bands (space, tenant, collection, band, key) VALUES ($1, $2, $3, $4, $5)",
+            [(space, tenant, collection, band, key) for key in documents for band in sorted(set(documents[key]))],
+        )
+
+
+def move(tx: Tx, space: str, tenant: str, before: str, collection: str, keys: Iterable[str]) -> None:
+    tx.many(
+        "UPDATE similarity_bands SET collection = $1 WHERE space = $2 AND tenant = $3 AND collection = $4 AND key = $5",
+        [(collection, space, tenant, before, key) for key in keys],
+    )
+
+
+def drop(tx: Tx, space: str, tenant: str, collection: str, keys: Iterable[str]) -> None:
+    tx.many(
+        "DELETE FROM similarity_bands WHERE space = $1 AND tenant = $2 AND collection = $3 AND key = $4",
+        [(space, tenant, collection, key) for key in keys],
+    )
+
+
+def find(tx: Tx, space: str, tenant: str, collection: str, bands: Sequence[int], limit: int) -> list[str]:
+    """The keys of documents that share bands, those that share most first."""
+    if not bands:
+        return []
+    each = " UNION ALL ".join(
+        "SELECT key FROM (SELECT key FROM similarity_bands WHERE space = $1 AND tenant = $2 AND collection = $3 "
+        f"AND band = ${n} LIMIT {EACH}) AS b{n}"
+        for n in range(4, len(bands) + 4)
+    )
+    rows = tx.all(
+        f"SELECT key, count(*) AS shared FROM ({each}) AS shares GROUP BY key ORDER BY shared DESC, key "
+        f"LIMIT ${len(bands) + 4}",
+        space,
+        tenant,
+        collection,
+        *bands,
+        limit,
+    )
+    return [row[0] for row in rows]

@@ -1,10 +1,12 @@
 """Filing all of a slice's rows anew, in the background: the indexes are derived, so their form may change."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import orjson
 
 from kho.kernel.background import Background
-from kho.kernel.ports import Database, Tx
+from kho.kernel.ports import Database, Row, Tx, Value
 from kho.search import passages
 from kho.search.index import FORM, Document, Index, prepare
 
@@ -14,6 +16,34 @@ PAGE = 100
 
 Pages = Callable[[Tx, str, int], tuple[list[Document], str | None]]
 """Documents of all tenants after a place, at most so many, and the place after which the next page begins."""
+
+
+def pages(
+    columns: str,
+    source: str,
+    to_document: Callable[[Tx, Row], Document],
+    *,
+    place: Sequence[str] = ("tenant", "id"),
+    start: Sequence[Value] = ("", ""),
+    where: str = "TRUE",
+    lock: str = "",
+) -> Pages:
+    """Pages of a slice's rows. `place` are the columns of a unique key, in the order of an index; `start` lies before
+    all of them. A row begins with its place, `columns` follow. `lock` is for PostgreSQL: SQLite has one writer."""
+    order = ", ".join(place)
+    marks = ", ".join(f"${n}" for n in range(1, len(place) + 1))
+    select = (
+        f"SELECT {order}, {columns} FROM {source} WHERE {where} AND ({order}) > ({marks}) "
+        f"ORDER BY {order} LIMIT ${len(place) + 1}"
+    )
+
+    def page(tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
+        locked = f"{select} {lock}" if tx.engine == "postgres" else select
+        rows = tx.all(locked, *(orjson.loads(after) if after else start), limit)
+        more = orjson.dumps(rows[-1][: len(place)]).decode() if len(rows) == limit else None
+        return [to_document(tx, row) for row in rows], more
+
+    return page
 
 
 def form_row(space: str) -> str:
