@@ -94,7 +94,13 @@ class Kho:
         await self._vectors.deliver()
 
     async def _put(self, prepared: list[Prepared], vectors: dict[str, Floats]) -> None:
-        await self._db.write(lambda tx: self._index.put(tx, prepared, vectors))
+        def work(tx: Tx) -> None:
+            self._index.put(tx, prepared)
+            new = passages.due(tx, system_clock(), len(prepared))
+            self._vectors.put(tx, NAME, [(one.filed, vectors[one.digest]) for one in new])
+            passages.done(tx, [one.filed.seq for one in new])
+
+        await self._db.write(work)
 
     def query(self, tenant: str, text: str, vector: Floats, limit: int) -> list[tuple[int, str]]:
         self._given.asked = {text: vector}
