@@ -272,6 +272,30 @@ async def test_a_job_of_another_machine_is_left_alone_and_given_up_in_the_end(
     await other.background.drain()
 
 
+async def test_a_stored_job_with_too_many_patterns_fails_and_is_not_taken_up_again(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a job may be there from a version that took it."""
+    monkeypatch.setattr(jobs, "SOON", 0.0)
+    monkeypatch.setattr(jobs, "POLL", 0.01)
+    id = (await shelf.answer(wait=0)).job.job_id
+    await gated(shelf).reached.wait()
+    await shelf.background.drain()
+
+    def with_braces(tx: Tx) -> None:
+        row = store_jobs.need(tx, shelf.desk.tenant, id)
+        tx.run("DELETE FROM research_jobs WHERE tenant = $1 AND id = $2", shelf.desk.tenant, id)
+        store_jobs.create(tx, replace(row, request={**row.request, "patterns": ("{a,b}" * 40).split(",")}))
+
+    await shelf.desk.db.write(with_braces)
+    other = another(shelf)
+    other.background.add(other.service.resume)
+    row = await shelf.until(id, lambda row: row.finished_at is not None)
+    assert row.state == "failed"
+    assert "'patterns' stands for more than 100 patterns" in (row.error or "")
+    await other.background.drain()
+
+
 async def test_a_collection_that_is_deleted_meanwhile_ends_the_job(shelf: Shelf) -> None:
     waiting = asyncio.ensure_future(shelf.answer())
     await gated(shelf).reached.wait()

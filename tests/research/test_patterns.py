@@ -4,7 +4,8 @@ import unicodedata
 
 import pytest
 
-from kho.research.patterns import Patterns
+from kho.research.errors import InvalidDocumentRequest
+from kho.research.patterns import MAX_LENGTH, MAX_PATTERNS, Patterns
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,8 @@ from kho.research.patterns import Patterns
         ("*.md, *.txt", ["a.md", "b/c.txt"], ["c.pdf"]),
         (["*.md", "notes/*.txt"], ["a.md", "notes/b.txt"], ["b.txt", "notes/deep/b.txt", "x/notes/b.txt"]),
         ("*.{md,txt}", ["a.md", "a.txt"], ["a.{md", "txt}"]),
+        ("{a,b{c,d}}.md", ["a.md", "bc.md", "bd.md"], ["b.md", "c.md"]),
+        ("{a}{,b}.md,{c", ["a.md", "ab.md", "{c"], ["c", "b.md"]),
         ("**/x/*.md", ["x/a.md", "b/x/a.md", "b/c/x/a.md"], ["x/y/a.md"]),
         ("docs/**", ["docs/a", "docs/b/c"], ["x/docs/a", "a"]),
         ("./docs/*.md", ["docs/a.md"], ["a.md"]),
@@ -59,3 +62,29 @@ def test_a_hidden_name_is_named_by_a_pattern_that_begins_with_a_dot() -> None:
 def test_no_pattern_takes_long() -> None:
     assert not Patterns.of("*a" * 60 + "b").wants("a" * 250)
     assert not Patterns.of("**/" * 60 + "b").wants("a/" * 120 + "a")
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "parameter"),
+    [
+        ("{a,b}" * 40, None, "patterns"),
+        (None, "{a,b}" * 60, "exclude"),
+        ("{a,{b,{c,d}}}" * 30, None, "patterns"),
+        ("{" + "a," * MAX_PATTERNS + "b}", None, "patterns"),
+        ([f"{number}.md" for number in range(MAX_PATTERNS + 1)], None, "patterns"),
+        ("{a}" * MAX_LENGTH, None, "patterns"),
+    ],
+)
+def test_too_many_patterns_are_refused_before_they_are_made(
+    include: str | list[str] | None, exclude: str | None, parameter: str
+) -> None:
+    """Forty pairs of braces are 2**40 patterns: whoever makes them to count them does not come back."""
+    with pytest.raises(InvalidDocumentRequest) as refused:
+        Patterns.of(include, exclude)
+    assert refused.value.details["parameter"] == parameter
+
+
+def test_as_many_patterns_as_are_allowed() -> None:
+    tens = "{" + ",".join("0123456789") + "}"
+    assert len(set(Patterns.of(tens * 2).include)) == MAX_PATTERNS
+    assert Patterns.of("{a}" * 1_000).include == ("a" * 1_000,)

@@ -106,6 +106,7 @@ class Ingest:
             prune=params.prune,
             force=params.force,
         )
+        _ = request.matching  # too many patterns are the caller's mistake: refused now, not by the job
         now = self._clock()
 
         def make(tx: Tx) -> Job:

@@ -6,9 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from kho.research.errors import InvalidDocumentRequest
+
 JUNK = frozenset("node_modules bower_components __pycache__ __pypackages__ venv".split())
 """Folders of copies and of what programs made. Hidden ones (.git, .venv, .tox …) are left out anyway; names that a
 person could give a folder of notes (build, dist, vendor …) are not among them."""
+MAX_PATTERNS = 100
+"""Patterns of one request, after their braces are expanded: every name in the folder is matched against all of them."""
+MAX_LENGTH = 4_096
+"""Characters of a pattern, as of a path."""
+_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +29,16 @@ class Patterns:
 
     @classmethod
     def of(cls, include: str | Sequence[str] | None = None, exclude: str | Sequence[str] | None = None) -> "Patterns":
-        """Each is a list, or a text with commas: '*.md, *.txt'. One that begins with '!' excludes."""
-        given = list(_several(include))
-        refused = [pattern[1:] for pattern in given if pattern.startswith("!")]
-        wanted = [pattern for pattern in given if not pattern.startswith("!")]
-        return cls(tuple(wanted), (*refused, *_several(exclude)))
+        """Each is a list, or a text with commas: '*.md, *.txt'. One that begins with '!' excludes. Raises
+        InvalidDocumentRequest for more than MAX_PATTERNS or one over MAX_LENGTH."""
+        given = {"patterns": _separated(include), "exclude": _separated(exclude)}
+        for parameter, patterns in given.items():
+            _check(parameter, patterns)
+        included = [one for pattern in given["patterns"] for one in _without_braces(pattern)]
+        refused = [pattern[1:] for pattern in included if pattern.startswith("!")]
+        wanted = [pattern for pattern in included if not pattern.startswith("!")]
+        excluded = [one for pattern in given["exclude"] for one in _without_braces(pattern)]
+        return cls(tuple(wanted), (*refused, *excluded))
 
     def wants(self, relative: str) -> bool:
         """Whether a file is meant."""
@@ -48,22 +60,76 @@ class Patterns:
         return any(_folded(part) == _folded(name) for part in parts)
 
 
-def _several(given: str | Sequence[str] | None) -> Iterator[str]:
-    texts = [given] if isinstance(given, str) else given or ()
-    for text in texts:
-        for pattern in re.split(r",(?![^{]*\})", text):  # a comma within braces separates nothing
-            if trimmed := pattern.strip():
-                yield from _without_braces(trimmed)
+def _separated(given: str | Sequence[str] | None) -> list[str]:
+    """The patterns between the commas; a comma within braces separates nothing."""
+    found: list[str] = []
+    for text in [given] if isinstance(given, str) else given or ():
+        inside = _within_braces(text)
+        begin = 0
+        for at, sign in enumerate(text):
+            if sign == "," and at not in inside:
+                found.append(text[begin:at])
+                begin = at + 1
+        found.append(text[begin:])
+    return [pattern.strip() for pattern in found if pattern.strip()]
+
+
+def _within_braces(text: str) -> set[int]:
+    """The places of the commas between braces that are closed again."""
+    inside: set[int] = set()
+    open_at: list[int] = []
+    commas: list[int] = []
+    for at, sign in enumerate(text):
+        if sign == ",":
+            commas.append(at)
+        elif sign == "{":
+            open_at.append(at)
+        elif sign == "}" and open_at:
+            begin = open_at.pop()
+            while commas and commas[-1] > begin:
+                inside.add(commas.pop())
+    return inside
+
+
+def _check(parameter: str, patterns: Sequence[str]) -> None:
+    if any(len(pattern) > MAX_LENGTH for pattern in patterns):
+        raise InvalidDocumentRequest(
+            f"A pattern of '{parameter}' has more than {MAX_LENGTH:,} characters.", parameter=parameter
+        )
+    if sum(map(_expansions, patterns)) > MAX_PATTERNS:
+        raise InvalidDocumentRequest(
+            f"'{parameter}' stands for more than {MAX_PATTERNS} patterns once its braces are expanded.",
+            guidance="Use fewer braces or fewer patterns; '*' matches any part of a name.",
+            parameter=parameter,
+        )
+
+
+def _expansions(pattern: str) -> int:
+    """How many patterns `_without_braces` makes of one, up to one too many: the product of the choices of all its
+    braces, however they are nested. Counted without making them: forty pairs of braces are 2**40."""
+    total = 1
+    choices: list[int] = []
+    for sign in pattern:
+        if sign == "{":
+            choices.append(1)
+        elif sign == "," and choices:
+            choices[-1] += 1
+        elif sign == "}" and choices:
+            total = min(total * choices.pop(), MAX_PATTERNS + 1)  # more is too many anyway
+    return total
 
 
 def _without_braces(pattern: str) -> Iterator[str]:
     """'*.{md,txt}' is '*.md' and '*.txt'."""
-    braces = re.search(r"\{([^{}]*)\}", pattern)
-    if braces is None:
-        yield pattern
-        return
-    for choice in braces[1].split(","):
-        yield from _without_braces(pattern[: braces.start()] + choice.strip() + pattern[braces.end() :])
+    waiting = [pattern]
+    while waiting:
+        current = waiting.pop()
+        braces = _BRACES.search(current)
+        if braces is None:
+            yield current
+            continue
+        before, after = current[: braces.start()], current[braces.end() :]
+        waiting += [before + choice.strip() + after for choice in reversed(braces[1].split(","))]
 
 
 def _matches(pattern: str, relative: str) -> bool:

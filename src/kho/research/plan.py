@@ -104,8 +104,8 @@ def of_folder(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Plan:
     """Looks at every file of the folder, which takes a while: not for the event loop. `stopped` ends it early."""
-    plan, seen = Plan(), set[str]()
-    for found in walk(roots, folder, recursive=request.recursive, patterns=request.matching):
+    plan, seen, patterns = Plan(), set[str](), request.matching
+    for found in walk(roots, folder, recursive=request.recursive, patterns=patterns):
         if stopped():
             break
         if isinstance(found, Passed):
@@ -119,7 +119,9 @@ def of_folder(
         if request.patterns or is_readable(found.relative):
             _consider(plan, found, known, request, job)
     if request.prune and not stopped():
-        plan.gone = [one for path, one in known.items() if path not in seen and _is_gone(one, folder, request)]
+        plan.gone = [
+            one for path, one in known.items() if path not in seen and _is_gone(one, folder, request, patterns)
+        ]
     return plan
 
 
@@ -155,7 +157,7 @@ def _consider(plan: Plan, file: File, known: Mapping[str, Known], request: Reque
         plan.unchanged += 1
 
 
-def _is_gone(known: Known, folder: Located, request: Request) -> bool:
+def _is_gone(known: Known, folder: Located, request: Request, patterns: Patterns) -> bool:
     """Whether a document's file would have been met, had it been there. What lies in a folder that could not be looked
     into, or behind the place where the walk gave up, may well be there: a file is only gone if the disk says so."""
     path = PurePath(known.path)
@@ -165,7 +167,6 @@ def _is_gone(known: Known, folder: Located, request: Request) -> bool:
     names = relative.parts
     if not names or (len(names) > 1 and not request.recursive):
         return False
-    patterns = request.matching
     met = patterns.wants(str(relative)) and not any(
         patterns.leaves_out(name) or patterns.excludes("/".join(names[: depth + 1])) for depth, name in enumerate(names)
     )
