@@ -54,7 +54,7 @@ async def main(engine: str, place: str, folder: str, mode: str, ahead: str) -> N
 
     await migrate(db, [OWN, ("research", MIGRATIONS)])
     await db.write(lambda tx: store_collections.create(tx, "t", COLLECTION))
-    background, reader = Background(), Worker()
+    background, reader = Background(), Worker(cut=True)
     openings = Openings.of([folder], [], kho_home=Path("/nowhere"))
     store = DocumentStore(Index(words, None, "", clock))
     ingest = Ingest(db, store, reader, openings, background, clock, Limits())

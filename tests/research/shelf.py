@@ -36,6 +36,9 @@ class Plain:
     async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable:
         return reading.read(data, name)
 
+    async def read_text(self, text: str) -> reading.Readable:
+        return reading.read_text(text)
+
 
 class Gated(Plain):
     """Holds back what comes after the first `free` files until the gate opens."""

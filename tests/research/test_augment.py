@@ -9,10 +9,11 @@ import pytest
 from tests.research.desk import Desk, told
 from tests.research.shelf import Plain
 
-from kho.research import dates, model
+from kho.research import dates, model, reading
 from kho.research.augment import Augment
 from kho.research.errors import InvalidDocumentRequest, UnknownCollection, Unreadable
 from kho.research.limits import Limits
+from kho.research.preparing import Reader
 from kho.research.results import AugmentAnswer
 
 TEXT = "# Kettles\n\n" + " ".join(f"Fact{n} about boiling water in vessel{n}." for n in range(60)) + "\n"
@@ -23,9 +24,10 @@ NEARLY = TEXT.replace("Fact7 ", "Fact7777 ")
 class Adding:
     desk: Desk
     limits: Limits = field(default_factory=Limits)
+    reader: Reader = field(default_factory=Plain)
 
     def __post_init__(self) -> None:
-        self.service = Augment(self.desk.db, self.desk.store, Plain(), self.desk.clock, self.limits)
+        self.service = Augment(self.desk.db, self.desk.store, self.reader, self.desk.clock, self.limits)
 
     async def text(self, content: str, source: str = "https://example.org/a", **more: Any) -> AugmentAnswer:
         wanted = {"content": content, "source": source, "collection": "papers", **more}
@@ -173,3 +175,30 @@ async def test_signs_that_no_database_takes(adding: Adding) -> None:
     answer = await adding.text("NUL \0 within, about teapots.", "a\0b", title="c\0d", author="e\0f")
     assert answer.outcome == "added"
     assert len(await adding.desk.found("teapots", "papers")) == 1
+
+
+async def test_long_texts_and_uploads_are_read_in_a_process_of_their_own(adding: Adding) -> None:
+    text = "---\ntitle: Boilers\ntags: [tea]\n---\n" + "A sentence about samovars and vessels.\n\n" * 8_000
+    plain = await adding.document(await adding.text(text, "here"))
+    async with reading.Worker(cut=True) as worker:
+        isolated = Adding(adding.desk, reader=worker)
+        shown = await isolated.document(await isolated.text(text, "there", force=True))
+        assert worker.pid is not None
+        assert (shown.title, shown.tags, shown.text, shown.chunks) == (
+            "Boilers", ["tea"], plain.text, plain.chunks,
+        )  # fmt: skip
+    async with reading.Worker(cut=True) as worker:
+        isolated = Adding(adding.desk, reader=worker)
+        assert (await isolated.file("a.json", b'{"kettle": [' + b"1," * 200_000 + b"1]}")).outcome == "added"
+        assert worker.pid is not None
+        with pytest.raises(Unreadable, match="characters, more than") as refused:
+            await isolated.file("x.json", b"[" * 1_000_000)
+        assert refused.value.details["path"] == "x.json"
+
+
+async def test_a_text_that_cannot_be_read_within_the_limits_is_refused(adding: Adding) -> None:
+    async with reading.Worker(reading.Limits(memory=32 * 2**20), cut=True) as worker:
+        isolated = Adding(adding.desk, reader=worker)
+        with pytest.raises(InvalidDocumentRequest, match="'content' cannot be read: reading it takes more than 32 MB"):
+            await isolated.text("# a\n" * 500_000)
+    assert await adding.desk.count("research_documents") == 0

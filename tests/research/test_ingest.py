@@ -11,7 +11,7 @@ from tests.research.shelf import Plain, Shelf, age
 from kho.kernel.call import Principal
 from kho.lib.clock import SECOND
 from kho.research import reading
-from kho.research.errors import FileNotFound, PathRefused, UnknownCollection, Unreadable
+from kho.research.errors import FileNotFound, InvalidDocumentRequest, PathRefused, UnknownCollection, Unreadable
 from kho.research.limits import Limits
 
 SECTIONS = "# Tea\n\nAbout kettles.\n\n## Green\n\nSencha and matcha.\n\n## Black\n\nAssam.\n"
@@ -206,6 +206,31 @@ async def test_the_same_file_in_two_collections_is_two_documents(shelf: Shelf) -
     assert first.id != second.id
     assert (await shelf.ingest("a.md", "more")).unchanged == 1
     assert set(await shelf.desk.found("matcha")) == {first.id, second.id}
+
+
+async def test_too_many_patterns_are_refused_when_the_call_is_made(shelf: Shelf) -> None:
+    shelf.write("a.md", SECTIONS)
+    many = ["{a,b}" * 40]
+    with pytest.raises(InvalidDocumentRequest, match="'patterns' stands for more than 100 patterns") as refused:
+        await shelf.ingest(patterns=many)
+    assert refused.value.rpc == -32003
+    with pytest.raises(InvalidDocumentRequest, match="'exclude' stands for more than 100 patterns"):
+        await shelf.ingest(exclude=many)
+    assert await shelf.desk.count("research_jobs") == 0
+
+
+async def test_large_files_are_read_and_cut_in_a_process_of_their_own(shelf: Shelf) -> None:
+    """What is stored is the same as of a hub that reads them itself."""
+    for name in ("a.txt", "b.py", "c.md"):
+        shelf.write(name, "# Heading\n\n" + f"words about vessels in {name}.\n\n" * 10_000)
+    await shelf.ingest()
+    expected = {name: replace(doc, job_id=None) for name, doc in (await shelf.docs()).items()}
+    async with reading.Worker(cut=True) as worker:
+        isolated = Shelf(shelf.desk, shelf.folder, shelf.clock, worker)
+        job = await isolated.ingest(force=True)
+        assert worker.pid is not None
+    assert (job.state, job.changed, job.failed) == ("done", 3, 0)
+    assert {name: replace(doc, job_id=None) for name, doc in (await shelf.docs()).items()} == expected
 
 
 async def test_which_files_of_a_folder_are_meant(shelf: Shelf) -> None:

@@ -44,7 +44,11 @@ def capability(
     model: str = "",
 ) -> Capability:
     """`model` is the embedder's name; empty where search goes by words alone."""
-    store, reader, history = DocumentStore(index), Worker(ReadingLimits(size=limits.max_file)), History(db, clock)
+    store, reader, history = (
+        DocumentStore(index),
+        Worker(ReadingLimits(size=limits.max_file), cut=True),
+        History(db, clock),
+    )
     services = Services(
         Queries(db, searcher, history, clock, limits),
         Collections(db, store, clock, model),

@@ -18,9 +18,7 @@ from kho.research.filing import Doc, Filing
 from kho.research.limits import Limits
 from kho.research.model import AugmentKnowledge, UploadDocument
 from kho.research.preparing import Reader, hash_of, sentence
-from kho.research.reading import front
-from kho.research.reading.clean import clean, one_line
-from kho.research.reading.plain import title_of
+from kho.research.reading.clean import one_line
 from kho.research.results import AugmentAnswer, Duplicate
 from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore, at_places
@@ -32,7 +30,6 @@ COMPARED = 10
 UNLIKE = 3
 """A document that is so many times longer or shorter is not read for that."""
 ATTEMPTS = 3
-FIRST_LINE = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +52,20 @@ class Augment:
 
     async def augment(self, params: AugmentKnowledge, call: Call) -> AugmentAnswer:
         collection = await self._collection(call, params.collection)
-        text = await asyncio.to_thread(clean, params.content)
-        if not text.strip():
+        try:
+            found = await self._reader.read_text(params.content)
+        except reading.Unreadable as problem:
+            raise InvalidDocumentRequest(f"'content' cannot be read: {problem.reason}.", parameter="content") from None
+        if not found.text.strip():
             raise InvalidDocumentRequest("'content' holds no text.", parameter="content")
-        said, text = await asyncio.to_thread(front.split, text)
-        title = one_line(params.title or "") or said.title or await asyncio.to_thread(_title, text)
-        tags = said.tags if params.tags is None else params.tags
+        title = one_line(params.title or "") or found.title
+        tags = found.tags if params.tags is None else params.tags
         doc = replace(
             self._draft(collection, "external", params.content.encode(), params.source.strip(), title, tags),
-            author=one_line(params.author) if params.author else said.author,
-            published=_published(params.date) or said.published,
+            author=one_line(params.author) if params.author else found.author,
+            published=_published(params.date) or found.published,
         )
-        return await self._add(doc, text, call, force=params.force)
+        return await self._add(doc, found, call, force=params.force)
 
     async def upload(self, params: UploadDocument, call: Call) -> AugmentAnswer:
         collection = await self._collection(call, params.collection)
@@ -88,7 +87,7 @@ class Augment:
             author=found.author,
             published=found.published,
         )
-        return await self._add(doc, found.text, call, force=params.force)
+        return await self._add(doc, found, call, force=params.force)
 
     async def _collection(self, call: Call, name: str) -> Collection:
         patience = call.remaining(self._limits.simple_timeout)
@@ -118,8 +117,8 @@ class Augment:
             updated_at=now,
         )
 
-    async def _add(self, doc: Doc, text: str, call: Call, *, force: bool) -> AugmentAnswer:
-        made = await asyncio.to_thread(filing.make, call.tenant, doc, text)
+    async def _add(self, doc: Doc, found: reading.Readable, call: Call, *, force: bool) -> AugmentAnswer:
+        made = await asyncio.to_thread(filing.make, call.tenant, doc, found.text, found.chunks)
         compared: dict[tuple[str, str], _Alike] = {}
         for _ in range(ATTEMPTS):
             for one in await self._alike(made, call.tenant, compared):
@@ -249,18 +248,6 @@ def _published(given: str | None) -> str | None:
         return dates.published(given)
     except ValueError as problem:
         raise InvalidDocumentRequest(f"'date' {problem}.", parameter="date") from None
-
-
-def _title(text: str) -> str:
-    """Its first heading, else the beginning of its first line."""
-    found = title_of(text)
-    if found:
-        return found
-    line = one_line(next(line for line in text.splitlines() if line.strip()), FIRST_LINE + 1)
-    if len(line) <= FIRST_LINE:
-        return line
-    end = line.rfind(" ", 0, FIRST_LINE)
-    return f"{line[: end if end > 0 else FIRST_LINE]} …"
 
 
 def _file_name(given: str) -> str:

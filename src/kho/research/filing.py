@@ -1,6 +1,7 @@
 """A document's text as the search core files it. Derived from the text alone, so it can be made again at any time."""
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
@@ -9,6 +10,7 @@ import orjson
 
 from kho.kernel.ports import Row
 from kho.research import names
+from kho.research.reading import TextChunk
 from kho.search import near
 from kho.search.chunk import Content, Kind, chunks
 from kho.search.index import Document, Field, Passage, Prepared, prepare, storable
@@ -126,22 +128,22 @@ class Filing:
         return replace(self, doc=doc, prepared=replace(self.prepared, document=document, parts=parts))
 
 
-def make(tenant: str, doc: Doc, text: str) -> Filing:
-    """Cuts, folds and packs. Takes milliseconds per page: not for the event loop."""
+def make(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None = None) -> Filing:
+    """Cuts, unless that was done, folds and packs. Takes milliseconds per page: not for the event loop."""
     text = storable(text)
-    doc, document = cut(tenant, _storable(doc), text)
+    doc, document = cut(tenant, _storable(doc), text, passages)
     prepared = prepare(document)
     packed, content = pack(text)
     return Filing(doc, packed, content, replace(prepared, bands=near.bands(_beginning(prepared))))
 
 
-def cut(tenant: str, doc: Doc, text: str) -> tuple[Doc, Document]:
+def cut(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None = None) -> tuple[Doc, Document]:
     """The row, with what is known of its chunks, and what the search core gets."""
-    found = chunks(text, kind=doc.cut)
+    found = chunks(text, kind=doc.cut) if passages is None else passages
     kinds = "".join(_LETTERS[one.content] for one in found)
     doc = replace(doc, chunks=len(found), kinds=kinds, language=language(text))
-    passages = [Passage((Field(one.text),), _heading(doc.title, one.heading)) for one in found]
-    return doc, Document(SPACE, tenant, doc.id, passages, doc.collection_id, "", doc.tags, doc.created_at)
+    filed = [Passage((Field(one.text),), _heading(doc.title, one.heading)) for one in found]
+    return doc, Document(SPACE, tenant, doc.id, filed, doc.collection_id, "", doc.tags, doc.created_at)
 
 
 def elsewhere(tenant: str, doc: Doc, text: str, collection_id: str) -> tuple[Doc, Prepared]:

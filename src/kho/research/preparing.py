@@ -21,6 +21,7 @@ UNSETTLED = 2 * SECOND
 
 class Reader(Protocol):
     async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable: ...
+    async def read_text(self, text: str) -> reading.Readable: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Preparing:
             updated_at=now,
         )
         del data
-        return await asyncio.to_thread(filing.make, self._job.tenant, doc, found.text)
+        return await asyncio.to_thread(filing.make, self._job.tenant, doc, found.text, found.chunks)
 
     def _bytes(self, wanted: Wanted) -> tuple[bytes, str]:
         data = self._roots.read(wanted.file.located, self._limit)

@@ -239,7 +239,14 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """Half a character (a lone surrogate) and NUL fit into no database; what is searched can do without them."""
+    """Half a character (a lone surrogate) and NUL fit into no database; what is searched can do without them. Nearly
+    every text has neither, and encoding it tells so ten times faster than a pattern, which counts for long ones."""
+    if "\0" not in text:
+        try:
+            text.encode()
+            return text
+        except UnicodeEncodeError:
+            pass
     return _UNSTORABLE.sub("\ufffd", text)
 
 

@@ -229,6 +229,29 @@ def test_json_is_set_in_lines_and_letters_are_letters() -> None:
     assert "Cơ sở" in of(json.dumps(value), "a.jsonl").text
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.json", b"[" * 1_000_000),
+        ("a.csv", b",".join(b"%c" % n for n in range(97, 123)) + b"\n" + b"a\n" * 400_000),
+    ],
+)
+def test_a_text_that_is_many_times_its_file_is_refused(name: str, data: bytes) -> None:
+    with pytest.raises(Unreadable, match="characters, more than"):
+        read(data, name)
+
+
+def test_the_names_of_columns_do_not_multiply_a_table() -> None:
+    """They stand in every record: here a thousand times 200,000 characters."""
+    found = read(b"x" * 100_000 + b"," + b"y" * 100_000 + b"\n" + b"a,b\n" * 1_000, "a.csv")
+    assert len(found.text) < 300_000
+
+
+def test_json_is_indented_by_a_few_blanks() -> None:
+    found = of('{"fill": "' + "x" * 500 + '", "deep": ' + "[" * 30 + "1" + "]" * 30 + "}", "a.json")
+    assert max(len(line) - len(line.lstrip()) for line in found.text.split("\n")) == 8
+
+
 def test_broken_and_endless_json_is_still_text() -> None:
     assert of("[" * 200_000, "a.json").text.count("[") == 200_000
     assert '"open' in of('{"a": ' + "1," * 500 + '"open', "a.json").text

@@ -4,13 +4,16 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from tests.research.reading.samples import pdf, word
 
-from kho.research.reading import Limits, Readable, Unreadable, Worker, read
+from kho.research.reading import Limits, Readable, Unreadable, Worker, read, read_text
+from kho.research.reading.worker import LARGE
+from kho.search.chunk import chunks
 
 WORD = word(lambda document: document.add_paragraph("Chữ trong tài liệu."))
 PDF = pdf(["Chữ trên trang."])
@@ -34,6 +37,69 @@ async def test_plain_formats_need_no_process() -> None:
     async with Worker() as worker:
         assert (await worker.read(b"# A", "a.md")).title == "A"
         assert worker.pid is None
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.md", b"# A heading\n\nSome words below it.\n\n" * 9_000),
+        ("a.txt", b"words on one line " * 16_000),
+        ("a.py", b"def brew():\n    return 1\n\n\n" * 10_000),
+        ("a.csv", "city,river\nHuế,Hương\n".encode() * 12_000),
+        ("a.json", b'{"a": [' + b'"\\u01b0",' * 40_000 + b"1]}"),
+        ("a.jsonl", b'{"a": 1}\n' * 40_000),
+        ("a.rst", b"Title\n=====\n\nwords\n\n" * 15_000),
+        ("a.ipynb", b'{"cells": [' + b'{"cell_type": "markdown", "source": "# A"},' * 8_000 + b"{}]}"),
+        ("unknown", b"plain words\n" * 25_000),
+    ],
+)
+async def test_a_large_file_of_any_format_is_read_and_cut_in_the_process(name: str, data: bytes) -> None:
+    assert len(data) > LARGE
+    async with Worker(cut=True) as worker:
+        found = await worker.read(data, name)
+        assert worker.pid is not None
+    expected = read(data, name)
+    assert found.chunks is not None
+    assert replace(found, chunks=None) == expected
+    cut = chunks(expected.text, kind=expected.kind)
+    assert list(found.chunks) == [(one.text, one.heading, one.content) for one in cut]
+
+
+async def test_a_long_text_is_read_and_cut_in_the_process() -> None:
+    text = "---\ntitle: Ấm\n---\n" + "Nước sôi trong ấm.\n\n" * 15_000
+    async with Worker(cut=True) as worker:
+        assert (await worker.read_text("A first line.\n\nMore.")).title == "A first line."
+        assert worker.pid is None
+        found = await worker.read_text(text)
+        assert worker.pid is not None
+    assert found.title == "Ấm"
+    assert replace(found, chunks=None) == read_text(text)
+    assert found.chunks
+    assert found.chunks[0].text == chunks(read_text(text).text)[0].text
+
+
+def test_a_file_that_grows_does_not_grow_in_the_hub() -> None:
+    """Two million brackets were 164 million characters. A process of its own is asked for the most memory that it and
+    its worker ever had: the worker's is limited, the hub's stays near what an empty one needs."""
+    code = (
+        "import anyio, resource\nfrom kho.research.reading import Unreadable, Worker\n"
+        "def most(who):\n    return resource.getrusage(who).ru_maxrss\n"
+        "async def main():\n"
+        "    async with Worker() as worker:\n"
+        "        await worker.read(b'# a', 'a.md')\n"
+        "        before = most(resource.RUSAGE_SELF)\n"
+        "        try:\n            await worker.read(b'[' * 2_000_000, 'x.json')\n"
+        "        except Unreadable as error:\n            print(error.reason)\n"
+        "        print(most(resource.RUSAGE_SELF) - before)\n"
+        "    print(most(resource.RUSAGE_CHILDREN))\n"
+        "anyio.run(main)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    reason, own, child = done.stdout.splitlines()
+    assert reason == "its text has 19,999,980 characters, more than 16,000,000"
+    kilobytes = 1 if sys.platform == "linux" else 1024
+    assert int(own) < 50_000 * kilobytes
+    assert int(child) < 600_000 * kilobytes
 
 
 async def test_a_reason_comes_back_and_the_process_stays() -> None:
@@ -121,6 +187,19 @@ async def test_a_reader_that_is_cancelled_leaves_no_half_answer_behind() -> None
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
         assert (await worker.read(PDF, "a.pdf")).text == "Chữ trên trang.\n"
+
+
+async def test_a_cancelled_read_of_a_large_plain_file_ends_the_process() -> None:
+    async with Worker(cut=True) as worker:
+        pid = await stopped(worker)
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(worker.read, b"[" * 5_000_000, "x.json")
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+        assert worker.pid is None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 async def test_readers_wait_for_each_other() -> None:

@@ -4,8 +4,8 @@ Nothing heavy is imported here; a parser is loaded when the first file of its ki
 """
 
 from kho.research.reading.formats import formats, is_readable
-from kho.research.reading.model import Limits, Readable, Unreadable
-from kho.research.reading.reader import read
+from kho.research.reading.model import Limits, Readable, TextChunk, Unreadable
+from kho.research.reading.reader import read, read_text
 from kho.research.reading.worker import Worker
 
-__all__ = ["Limits", "Readable", "Unreadable", "Worker", "formats", "is_readable", "read"]
+__all__ = ["Limits", "Readable", "TextChunk", "Unreadable", "Worker", "formats", "is_readable", "read", "read_text"]

@@ -48,7 +48,7 @@ _INTERPRETERS = {
     "make": "makefile",
 }  # fmt: skip
 ISOLATED = frozenset({"pdf", "docx", "html"})
-"""Formats that are parsed in the worker: their parsers are large, or written in C, and the files come from anywhere."""
+"""Formats that are parsed in the worker whatever their size: their parsers are large, or written in C."""
 
 
 def formats() -> tuple[str, ...]:

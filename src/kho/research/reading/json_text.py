@@ -12,8 +12,8 @@ _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+|"')
 _LONG = 400
 """A line longer than this is for machines, and is set anew."""
-_DEEP = 40
-"""No line is indented further than this many times."""
+_DEEP = 4
+"""No line is indented by more levels than this: a file of brackets alone would grow by the indentation of each."""
 
 
 def readable_json(text: str) -> str:

@@ -1,9 +1,19 @@
 """What comes out of reading a file, what cannot be read, and how far reading may go."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+from kho.search.chunk import Content
 
 Kind = Literal["markdown", "text", "code"]
+
+
+class TextChunk(NamedTuple):
+    """A passage of a document, as `kho.search.chunk.chunks` cut it."""
+
+    text: str
+    heading: tuple[str, ...]
+    content: Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,8 @@ class Readable:
     author: str | None = None
     published: str | None = None
     """What the file says of itself, in front matter."""
+    chunks: tuple[TextChunk, ...] | None = None
+    """The passages of the text, when the process of the `Worker` cut it; None when the caller has to."""
 
 
 class Unreadable(Exception):
@@ -45,13 +57,29 @@ class Limits:
     size: int = 50 * 2**20
     """Bytes of a file."""
     unpacked: int = 200 * 2**20
-    """Bytes of what is packed inside a file, all together, and characters of its text."""
+    """Bytes of what is packed inside a file, all together."""
     ratio: int = 200
     """How many times larger than itself a packed part may become."""
     members: int = 5_000
     """Parts of a packed file."""
     pages: int = 5_000
+    growth: int = 8
+    """How many times more characters than bytes a text may have. Most formats lose when they are read; JSON on one
+    line grows seven times at the very most, because of the lines and their indentation."""
+    small: int = 4 * 2**20
+    """Characters of a text below which its growth does not matter."""
     seconds: float = 60
     """For one file that is read in the worker."""
     memory: int = 2**30
     """Bytes of address space for the worker."""
+
+    def characters(self, format: str, size: int) -> int:
+        """The most characters that a file of `size` bytes may become. A table has the names of its columns in every
+        record, a PDF or DOCX is packed; nothing becomes longer than the largest file."""
+        times = {"csv": 4 * self.growth, "tsv": 4 * self.growth, "pdf": self.ratio, "docx": self.ratio}
+        return max(self.small, min(self.size, times.get(format, self.growth) * size))
+
+    @property
+    def answer(self) -> int:
+        """The most bytes that a worker answers: a text of the largest size, and its passages."""
+        return 4 * max(self.small, self.size)

@@ -11,14 +11,15 @@ import signal
 import sys
 import traceback
 import warnings
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from kho.research.reading.frames import ANSWER, REQUEST
-from kho.research.reading.model import Limits, Unreadable
-from kho.research.reading.reader import read
+from kho.research.reading.model import Limits, Readable, Unreadable
+from kho.research.reading.reader import read, read_text
 from kho.search.chunk import chunks
 
 _GRACE = 30
@@ -34,29 +35,58 @@ def main() -> None:
     warnings.simplefilter("ignore")
     sys.excepthook = _one_line
     _confine(limits)
-    _answer(answers, {})
+    _send(answers, _frame({}))
     while request := _request(sys.stdin.buffer):
         _alarm(limits.seconds + _GRACE)
-        answer = _read(*request, limits)
+        answer = _read(request, limits)
         del request
         if answer is None:  # what is left of the memory is in pieces
             os.write(answers.fileno(), _FULL)
             return
-        _answer(answers, answer)
+        _send(answers, answer)
+        del answer
         _alarm(0)
 
 
-def _read(name: str, data: bytes, cut: bool, limits: Limits) -> dict[str, object] | None:
-    """None when there is not memory enough; the caller says so, when what was in use is free again."""
+class _Request(NamedTuple):
+    name: str
+    data: bytes
+    is_text: bool
+    cut: bool
+
+
+def _read(request: _Request, limits: Limits) -> list[bytes] | None:
+    """The frame to send. None when there is not memory enough; the caller says so, when what was in use is free
+    again."""
     try:
-        found = read(data, name, limits=limits)
-        if cut:
-            chunks(found.text, kind=found.kind)
-        return {"readable": asdict(found)}
+        if request.is_text:
+            found = read_text(request.data.decode("utf-8", "surrogatepass"))
+        else:
+            found = read(request.data, request.name, limits=limits)
+        frame = _found(found, cut=request.cut)
+        if sum(map(len, frame)) > limits.answer:
+            return _unreadable("its text is far too long", "Split it into smaller files.")
+        return frame
     except Unreadable as error:
-        return {"unreadable": [error.reason, error.advice]}
+        return _unreadable(error.reason, error.advice)
     except MemoryError:
         return None
+
+
+def _found(found: Readable, *, cut: bool) -> list[bytes]:
+    told = {one.name: getattr(found, one.name) for one in fields(found) if one.name not in ("text", "chunks")}
+    passages = b"\n".join(_passages(found)) if cut else b""
+    return _frame({"readable": told}, found.text.encode("utf-8", "surrogatepass"), passages)
+
+
+def _passages(found: Readable) -> Iterator[bytes]:
+    for one in chunks(found.text, kind=found.kind):
+        row = json.dumps((one.text, one.heading, one.content), ensure_ascii=False)
+        yield row.encode("utf-8", "surrogatepass")
+
+
+def _unreadable(reason: str, advice: str) -> list[bytes]:
+    return _frame({"unreadable": [reason, advice]})
 
 
 def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -95,27 +125,27 @@ def _alarm(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _request(source: BinaryIO) -> tuple[str, bytes, bool] | None:
+def _request(source: BinaryIO) -> _Request | None:
     head = source.read(REQUEST.size)
     if len(head) < REQUEST.size:
         return None
-    name_length, data_length, cut = REQUEST.unpack(head)
+    name_length, data_length, is_text, cut = REQUEST.unpack(head)
     name = source.read(name_length).decode("utf-8", "surrogateescape")
     data = source.read(data_length)
-    return (name, data, cut) if len(data) == data_length else None
+    return _Request(name, data, is_text, cut) if len(data) == data_length else None
 
 
-def _answer(target: BinaryIO, answer: dict[str, object]) -> None:
-    target.write(_frame(answer))
+def _send(target: BinaryIO, frame: list[bytes]) -> None:
+    target.writelines(frame)
     target.flush()
 
 
-def _frame(answer: dict[str, object]) -> bytes:
+def _frame(answer: dict[str, object], text: bytes = b"", passages: bytes = b"") -> list[bytes]:
     words = json.dumps(answer).encode()
-    return ANSWER.pack(len(words)) + words
+    return [ANSWER.pack(len(words), len(text), len(passages)), words, text, passages]
 
 
-_FULL = _frame({"memory": True})
+_FULL = b"".join(_frame({"memory": True}))
 """Made early: later there may be no room for it."""
 
 

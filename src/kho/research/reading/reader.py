@@ -3,7 +3,8 @@
 import re
 from dataclasses import replace
 
-from kho.research.reading.clean import clean
+from kho.research.reading import front
+from kho.research.reading.clean import clean, one_line
 from kho.research.reading.encoding import Decoded, decode
 from kho.research.reading.formats import format_of, signature
 from kho.research.reading.html import of_html
@@ -11,18 +12,21 @@ from kho.research.reading.json_text import readable_json, readable_lines
 from kho.research.reading.model import Limits, Readable, Unreadable
 from kho.research.reading.notebook import of_notebook
 from kho.research.reading.pdf import of_pdf
-from kho.research.reading.plain import of_code, of_markdown, of_text
+from kho.research.reading.plain import of_code, of_markdown, of_text, title_of
 from kho.research.reading.rst import of_rst
 from kho.research.reading.tables import of_table
 from kho.research.reading.word import of_docx
+from kho.search.chunk import kind_of
 
 _DEFAULT = Limits()
+_FIRST_LINE = 120
+"""Characters of the first line, where that is the title."""
 
 
 def read(data: bytes, name: str, *, limits: Limits = _DEFAULT) -> Readable:
     """The text of a file. The name says what it is; nothing is opened but these bytes.
 
-    A PDF or DOCX from somebody else may want all memory and all time there is: `Worker` reads them at a distance.
+    A file from somebody else may want all memory and all time there is: `Worker` reads it in another process.
     """
     if len(data) > limits.size:
         raise Unreadable(
@@ -42,7 +46,32 @@ def read(data: bytes, name: str, *, limits: Limits = _DEFAULT) -> Readable:
         found = _of_text(decode(data), name, format, language)
     if not re.search(r"\S", found.text):
         raise Unreadable("it has no text")
+    longest = limits.characters(format, len(data))
+    if len(found.text) > longest:
+        raise Unreadable(
+            f"its text has {len(found.text):,} characters, more than {longest:,}",
+            "Split it into smaller files.",
+        )
     return found
+
+
+def read_text(text: str) -> Readable:
+    """A text that somebody wrote, most likely Markdown. Without a title of its own it is called by its first line.
+    What comes out may be blank."""
+    text = clean(text)
+    said, text = front.split(text)
+    title = said.title or title_of(text) or _first_line(text)
+    return Readable(
+        title, text, kind_of(text), "markdown", tags=said.tags, author=said.author, published=said.published
+    )
+
+
+def _first_line(text: str) -> str:
+    line = one_line(next((line for line in text.splitlines() if line.strip()), ""), _FIRST_LINE + 1)
+    if len(line) <= _FIRST_LINE:
+        return line
+    end = line.rfind(" ", 0, _FIRST_LINE)
+    return f"{line[: end if end > 0 else _FIRST_LINE]} …"
 
 
 def _of_text(decoded: Decoded, name: str, format: str, language: str | None) -> Readable:

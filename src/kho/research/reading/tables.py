@@ -19,6 +19,8 @@ from kho.search.chunk import SIZE, estimate
 _NUMBER = re.compile(r"[-+]?[\d.,\s]*\d[\d.,\s]*%?$")
 _SEEN = 50
 """Rows that are looked at to find the sign between columns."""
+_LONGEST_NAME = 100
+"""Characters of a column's name in a record: it stands in every row, and a long one would multiply the file."""
 
 
 def of_table(decoded: Decoded, name: str, format: str) -> Readable:
@@ -86,10 +88,11 @@ def _groups(header: list[str], body: list[list[str]]) -> Iterator[str]:
 
 
 def _records(header: list[str], body: list[list[str]]) -> Iterator[str]:
+    names = [cell(column)[:_LONGEST_NAME] for column in header]
     for number, cells in enumerate(body, start=1):
         yield f"## Row {number}"
         yield ""
-        for column, text in zip(header, cells, strict=False):
+        for column, text in zip(names, cells, strict=False):
             if text.strip():
-                yield f"- {cell(column)}: {cell(text)}"
+                yield f"- {column}: {cell(text)}"
         yield ""

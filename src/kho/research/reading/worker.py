@@ -1,4 +1,4 @@
-"""Reading that cannot hurt the hub: parsers of large formats run in a process of their own, with limits.
+"""Reading that cannot hurt the hub: large files and intricate formats are read in a process of their own, with limits.
 
 One process reads many files. It is replaced when it crashes, runs out of memory or takes too long; the file that did it
 is refused with that reason, and the next one finds a new process.
@@ -8,9 +8,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -22,9 +22,11 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from kho.research.reading.formats import ISOLATED, format_of
 from kho.research.reading.frames import ANSWER, REQUEST
-from kho.research.reading.model import Limits, Readable, Unreadable
-from kho.research.reading.reader import read
+from kho.research.reading.model import Limits, Readable, TextChunk, Unreadable
+from kho.research.reading.reader import read, read_text
 
+LARGE = 256 * 2**10
+"""Bytes from which a file of any format is read in the process: a smaller one takes milliseconds and few megabytes."""
 _START = 60
 """Seconds for a process to start, on a busy machine."""
 _END = 5
@@ -36,15 +38,44 @@ class _Gone(Exception):
     """The process ended without an answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    name: str
+    data: bytes
+    is_text: bool
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    outcome: dict[str, Any]
+    text: bytes
+    passages: bytes
+
+    def readable(self, *, cut: bool) -> Readable:
+        """Takes a while for a long text: not for the event loop."""
+        if "unreadable" in self.outcome:
+            raise Unreadable(*self.outcome["unreadable"])
+        found: dict[str, Any] = self.outcome["readable"]
+        found["notes"], found["tags"] = tuple(found["notes"]), tuple(found["tags"])
+        chunks = None
+        if cut:
+            lines = self.passages.decode("utf-8", "surrogatepass").split("\n")
+            rows = (json.loads(line) for line in lines if line)
+            chunks = tuple(TextChunk(text, tuple(heading), content) for text, heading, content in rows)
+        return Readable(**found, text=self.text.decode("utf-8", "surrogatepass"), chunks=chunks)
+
+
 class _Process:
     """A running process and the two pipes to it."""
 
-    def __init__(self, process: anyio.abc.Process) -> None:
+    def __init__(self, process: anyio.abc.Process, limits: Limits) -> None:
         assert process.stdin
         assert process.stdout
         self._process = process
         self._requests = process.stdin
         self._answers = BufferedByteReceiveStream(process.stdout)
+        self._limits = limits
         self.pid = process.pid
         self.used = False
         """Whether it has read a file before. Then a failure may be its own, not the next file's."""
@@ -55,7 +86,7 @@ class _Process:
         command = [sys.executable, "-B", "-m", "kho.research.reading.process", json.dumps(asdict(limits))]
         path = os.pathsep.join(filter(None, sys.path))
         process = await anyio.open_process(command, stdout=subprocess.PIPE, stderr=None, env={"PYTHONPATH": path})
-        started = cls(process)
+        started = cls(process, limits)
         try:
             async with started.ended_on_failure():
                 with anyio.fail_after(_START):
@@ -75,19 +106,23 @@ class _Process:
             if not whole:
                 await self.end(at_once=True)
 
-    async def ask(self, data: bytes, name: str, cut: bool) -> dict[str, Any]:
-        words = name.encode("utf-8", "surrogateescape")
+    async def ask(self, request: _Request) -> _Answer:
+        words = request.name.encode("utf-8", "surrogateescape")
         try:
-            await self._requests.send(REQUEST.pack(len(words), len(data), cut) + words)
-            await self._requests.send(data)
+            await self._requests.send(REQUEST.pack(len(words), len(request.data), request.is_text, request.cut) + words)
+            await self._requests.send(request.data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             raise _Gone from error
         return await self.answer()
 
-    async def answer(self) -> dict[str, Any]:
+    async def answer(self) -> _Answer:
+        """No longer than agreed, also from a parser that was taken over."""
         try:
-            (length,) = ANSWER.unpack(await self._answers.receive_exactly(ANSWER.size))
-            return json.loads(await self._answers.receive_exactly(length))
+            lengths = ANSWER.unpack(await self._answers.receive_exactly(ANSWER.size))
+            if sum(lengths) > self._limits.answer:
+                raise _Gone
+            outcome, text, passages = [await self._answers.receive_exactly(length) for length in lengths]
+            return _Answer(json.loads(outcome), text, passages)
         except (anyio.IncompleteRead, anyio.BrokenResourceError) as error:
             raise _Gone from error
 
@@ -103,10 +138,13 @@ class _Process:
 
 
 class Worker:
-    """Reads files, those of the large formats one after the other. Belongs to the event loop it is first used in."""
+    """Reads files: the large ones and those of intricate formats one after the other, in its process. Belongs to the
+    event loop it is first used in."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, *, cut: bool = False) -> None:
+        """`cut`: what the process reads is cut into passages there, too, because that takes longer than reading it."""
         self.limits = limits or Limits()
+        self._cut = cut
         self._lock = anyio.Lock()
         self._process: _Process | None = None
 
@@ -129,20 +167,25 @@ class Worker:
             await process.end()
 
     async def read(self, data: bytes, name: str, *, suspect: bool = False) -> Readable:
-        """As `kho.research.reading.read`: plain formats in a thread, the others in the process. So is any file that is
-        `suspect` of having ended a hub; it is cut there, too, because that may have been it."""
-        if len(data) > self.limits.size or (not suspect and format_of(data, name)[0] not in ISOLATED):
-            work = partial(read, data, name, limits=self.limits)
-            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-        async with self._lock:
-            answer = await self._answer(data, name, suspect)
-        if "unreadable" in answer:
-            raise Unreadable(*answer["unreadable"])
-        found: dict[str, Any] = answer["readable"]
-        found["notes"], found["tags"] = tuple(found["notes"]), tuple(found["tags"])
-        return Readable(**found)
+        """As `kho.research.reading.read`: a small file of a plain format in a thread, any other in the process. So is
+        one that is `suspect` of having ended a hub. Whoever is cancelled meanwhile ends the process with it."""
+        if len(data) > self.limits.size or not (suspect or len(data) > LARGE or format_of(data, name)[0] in ISOLATED):
+            return await _in_thread(partial(read, data, name, limits=self.limits))
+        return await self._isolated(_Request(name, data, is_text=False, cut=self._cut))
 
-    async def _answer(self, data: bytes, name: str, cut: bool) -> dict[str, Any]:
+    async def read_text(self, text: str) -> Readable:
+        """As `kho.research.reading.read_text`; a long text in the process."""
+        data = text.encode("utf-8", "surrogatepass")
+        if len(data) <= LARGE:
+            return await _in_thread(partial(read_text, text))
+        return await self._isolated(_Request("", data, is_text=True, cut=self._cut))
+
+    async def _isolated(self, request: _Request) -> Readable:
+        async with self._lock:
+            answer = await self._answer(request)
+        return await _in_thread(partial(answer.readable, cut=request.cut))
+
+    async def _answer(self, request: _Request) -> _Answer:
         """A process that has read before gets the benefit of the doubt once: the file is tried again with a new one."""
         while True:
             process = self._process or await _Process.start(self.limits)
@@ -150,17 +193,22 @@ class Worker:
             try:
                 async with process.ended_on_failure():
                     with anyio.fail_after(self.limits.seconds):
-                        answer = await process.ask(data, name, cut)
+                        answer = await process.ask(request)
             except TimeoutError as error:
                 raise Unreadable(f"reading it took longer than {self.limits.seconds:g} seconds", _ADVICE) from error
             except _Gone as error:
                 if fresh:
                     raise Unreadable("it crashes the program that reads it", _ADVICE) from error
                 continue
-            if "memory" not in answer:
+            if "memory" not in answer.outcome:
                 self._process = process
                 return answer
             await process.end()
             if fresh:
                 most = self.limits.memory // 2**20
                 raise Unreadable(f"reading it takes more than {most} MB of memory", _ADVICE)
+
+
+async def _in_thread(work: Callable[[], Readable]) -> Readable:
+    """Left to itself when the caller is cancelled: it is over soon."""
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
