@@ -38,7 +38,7 @@ class Figure:
 def serve(port: int, durable: bool) -> None:
     import uvicorn
 
-    from kho.storage.sqlite import Sqlite
+    from kho.storage.sqlite.database import Sqlite
 
     if not durable:
         Sqlite.open = partial(Sqlite.open, durable=False)

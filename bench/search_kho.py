@@ -19,12 +19,12 @@ from kho.search.filling import MODEL, calibration_row
 from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
 from kho.search.query import Searcher
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_postgres import PostgresVectors
-from kho.storage.vectors_sqlite import SqliteVectors
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.vector_index.postgres import PostgresVectors
+from kho.storage.vector_index.sqlite import SqliteVectors
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords
 
 SPACE = "bench"
 NAME = "generated"

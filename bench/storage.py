@@ -21,10 +21,10 @@ from statistics import median
 
 from kho.kernel.ports import Database, Entry, Filed, Tx, Where, Words
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords
 
 WRITERS = (1, 8, 64)
 TABLE = "CREATE TABLE rows (id BIGINT PRIMARY KEY, tenant TEXT, name TEXT, body TEXT, created_at BIGINT)"

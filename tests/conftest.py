@@ -13,8 +13,8 @@ from tests.engines import schema, words_of
 
 from kho.kernel.ports import Database, Words
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
 
 # Tests that are about the model ask for it; the others need not wait until it is loaded. Child processes inherit this.
 os.environ.setdefault("KHO_SEARCH__EMBEDDER__PROVIDER", "none")

@@ -7,11 +7,11 @@ from itertools import count
 import psycopg
 
 from kho.kernel.ports import Database, Vectors, Words
-from kho.storage.postgres import Postgres
-from kho.storage.vectors_postgres import PostgresVectors
-from kho.storage.vectors_sqlite import SqliteVectors
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.postgres.database import Postgres
+from kho.storage.vector_index.postgres import PostgresVectors
+from kho.storage.vector_index.sqlite import SqliteVectors
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords
 
 _numbers = count(1)
 

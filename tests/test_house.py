@@ -168,7 +168,7 @@ LAZY = "def f():\n    from kho.kernel import call\n"
 SAMPLES: list[tuple[Rule, str, str, str]] = [
     # rule, file, breach, lawful twin
     (imports_follow_the_directions, "lib/x.py", "from kho.kernel import errors", "from kho.lib import clock"),
-    (imports_follow_the_directions, "kernel/x.py", "import kho.storage.sqlite", "import kho.kernel.call"),
+    (imports_follow_the_directions, "kernel/x.py", "import kho.storage.sqlite.database", "import kho.kernel.call"),
     (imports_follow_the_directions, "kernel/x.py", "from kho.search import rank", "from kho.lib import clock"),
     (imports_follow_the_directions, "parsers/x.py", "from kho.search import rank", "from kho.kernel import errors"),
     (imports_follow_the_directions, "sanitizer/x.py", "from kho.memory import model", "from kho.lib import clock"),

@@ -28,18 +28,18 @@ from kho.search.query import Searcher
 from kho.settings import Embedding, Reranking, Settings
 from kho.settings import Llm as LlmSettings
 from kho.settings import Vision as VisionSettings
-from kho.storage import sqlite_wipe
-from kho.storage.keys import Keys
+from kho.storage.api_keys import Keys
 from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
+from kho.storage.postgres.database import Postgres
 from kho.storage.receipts import Receipts
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_postgres import PostgresVectors
-from kho.storage.vectors_qdrant import QdrantVectors
-from kho.storage.vectors_sqlite import SqliteVectors
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.sqlite import vacuum as sqlite_wipe
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.vector_index.postgres import PostgresVectors
+from kho.storage.vector_index.qdrant import QdrantVectors
+from kho.storage.vector_index.sqlite import SqliteVectors
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords
 
 FAULTS = devices.FAULTS
 """What virtual boards can be told to do wrong."""

@@ -25,10 +25,10 @@ from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore
 from kho.search.index import Index
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords
 
 MIGRATIONS = Path(research.__file__).parent / "migrations"
 COLLECTION = Collection("c", "papers", "fundamental", "", "somebody", 0, 0)

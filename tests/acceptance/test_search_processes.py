@@ -19,8 +19,8 @@ from kho.models.hashed import HashEmbedder
 from kho.search.filling import BATCH, HELD, Filling
 from kho.search.index import Document, Field, Index, Passage, prepare
 from kho.search.query import Searcher
-from kho.storage.vectors_postgres import PostgresVectors
-from kho.storage.vectors_sqlite import SqliteVectors
+from kho.storage.vector_index.postgres import PostgresVectors
+from kho.storage.vector_index.sqlite import SqliteVectors
 
 PATIENCE = 60.0
 T = Where("s", "t")
@@ -35,12 +35,12 @@ from kho.models.hashed import HashEmbedder
 from kho.search.filling import Filling
 from kho.search.index import Document, Field, Index, Passage, prepare
 from kho.search.query import Searcher
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_postgres import PostgresVectors
-from kho.storage.vectors_sqlite import SqliteVectors
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.vector_index.postgres import PostgresVectors
+from kho.storage.vector_index.sqlite import SqliteVectors
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords
 
 def say(*words):
     print(json.dumps(words), flush=True)

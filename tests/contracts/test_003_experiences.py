@@ -19,8 +19,8 @@ from tests.contracts.desk import Desk, Json
 from kho import experiences
 from kho.kernel.ports import Database, Tx
 from kho.search.fold import index_tokens
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
 
 # -- as printed --------------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from kho import devices
 from kho.devices import simulator
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
 
 _numbers = count(1)
 

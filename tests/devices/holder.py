@@ -16,8 +16,8 @@ from kho.devices.session import Session
 from kho.kernel.ports import Database
 from kho.lib.clock import SECOND
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
 
 
 class Spoken(Wire):

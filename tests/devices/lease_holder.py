@@ -11,8 +11,8 @@ from tests.devices.house import House
 
 from kho.devices.mqtt_lease import Lease
 from kho.kernel.ports import Database
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
 
 
 async def main(home: Path, url: str | None) -> None:

@@ -9,8 +9,8 @@ from kho import devices
 from kho.devices import store
 from kho.kernel.ports import Database, Tx
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
 
 pytestmark = pytest.mark.anyio
 

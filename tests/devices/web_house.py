@@ -25,7 +25,7 @@ from kho.kernel.identity import ApiKey
 from kho.kernel.registry import Registry
 from kho.lib.clock import DAY
 from kho.settings import Settings
-from kho.storage.keys import Keys
+from kho.storage.api_keys import Keys
 from kho.storage.receipts import Receipts
 
 Json = dict[str, Any]

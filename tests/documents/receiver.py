@@ -20,8 +20,8 @@ from kho.kernel.ports import Database, Tx
 from kho.kernel.registry import Registry
 from kho.lib.clock import SECOND, system_clock
 from kho.settings import Documents, Settings
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from tests.doors.doors import Json, Served, served
 
 from kho.documents.model import MAX_BODY, MAX_METADATA
 from kho.settings import Settings
-from kho.storage.sqlite import Sqlite
+from kho.storage.sqlite.database import Sqlite
 
 TEXT = {"body": "Some words."}
 DOC: Json = {"document_id": "new", "content": TEXT}

@@ -16,8 +16,8 @@ from tests.engines import words_of
 from kho import documents
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
 
 T = TypeVar("T")
 

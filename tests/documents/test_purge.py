@@ -20,8 +20,8 @@ from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Hub
 from kho.search.index import Index
 from kho.settings import Embedding, Search, Settings
-from kho.storage import sqlite_wipe
-from kho.storage.sqlite_driver import connect
+from kho.storage.sqlite import vacuum as sqlite_wipe
+from kho.storage.sqlite.connection import connect
 
 Json = dict[str, Any]
 

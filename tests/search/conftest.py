@@ -18,13 +18,13 @@ from kho.search.filling import Filling
 from kho.search.index import Document, Field, Index, Passage, prepare
 from kho.search.query import Limits, Searcher
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_postgres import PostgresVectors
-from kho.storage.vectors_qdrant import QdrantVectors
-from kho.storage.vectors_sqlite import SqliteVectors
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.vector_index.postgres import PostgresVectors
+from kho.storage.vector_index.qdrant import QdrantVectors
+from kho.storage.vector_index.sqlite import SqliteVectors
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector

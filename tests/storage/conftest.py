@@ -8,11 +8,11 @@ import pytest
 
 from kho.kernel.ports import Database, Vectors
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_postgres import PostgresVectors
-from kho.storage.vectors_qdrant import QdrantVectors
-from kho.storage.vectors_sqlite import SqliteVectors
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.vector_index.postgres import PostgresVectors
+from kho.storage.vector_index.qdrant import QdrantVectors
+from kho.storage.vector_index.sqlite import SqliteVectors
 
 
 async def _nothing() -> None:

@@ -14,8 +14,8 @@ START = """
 import asyncio, sys
 from pathlib import Path
 from kho.storage.migrate import migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
 
 async def main(where, folder):
     db = Postgres.open(where) if where.startswith("postgres") else Sqlite.open(Path(where))

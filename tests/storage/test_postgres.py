@@ -10,8 +10,8 @@ import pytest
 
 from kho.kernel import errors
 from kho.kernel.ports import Tx
-from kho.storage import postgres
-from kho.storage.postgres import Postgres
+from kho.storage.postgres import database as postgres
+from kho.storage.postgres.database import Postgres
 
 KILL_AT_COMMIT = """
 CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS

@@ -13,8 +13,8 @@ import pytest
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Tx
-from kho.storage.sqlite import Sqlite, refuse_broken
-from kho.storage.sqlite_driver import connect
+from kho.storage.sqlite.connection import connect
+from kho.storage.sqlite.database import Sqlite, refuse_broken
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from kho.storage.migrate import OWN, migrate
-from kho.storage.sqlite import Sqlite
+from kho.storage.sqlite.database import Sqlite
 
 async def main(path, first):
     db = Sqlite.open(Path(path))
@@ -219,7 +219,7 @@ def test_a_sound_sqlite_is_accepted(version: str) -> None:
 
 
 def test_the_driver_of_postgresql_is_not_imported_before_it_is_used() -> None:
-    code = "import sys, kho.storage.sqlite, kho.storage.postgres; assert 'psycopg' not in sys.modules"
+    code = "import sys, kho.storage.sqlite.database, kho.storage.postgres.database; assert 'psycopg' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

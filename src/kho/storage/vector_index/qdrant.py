@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kho.kernel import errors
 from kho.kernel.ports import Database, Filed, Tx, Where
 from kho.lib.clock import Clock, system_clock
-from kho.storage import outbox
 from kho.storage.leases import SqlLeases
-from kho.storage.outcome import within
-from kho.storage.vectors import AT_ONCE, find, latest, look_up, matrix, register, registered, vector_of
+from kho.storage.unit_of_work import within
+from kho.storage.vector_index import qdrant_outbox as outbox
+from kho.storage.vector_index.base import AT_ONCE, find, latest, look_up, matrix, register, registered, vector_of
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient

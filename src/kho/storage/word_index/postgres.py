@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from kho.kernel.ports import Counted, Entry, Filed, Matched, Tx, Where
 from kho.storage.digests import number_of
-from kho.storage.words import (
+from kho.storage.word_index.base import (
     IN_BODY,
     IN_HEAD,
     Clause,

@@ -14,10 +14,10 @@ import apsw
 
 from kho.kernel import errors
 from kho.kernel.ports import Tx
-from kho.storage.sqlite_driver import Connection, connect
-from kho.storage.sqlite_readers import Readers
-from kho.storage.sqlite_tx import translate
-from kho.storage.sqlite_writer import Writer
+from kho.storage.sqlite.connection import Connection, connect
+from kho.storage.sqlite.reader_pool import Readers
+from kho.storage.sqlite.transaction import translate
+from kho.storage.sqlite.writer import Writer
 
 log = logging.getLogger(__name__)
 

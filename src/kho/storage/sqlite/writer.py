@@ -11,9 +11,9 @@ import apsw
 
 from kho.kernel import errors
 from kho.kernel.ports import Tx
-from kho.storage.outcome import Caught, finish
-from kho.storage.sqlite_driver import Connection
-from kho.storage.sqlite_tx import SqliteTx, translate
+from kho.storage.sqlite.connection import Connection
+from kho.storage.sqlite.transaction import SqliteTx, translate
+from kho.storage.unit_of_work import Caught, finish
 
 log = logging.getLogger(__name__)
 

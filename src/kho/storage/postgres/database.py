@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from kho.kernel import errors
 from kho.kernel.ports import Row, Tx
-from kho.storage.outcome import finish, within
-from kho.storage.postgres_tx import Contended, PostgresTx, translate
+from kho.storage.postgres.transaction import Contended, PostgresTx, translate
+from kho.storage.unit_of_work import finish, within
 
 if TYPE_CHECKING:
     import psycopg

@@ -11,10 +11,10 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from kho.kernel.ports import Entry, Filed
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords
 
 async def main(engine, place, first):
     first = int(first)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from kho.kernel import errors
 from kho.kernel.ports import Filed, Tx, Where
 from kho.storage.migrate import OWN, migrate
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_sqlite import BLOCK, LEARN_AGAIN, SqliteVectors
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.vector_index.sqlite import BLOCK, LEARN_AGAIN, SqliteVectors
 
 Matrix = NDArray[np.float32]
 DIMENSION = 32

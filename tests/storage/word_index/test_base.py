@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kho.kernel.ports import Entry, Filed, Matched, Tx, Where, Words
-from kho.storage import words as shared
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.sqlite import Sqlite
-from kho.storage.words import Clause, Found, Weighed, best, clauses, expected, full_score
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords, best_of_few, best_of_many
+from kho.storage.postgres.database import Postgres
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.word_index import base as shared
+from kho.storage.word_index.base import Clause, Found, Weighed, best, clauses, expected, full_score
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords, best_of_few, best_of_many
 
 RARE, OTHER = Weighed("rare", 100, 500), Weighed("other", 90, 1_900)
 COMMON, USUAL = Weighed("common", 30, 20_000), Weighed("usual", 20, 40_000)

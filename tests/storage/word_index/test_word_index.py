@@ -10,10 +10,10 @@ import pytest
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Entry, Filed, Matched, Tx, Where, Words
-from kho.storage import words as shared
 from kho.storage.migrate import OWN, migrate
-from kho.storage.words_postgres import PostgresWords
-from kho.storage.words_sqlite import SqliteWords
+from kho.storage.word_index import base as shared
+from kho.storage.word_index.postgres import PostgresWords
+from kho.storage.word_index.sqlite import SqliteWords
 
 Texts = tuple[Sequence[str], Sequence[str]]
 HERE = Where("s", "t")

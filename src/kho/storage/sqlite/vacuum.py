@@ -10,8 +10,8 @@ from pathlib import Path
 import apsw
 
 from kho.kernel.errors import DatabaseError
-from kho.storage.sqlite_driver import connect
-from kho.storage.sqlite_tx import translate
+from kho.storage.sqlite.connection import connect
+from kho.storage.sqlite.transaction import translate
 
 PATIENCE = 60
 """Seconds that it waits for others to end what they are writing or reading."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kho.kernel.ports import Database, Filed, Row, Tx, Where
 from kho.storage.digests import number_of
-from kho.storage.vectors import (
+from kho.storage.vector_index.base import (
     AT_ONCE,
     Model,
     Narrowing,
@@ -30,11 +30,11 @@ from kho.storage.vectors import (
     registered,
     vector_of,
 )
-from kho.storage.vectors_blocks import Block, Cache, Frame, array, candidates, encode, join, learn
+from kho.storage.vector_index.bit_codes import Block, Cache, Frame, array, candidates, encode, join, learn
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
-    from kho.storage.vectors_blocks import Bits, Mask
+    from kho.storage.vector_index.bit_codes import Bits, Mask
 
 ENGINE = "sqlite"
 BLOCK = 256

@@ -9,8 +9,8 @@ import pytest
 from kho.kernel import errors
 from kho.kernel.ports import Filed, Tx, Where
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres import Postgres
-from kho.storage.vectors_postgres import PostgresVectors
+from kho.storage.postgres.database import Postgres
+from kho.storage.vector_index.postgres import PostgresVectors
 
 DIMENSION = 32
 

@@ -17,7 +17,7 @@ import orjson
 from kho.kernel import errors
 from kho.kernel.ports import Database, Filed, Tx, Where
 from kho.storage.digests import number_of
-from kho.storage.vectors import Narrowing, find, latest, look_up, matrix, register, registered, vector_of
+from kho.storage.vector_index.base import Narrowing, find, latest, look_up, matrix, register, registered, vector_of
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector

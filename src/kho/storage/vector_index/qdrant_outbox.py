@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kho.kernel.ports import Lease, Tx
 
 LEASE = 30_000_000
-"""Microseconds. Longer than any request to a server may take (vectors_qdrant.REQUEST_SECONDS)."""
+"""Microseconds. Longer than any request to a server may take (qdrant.REQUEST_SECONDS)."""
 FIRST_PAUSE = 1_000_000
 LONGEST_PAUSE = 60_000_000
 

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from kho.kernel.ports import Counted, Entry, Matched, Tx, Where
 from kho.storage.digests import digest
-from kho.storage.words import (
+from kho.storage.word_index.base import (
     IN_BODY,
     IN_HEAD,
     Clause,

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Filed, Tx, Where
-from kho.storage import outbox
 from kho.storage.migrate import OWN, migrate
-from kho.storage.sqlite import Sqlite
-from kho.storage.vectors_qdrant import QdrantVectors
+from kho.storage.sqlite.database import Sqlite
+from kho.storage.vector_index import qdrant_outbox as outbox
+from kho.storage.vector_index.qdrant import QdrantVectors
 
 R = TypeVar("R")
 T = Where("s", "t")

@@ -1,0 +1,1 @@
+"""PostgreSQL: the `Database` port through a pool of psycopg connections."""

@@ -1,0 +1,1 @@
+"""SQLite: the `Database` port on one file, with one writer and a few readers."""

@@ -1,0 +1,1 @@
+"""The `Vectors` port on each engine: SQLite, PostgreSQL (pgvector) and Qdrant."""

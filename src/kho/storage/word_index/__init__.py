@@ -1,0 +1,1 @@
+"""The `Words` port on both databases, and the query planning that they share."""
