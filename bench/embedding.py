@@ -27,7 +27,7 @@ from kho.app import open_core
 from kho.kernel.background import Background
 from kho.kernel.ports import Where
 from kho.models.blas import limit_threads
-from kho.models.e5_runtime import PASSAGE, Runtime
+from kho.models.e5.runtime import PASSAGE, Runtime
 from kho.search.index import Document, Field, Passage, prepare
 from kho.settings import Settings
 from kho.storage.migrate import OWN, migrate

@@ -20,7 +20,7 @@ from kho.kernel.hub import Hub
 from kho.kernel.ports import Database, Leases, Llm, Vectors, Words
 from kho.kernel.registry import Observer, Registry
 from kho.lib.clock import system_clock
-from kho.models import make
+from kho.models import factory
 from kho.search.filling import Filling
 from kho.search.index import Index
 from kho.search.query import Limits as SearchLimits
@@ -80,10 +80,10 @@ class Core:
 def open_core(settings: Settings, background: Background, limits: SearchLimits | None = None) -> Core:
     devices.need_mqtt(brokers(settings))
     db, words = open_database(settings)
-    model = make.embedder(embedder_config(settings.search.embedder))
+    model = factory.embedder(embedder_config(settings.search.embedder))
     vectors = None if model is None else open_vectors(settings, db)
     limits = limits or SearchLimits(settings.search.timeout, settings.search.patience)
-    reranker = make.reranker(reranker_config(settings.search.reranker))
+    reranker = factory.reranker(reranker_config(settings.search.reranker))
     index = Index(words, vectors, model.model if model else "", system_clock)
     searcher = Searcher(db, words, vectors, model, reranker, limits)
     if model is None or vectors is None:
@@ -104,21 +104,21 @@ def open_vectors(settings: Settings, db: Database) -> Vectors:
     return SqliteVectors(db) if db.engine == "sqlite" else PostgresVectors(db)
 
 
-def embedder_config(chosen: Embedding) -> make.EmbedderConfig:
-    return make.EmbedderConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
+def embedder_config(chosen: Embedding) -> factory.EmbedderConfig:
+    return factory.EmbedderConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
 
 
-def llm_config(chosen: LlmSettings | VisionSettings) -> make.LlmConfig:
-    return make.LlmConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
+def llm_config(chosen: LlmSettings | VisionSettings) -> factory.LlmConfig:
+    return factory.LlmConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
 
 
-def reranker_config(chosen: Reranking) -> make.RerankerConfig:
-    return make.RerankerConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
+def reranker_config(chosen: Reranking) -> factory.RerankerConfig:
+    return factory.RerankerConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
 
 
 def capabilities(settings: Settings, core: Core) -> list[Capability]:
     limits = experiences.Limits(settings.experiences.query_timeout, settings.experiences.floor)
-    llm = make.llm(llm_config(settings.llm))
+    llm = factory.llm(llm_config(settings.llm))
     search = web_search(settings)
     talks = conversations(settings, core, llm)
     return [
@@ -192,7 +192,7 @@ def boards(settings: Settings, core: Core) -> Capability:
     where = settings.home, settings.database_url, settings.local.tenant
     offered = chosen.tools, chosen.user_tools
     config = devices.Config(*where, approval, *offered, chosen.public_url, brokers(settings))
-    seer = make.vision(llm_config(settings.vision))
+    seer = factory.vision(llm_config(settings.vision))
     return devices.capability(
         core.db, core.background, system_clock, config, seer, stop=() if seer is None else (seer.aclose,)
     )

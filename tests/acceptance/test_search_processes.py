@@ -15,7 +15,7 @@ from kho.kernel.background import Background
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Database, Vectors, Where, Words
 from kho.lib.clock import system_clock
-from kho.models.hashed import HashEmbedder
+from kho.models.hash_embedder import HashEmbedder
 from kho.search.filling import BATCH, HELD, Filling
 from kho.search.index import Document, Field, Index, Passage, prepare
 from kho.search.query import Searcher
@@ -31,7 +31,7 @@ from pathlib import Path
 from kho.kernel.background import Background
 from kho.lib.clock import system_clock
 from kho.kernel.ports import Where
-from kho.models.hashed import HashEmbedder
+from kho.models.hash_embedder import HashEmbedder
 from kho.search.filling import Filling
 from kho.search.index import Document, Field, Index, Passage, prepare
 from kho.search.query import Searcher

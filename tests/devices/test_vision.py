@@ -16,8 +16,8 @@ from kho.devices import simulator
 from kho.devices.board import Board
 from kho.devices.errors import DeviceFailed
 from kho.devices.vision import MAX_ANSWER, MAX_IMAGE, image_type
-from kho.models import make
-from kho.models.make import LlmConfig
+from kho.models import factory
+from kho.models.factory import LlmConfig
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF" + b"\0" * 200 + b"\xff\xd9"
 DEVICE = "aa:bb"
@@ -30,7 +30,7 @@ def saying(text: str) -> JSONResponse:
 @asynccontextmanager
 async def seeing(house: House) -> AsyncGenerator[tuple[Served, ModelServer], None]:
     async with serving() as model:
-        seer = make.vision(LlmConfig(url=model.url, model="eye-1", api_key="k"))
+        seer = factory.vision(LlmConfig(url=model.url, model="eye-1", api_key="k"))
         assert seer is not None
         try:
             async with web(house, seer=seer) as hub:

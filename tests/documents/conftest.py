@@ -11,7 +11,7 @@ from tests.engines import vectors_of, words_of
 from kho import documents
 from kho.app import open_hub
 from kho.kernel.ports import Database
-from kho.models.hashed import HashEmbedder
+from kho.models.hash_embedder import HashEmbedder
 from kho.settings import Settings
 from kho.storage.migrate import OWN, migrate
 

@@ -15,7 +15,7 @@ from tests.models.model_server import ModelServer, serving
 from kho import documents
 from kho.kernel.call import Call
 from kho.kernel.errors import Unavailable
-from kho.models import make
+from kho.models import factory
 from kho.settings import Llm, Settings
 
 KETTLE = (
@@ -230,7 +230,7 @@ async def model() -> AsyncIterator[ModelServer]:
 @pytest.fixture
 async def modelled(stocked: Desk, model: ModelServer) -> AsyncIterator[Desk]:
     """The same documents, asked through a hub with a language model."""
-    llm = make.llm(make.LlmConfig(url=model.url, model="m", timeout=30.0))
+    llm = factory.llm(factory.LlmConfig(url=model.url, model="m", timeout=30.0))
     assert llm is not None
     yield stocked.neighbour(tenant=stocked.tenant, llm=llm)
     await llm.aclose()

@@ -3,9 +3,9 @@
 import pytest
 
 from kho.models.blas import limit_threads
-from kho.models.e5_file import File, find
-from kho.models.e5_runtime import Runtime
-from kho.models.e5_tokens import Tokenizer
+from kho.models.e5.runtime import Runtime
+from kho.models.e5.tokenizer import Tokenizer
+from kho.models.e5.weights import File, find
 
 
 @pytest.fixture(scope="session")

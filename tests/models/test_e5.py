@@ -15,14 +15,14 @@ import pytest
 
 from kho.kernel.errors import Unavailable
 from kho.kernel.ports import Embedder
-from kho.models import e5_file
 from kho.models.blas import limit_threads
-from kho.models.e5 import E5
-from kho.models.e5_file import File, find
-from kho.models.e5_runtime import PASSAGE, QUERY, Runtime
-from kho.models.e5_tokens import Tokenizer
-from kho.models.make import EmbedderConfig, embedder
-from kho.models.worker import LOW_PRIORITY, Worker, pieces
+from kho.models.e5 import weights
+from kho.models.e5.embedder import E5
+from kho.models.e5.runtime import PASSAGE, QUERY, Runtime
+from kho.models.e5.tokenizer import Tokenizer
+from kho.models.e5.weights import File, find
+from kho.models.factory import EmbedderConfig, embedder
+from kho.models.in_process import LOW_PRIORITY, Worker, pieces
 
 TEXTS = [
     "Làm sao để sửa lỗi mất kết nối Wi-Fi trên bo mạch ESP32 khi điện áp tụt?",
@@ -226,7 +226,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         b"": "cannot be read",
         b"GGUF" + whole[4:1000]: "not a model",
         whole[:1000]: "damaged",
-        whole[: e5_file.BLOCK * 1_000_000]: "another model",
+        whole[: weights.BLOCK * 1_000_000]: "another model",
         bytes(changed): "another model",
         whole[:8] + struct.pack("<i", 768) + whole[12:]: "another model",
     }

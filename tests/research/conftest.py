@@ -10,7 +10,7 @@ from tests.research.desk import Desk
 
 from kho import research
 from kho.kernel.ports import Database
-from kho.models.hashed import HashEmbedder
+from kho.models.hash_embedder import HashEmbedder
 from kho.storage.migrate import OWN, migrate
 
 

@@ -12,8 +12,8 @@ from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Database, Embedder, Vectors, Where, Words
-from kho.models.e5 import E5
-from kho.models.hashed import HashEmbedder
+from kho.models.e5.embedder import E5
+from kho.models.hash_embedder import HashEmbedder
 from kho.search.filling import Filling
 from kho.search.index import Document, Field, Index, Passage, prepare
 from kho.search.query import Limits, Searcher

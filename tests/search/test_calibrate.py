@@ -4,7 +4,7 @@ import numpy as np
 import orjson
 import pytest
 
-from kho.models.hashed import HashEmbedder
+from kho.models.hash_embedder import HashEmbedder
 from kho.search import calibrate
 from kho.search.calibrate import Calibration, Scale, is_current, measure, unit
 from kho.search.probes import PROBES

@@ -12,7 +12,7 @@ from kho.kernel.errors import KhoError, Unavailable
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Where
 from kho.lib.clock import SECOND
-from kho.models.hashed import HashEmbedder
+from kho.models.hash_embedder import HashEmbedder
 from kho.search import passages
 from kho.search.calibrate import is_current
 from kho.search.filling import BATCH, FIRST_RETRY, HELD, LAST_RETRY, calibration_row

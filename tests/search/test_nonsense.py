@@ -7,7 +7,7 @@ from tests.search.conftest import Core, Watched, by_meaning, doc
 from tests.search.gibberish import gibberish
 
 from kho.kernel.ports import Where
-from kho.models.hashed import HashEmbedder
+from kho.models.hash_embedder import HashEmbedder
 from kho.search.query import Searcher
 
 STORES: Mapping[str, tuple[str, ...]] = {

@@ -1,1 +1,1 @@
-"""Models that others made: embedders and rerankers, one file per provider, chosen in `make`."""
+"""Models that others made: embedders and rerankers, one file per provider, chosen in `factory`."""

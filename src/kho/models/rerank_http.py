@@ -1,14 +1,14 @@
 """Rerankers over HTTP: Cohere's and Jina's protocol, which vLLM and others share, and that of Hugging Face's TEI."""
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
 from kho.kernel.errors import Unavailable
-from kho.models.scores import into_unit
-from kho.models.service import Service, together
-from kho.models.texts import sendable
+from kho.models.http_client import Service, together
+from kho.models.text import sendable
 
 Protocol = Literal["cohere", "jina", "tei"]
 
@@ -64,3 +64,12 @@ def _numbers(answer: Any, protocol: Protocol, count: int) -> list[float]:
     if len(items) != count or sorted(found) != list(range(count)):
         raise Unavailable(f"the reranking server sent {len(items)} scores for {count} passages")
     return [found[place] for place in range(count)]
+
+
+def into_unit(numbers: Iterable[float], *, logits: bool) -> list[float]:
+    """Logits go through the sigmoid; probabilities stay as they are."""
+    found = list(numbers)
+    if not all(map(math.isfinite, found)):
+        raise Unavailable("the reranker gave a score that is no number")
+    # Written with tanh, which overflows nowhere.
+    return [0.5 + 0.5 * math.tanh(number / 2) for number in found] if logits else found

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kho.kernel.errors import KhoError, Unavailable
-from kho.models.hashed import HashEmbedder
-from kho.models.make import EmbedderConfig, embedder
+from kho.models.factory import EmbedderConfig, embedder
+from kho.models.hash_embedder import HashEmbedder
 
 
 @pytest.mark.parametrize("package", ["fastembed", "sentence-transformers"])

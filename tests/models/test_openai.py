@@ -16,7 +16,7 @@ from tests.models.model_server import ModelServer, embeddings, serving, vectors_
 
 from kho.kernel.errors import KhoError, Unavailable
 from kho.kernel.ports import Embedder
-from kho.models.make import EmbedderConfig, embedder
+from kho.models.factory import EmbedderConfig, embedder
 
 KEY = "sk-very-secret-0123456789"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import kho
-from kho.models.e5_tokens import Tokenizer
-from kho.models.estimate import estimate_tokens
+from kho.models.e5.tokenizer import Tokenizer
+from kho.models.text import estimate_tokens
 
 VIETNAMESE = """Kho giữ lại những gì các tác tử đã học được: tài liệu có lịch sử, kinh nghiệm sửa lỗi, và những cuộc trò
 chuyện cũ. Người dùng hỏi bằng tiếng Việt có dấu hoặc không dấu, và câu trả lời luôn kèm theo nguồn để kiểm tra lại.

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from kho.kernel.errors import Unavailable
-from kho.models.estimate import estimate_tokens
+from kho.models.text import estimate_tokens
 
 M = TypeVar("M")
 T = TypeVar("T")

@@ -5,15 +5,12 @@ from typing import get_args
 
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Embedder, Reranker
-from kho.models.e5 import E5
-from kho.models.hashed import HashEmbedder
-from kho.models.llm import OpenAIChat
-from kho.models.local_hub import HubEmbedder, Package
-from kho.models.openai_http import OpenAIEmbedder, Wanted
+from kho.models.e5.embedder import E5
+from kho.models.hash_embedder import HashEmbedder
+from kho.models.http_client import Patience, Service
+from kho.models.local import CrossEncoder, HubEmbedder, Package
+from kho.models.openai import OpenAIChat, OpenAIEmbedder, OpenAIVision, Wanted
 from kho.models.rerank_http import HttpReranker, Protocol
-from kho.models.rerank_local import CrossEncoder
-from kho.models.service import Patience, Service
-from kho.models.vision import OpenAIVision
 
 EMBEDDERS = ("e5", "openai", *get_args(Package), "hash", "none")
 RERANKERS = (*get_args(Protocol), *get_args(Package), "none")

@@ -4,8 +4,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from kho.models.e5_file import Vocabulary
-from kho.models.texts import whole
+from kho.models.e5.weights import Vocabulary
+from kho.models.text import whole
 
 SPACE = "▁"
 """Stands before a word. No piece has it elsewhere, so that words are cut independently of each other."""

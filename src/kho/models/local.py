@@ -1,4 +1,4 @@
-"""Models that the fastembed and sentence-transformers packages fetch from a hub and run in this process.
+"""Embedders and cross-encoders that fastembed and sentence-transformers fetch from a hub and run in this process.
 
 Neither package is a dependency of Kho: they are large, and the first use needs a network.
 """
@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kho.kernel.errors import Unavailable
-from kho.models.texts import named, whole
-from kho.models.worker import Worker, pieces
+from kho.models.in_process import Worker, pieces
+from kho.models.rerank_http import into_unit
+from kho.models.text import named, whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,10 +20,16 @@ T = TypeVar("T")
 Package = Literal["fastembed", "sentence-transformers"]
 Encode = Callable[[list[str]], "Iterable[np.ndarray[Any, Any]]"]
 
+Score = Callable[[str, list[str]], Iterable[float]]
+
 PIECE_TOKENS = 512
 """Smaller pieces than the built-in model's: here a query waits for the piece at hand."""
 TEXT = 24_000
 """Characters that can matter. Tokenizers are slow on the rest, which the model does not read."""
+
+
+RERANKED_TEXT = 8_000
+"""Characters of a text that can matter: cross-encoders read some 512 tokens."""
 
 
 class HubEmbedder:
@@ -95,6 +102,44 @@ def load_encoder(package: Package, name: str, threads: int) -> Encode:
         __import__("torch").set_num_threads(threads)
         model = library.SentenceTransformer(name)
         return lambda texts: model.encode(texts, convert_to_numpy=True, show_progress_bar=False)
+
+    return loaded(package, name, fastembed if package == "fastembed" else sentence_transformers)
+
+
+class CrossEncoder:
+    def __init__(self, package: Package, name: str, *, threads: int = 1) -> None:
+        self._worker = Worker(f"kho-rerank-{package}", lambda: load_scorer(package, name, threads), alone=True)
+
+    async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
+        if not passages:
+            return []
+        texts = [whole(text[:RERANKED_TEXT]) for text in passages]
+        raw = await self._worker.soon(
+            lambda score: [float(number) for number in score(whole(query[:RERANKED_TEXT]), texts)]
+        )
+        return into_unit(raw, logits=True)
+
+    async def aclose(self) -> None:
+        await self._worker.aclose()
+
+
+def load_scorer(package: Package, name: str, threads: int) -> Score:
+    """Both give logits here."""
+
+    def fastembed() -> Score:
+        module: Any = __import__("fastembed.rerank.cross_encoder", fromlist=["TextCrossEncoder"])
+        model = module.TextCrossEncoder(model_name=name, threads=threads)
+        return lambda query, texts: model.rerank(query, texts)
+
+    def sentence_transformers() -> Score:
+        library: Any = __import__("sentence_transformers")
+        torch: Any = __import__("torch")
+        torch.set_num_threads(threads)
+        # Left to itself the library applies a sigmoid to some models and not to others.
+        model = library.CrossEncoder(name, num_labels=1)
+        return lambda query, texts: model.predict(
+            [(query, text) for text in texts], activation_fn=torch.nn.Identity(), show_progress_bar=False
+        )
 
     return loaded(package, name, fastembed if package == "fastembed" else sentence_transformers)
 

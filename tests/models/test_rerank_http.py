@@ -11,7 +11,7 @@ from tests.models.model_server import serving
 
 from kho.kernel.errors import KhoError, Unavailable
 from kho.kernel.ports import Reranker
-from kho.models.make import RerankerConfig, reranker
+from kho.models.factory import RerankerConfig, reranker
 
 
 def made(url: str, provider: str, **config: Any) -> Reranker:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kho.models.e5_file import WORDS, File, unpack
+from kho.models.e5.weights import WORDS, File, unpack
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,15 +6,15 @@ Passages are background work, on one processor; queries have a thread to themsel
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kho.models import e5_file
 from kho.models.blas import limit_threads
-from kho.models.e5_runtime import PASSAGE, QUERY, Runtime
-from kho.models.worker import Worker, pieces
+from kho.models.e5 import weights
+from kho.models.e5.runtime import PASSAGE, QUERY, Runtime
+from kho.models.in_process import Worker, pieces
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
 
-NAME = f"multilingual-e5-small/q4-{e5_file.FINGERPRINT}"
+NAME = f"multilingual-e5-small/q4-{weights.FINGERPRINT}"
 DIMENSION = 384
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kho.models.e5_encoder import Encoder
-from kho.models.e5_file import File, find
-from kho.models.e5_tokens import Tokenizer
+from kho.models.e5.encoder import Encoder
+from kho.models.e5.tokenizer import Tokenizer
+from kho.models.e5.weights import File, find
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix
