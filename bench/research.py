@@ -27,11 +27,11 @@ import orjson
 from bench.experiences import Corpus, percentile
 
 from kho.app import Core, open_hub
-from kho.doors.asking import Ask, Door, asking
+from kho.evaluation.hub_client import Ask, Door, asking
+from kho.evaluation.metrics import mean, ndcg
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Where
-from kho.search.measure import mean, ndcg
 from kho.settings import Embedding, Search, Settings
 
 SIMPLE, COMPLEX = 5.0, 30.0

@@ -20,10 +20,16 @@ SHARED = LIBRARIES | {"storage", "models"}
 ROOMS = SHARED | {"kernel", "lib", "doors"}
 ROOT = {"__init__", "__main__", "app", "client", "settings", "start", "upkeep"}
 """The modules beside the rooms. Every other folder of the package is a slice."""
+CLIENTS = {"evaluation"}
+"""Slices that also call a hub through its doors, as anybody does."""
 
 BROAD_EXCEPTS = {"kernel/registry.py": 1, "kernel/background.py": 1}
 NAMES_SLICES = {"app", "upkeep"}
-LOADS_LATER = {"__main__": ("kho.start",), "app": ("kho.doors.",), "start": ("kho.doors.", "kho.upkeep")}
+LOADS_LATER = {
+    "__main__": ("kho.start",),
+    "app": ("kho.doors.",),
+    "start": ("kho.doors.", "kho.evaluation.hub_client", "kho.upkeep"),
+}
 """What they load when it is used: the SDK alone takes a second to import, and most commands need none of it."""
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
@@ -78,7 +84,9 @@ def may_import(room: str, target: str) -> bool:
     if room in {"settings", "lib"}:
         return target in {"lib"}
     if room in ROOT:
-        return target in ROOMS | ROOT
+        return target in ROOMS | ROOT | CLIENTS
+    if room in CLIENTS and target == "doors":
+        return True
     if room in {"kernel", *SHARED, "doors"}:
         return target in {"lib", "kernel", room}
     return target in {"lib", "kernel", *LIBRARIES, room}
@@ -185,6 +193,7 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     (imports_follow_the_directions, "memory/x.py", "from kho.toolbox import model", "from kho.memory import model"),
     (imports_follow_the_directions, "memory/x.py", "from kho.storage import sqlite", "from kho.search import rank"),
     (imports_follow_the_directions, "memory/x.py", "from kho.doors import http", "from kho.kernel.call import Call"),
+    (imports_follow_the_directions, "evaluation/x.py", "from kho.storage import sqlite", "from kho.doors import http"),
     (imports_follow_the_directions, "memory/x.py", "from kho.settings import Settings", "from .model import Message"),
     (imports_follow_the_directions, "doors/x.py", "from kho.memory import service", "from kho.doors import guard"),
     (imports_follow_the_directions, "doors/cli/x.py", "from ...storage import sqlite", "from ..guard import Guard"),
@@ -209,6 +218,12 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
         "start.py",
         "def f():\n    import_module('kho.memory.service')\n",
         "def f():\n    import_module('kho.doors.http')\n",
+    ),
+    (
+        own_modules_are_imported_at_the_top,
+        "start.py",
+        "def f():\n    import_module('kho.evaluation.runner')\n",
+        "def f():\n    import_module('kho.evaluation.hub_client')\n",
     ),
     (
         own_modules_are_imported_at_the_top,

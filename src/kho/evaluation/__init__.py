@@ -2,6 +2,6 @@
 
 from kho.evaluation.bench import TENANT, Bench
 from kho.evaluation.configurations import Configuration, merged
-from kho.evaluation.engine import Evaluation
+from kho.evaluation.runner import Evaluation
 
 __all__ = ["TENANT", "Bench", "Configuration", "Evaluation", "merged"]

@@ -7,7 +7,7 @@ from itertools import islice
 
 from pydantic import Field
 
-from kho.evaluation.data import Corpus
+from kho.evaluation.datasets import Corpus
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.errors import Conflict, InvalidParams, Unavailable

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kho.evaluation.configurations import NAMED, configuration, merged
-from kho.evaluation.data import Variant, read, tasks, unmarked
+from kho.evaluation.datasets import Variant, read, tasks, unmarked
 from kho.evaluation.errors import BadConfiguration, BadData
 
 CORPUS = {"1": "Mèo ngủ trên mái nhà.", "2": "Chó đuổi theo xe."}

@@ -10,10 +10,10 @@ from typing import Any
 
 from kho.evaluation.bench import TOOL, Bench, Progress
 from kho.evaluation.configurations import Configuration, configuration
-from kho.evaluation.data import Task, Variant, tasks
+from kho.evaluation.datasets import Task, Variant, tasks
 from kho.evaluation.errors import BadConfiguration
+from kho.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
 from kho.kernel.hub import Hub
-from kho.search.measure import mean, ndcg, percentile, recall, reciprocal_rank
 
 SHOWN = 10
 WARMING_UP = 5

@@ -4,7 +4,7 @@ from math import log2
 
 import pytest
 
-from kho.search.measure import mean, ndcg, percentile, recall, reciprocal_rank
+from kho.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kho.app import open_hub
-from kho.doors.asking import Ask, Door, asking
 from kho.evaluation.errors import BadConfiguration
+from kho.evaluation.hub_client import Ask, Door, asking
 from kho.kernel.call import Call
 from kho.kernel.errors import Conflict, KhoError
 from kho.kernel.hub import Hub
