@@ -7,10 +7,10 @@ LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 FUZZ_REQUESTS ?= 20000
 
-.PHONY: help setup run test lint format fuzz conformance interop bench peers lock clean
+.PHONY: help setup run test lint format fuzz conformance interop bench bench-check peers lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/.setup ## .venv with Kho and what it needs, versions checked by hash
 	@echo "Ready: .venv/bin/kho"
@@ -41,6 +41,9 @@ interop: .venv/.dev ## other people's MCP clients (needs Node)
 
 bench: .venv/.dev ## measured figures
 	$(PY) -m bench $(ARGS)
+
+bench-check: .venv/.dev ## the short form of every benchmark beside the committed figures (ARGS=--commit writes them)
+	$(PY) -m bench.check $(ARGS)
 
 peers: .venv/.dev .venv-peers/.setup ## search beside Chroma, LanceDB and Qdrant (ARGS="--sizes 10k,100k,1m")
 	$(PY) -m bench.search --peers $(ARGS)

@@ -1,15 +1,12 @@
 """`make bench`: every benchmark, one after the other; `make bench ARGS=doors` runs one of them.
 
-Each is a module with its own options: `python -m bench.doors --help`.
+Each is a module with its own options: `python -m bench.doors --help`. `make bench-check` runs their short forms.
 """
 
 import subprocess
 import sys
 
-BENCHES = (
-    "doors", "storage", "search", "embedding", "memory", "documents", "devices", "experiences", "research", "ingest",
-    "sanitize", "crash",
-)  # fmt: skip
+from bench.check import BENCHES
 
 
 def main() -> int:

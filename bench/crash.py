@@ -13,9 +13,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from bench.doors import cpu_seconds
+from bench.ratios import Ratio, against_loop
 from bench.storage import postgres_server
-from tests.acceptance.kills import Tally, kill_and_count
-from tests.acceptance.running import Place
+from tests.acceptance.kills import Load, Tally, kill_and_count
+from tests.acceptance.running import Hub, Place, until
 
 
 def both(kills: int, seed: int) -> dict[str, Tally]:
@@ -24,6 +26,23 @@ def both(kills: int, seed: int) -> dict[str, Tally]:
         with ThreadPoolExecutor(len(places)) as pool:
             running = {name: pool.submit(kill_and_count, place, kills, seed) for name, place in places.items()}
             return {name: done.result() for name, done in running.items()}
+
+
+def short() -> dict[str, Ratio]:
+    """Nothing is lost by a kill, and what it costs to start again after one."""
+    with tempfile.TemporaryDirectory(prefix="kho-crash-") as folder:
+        place = Place(Path(folder, "sqlite"))
+        tally = kill_and_count(place, kills=1, seed=1)
+        assert not tally.lost, tally.lost
+        assert not tally.half, tally.half
+        with Hub(place).ready() as hub:
+            load = Load(hub.port)
+            load.start()
+            until(lambda: len(load.acknowledged) >= 100, "acknowledged records")
+            hub.kill()
+            load.join()
+        with Hub(place).ready() as hub:
+            return against_loop({"SQLite, start after a kill": cpu_seconds(hub.process.pid)})
 
 
 def main() -> int:

@@ -25,6 +25,7 @@ from typing import Any
 import orjson
 from bench.doors import HOST, cpu_seconds, free_port, until_open
 from bench.memory import Connection
+from bench.ratios import Ratio, against_loop
 
 BAR_MS = 100.0
 TICK = 0.005
@@ -40,6 +41,8 @@ class Figures:
     """From the start of the boards' process until all have said what they can do."""
     kb_per_board: float
     """What the hub's memory grew by."""
+    kb_at_rest: float
+    """The hub's memory before the first board came."""
     connect_cpu_ms: float
     """The hub's, for one board: bootstrap, connection, tools."""
     calls_per_s: float
@@ -201,6 +204,7 @@ async def run(count: int, callers: int, port: int, hub: int, environment: dict[s
         boards=count,
         connect_s=connect,
         kb_per_board=grown / count,
+        kb_at_rest=memory,
         connect_cpu_ms=1000 * connect_cpu / count,
         calls_per_s=count / took,
         call_cpu_ms=1000 * cpu / count,
@@ -227,6 +231,14 @@ def measure(count: int, callers: int) -> Figures:
         finally:
             server.terminate()
             server.wait(60)
+
+
+def short() -> dict[str, Ratio]:
+    found = measure(200, 1)  # one caller: how many share a commit depends on who else wants the cores
+    assert found.answered == found.boards, f"{found.answered} of {found.boards} boards answered"
+    cpu = {"a board connects": found.connect_cpu_ms / 1e3, "a call": found.call_cpu_ms / 1e3}
+    memory = Ratio(found.kb_per_board, found.kb_at_rest)
+    return {**against_loop(cpu), "memory: a board / the hub at rest": memory}
 
 
 def main() -> int:

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import numpy as np
+from bench.ratios import Ratio
 from bench.search_data import Corpus
 
 from kho.app import open_core
@@ -54,6 +56,17 @@ def timed(work: Callable[[list[str]], object], batch: list[str]) -> Speed:
     wall, cpu = time.perf_counter(), time.process_time()
     work(batch)
     return Speed(len(batch) / (time.perf_counter() - wall), (time.process_time() - cpu) * 1000 / len(batch))
+
+
+def short() -> dict[str, Ratio]:
+    """Against products of matrices of the model's size: the other engine takes all cores, and its CPU time depends on
+    who else wants them."""
+    ours, batch = Runtime(), texts(16, 300)
+    limit_threads(1)
+    speed = timed(lambda some: ours.vectors(some, PASSAGE), batch)
+    wide, deep = np.ones((128, 384), np.float32), np.ones((384, 1536), np.float32)
+    products = min(timed(lambda some: [wide @ deep for _ in some], ["product"] * 100).cpu_ms for _ in range(5))
+    return {"a passage of 300 characters / a product of matrices: CPU": Ratio(speed.cpu_ms, products)}
 
 
 def throughput(count: int) -> None:

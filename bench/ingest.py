@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bench.ratios import Ratio, against_loop
 from bench.storage import postgres_server
 from tests.acceptance.ingest_kills import kill_and_compare, schema, write_corpus
 from tests.acceptance.running import Place
@@ -148,6 +149,28 @@ async def measure(name: str, url: str | None, other: str | None, corpus: Path) -
             return figures
         seconds, chunks = await with_vectors(home / "vectors", other, corpus / "few", corpus / "warm.md")
         return replace(figures, embedded_chunks=chunks, embedded=seconds)
+
+
+def short() -> dict[str, Ratio]:
+    with tempfile.TemporaryDirectory(prefix="kho-ingest-") as place:
+        root = Path(place)
+        write_corpus(root / "files", 100)
+        return asyncio.run(_short(root))
+
+
+async def _short(root: Path) -> dict[str, Ratio]:
+    cpu: list[float] = []
+    chunks, answer = 0, {}
+    async with open_hub(settings(root / "home", None, root, "none")) as hub:
+        await call(hub, "manage_collections", action="create", collection_name="bench")
+        for _ in range(1 + REPEATS):
+            began = time.process_time()
+            _, answer = await take_in(hub, root / "files")
+            cpu.append(time.process_time() - began)
+            chunks = chunks or answer["chunks"]
+        assert answer["job"]["unchanged"], answer
+    again = Ratio(min(cpu[1:]), cpu[0])
+    return {"nothing new / the first time: CPU": again, **against_loop({"a chunk": cpu[0] / chunks})}
 
 
 @contextmanager

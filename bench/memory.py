@@ -21,6 +21,7 @@ from typing import Any
 
 import orjson
 from bench.doors import HOST, cpu_seconds, free_port, until_open
+from bench.ratios import Ratio, against_loop
 
 BAR = 0.8
 
@@ -63,8 +64,10 @@ class Connection:
         self._writer.close()
 
 
-async def load(port: int, clients: int, seconds: float, pid: int, *, nothing: bool = False) -> tuple[float, float]:
-    """Round trips per second, and the server's CPU for one in microseconds."""
+async def load(
+    port: int, clients: int, seconds: float, pid: int, *, nothing: bool = False, most: int | None = None
+) -> tuple[float, float]:
+    """Round trips per second, and the server's CPU for one in microseconds. `most` are those of one client."""
     connections = [Connection(*await asyncio.open_connection(HOST, port)) for _ in range(clients)]
     until = 0.0
 
@@ -72,7 +75,7 @@ async def load(port: int, clients: int, seconds: float, pid: int, *, nothing: bo
         chat = f"chat-{number}"
         await connection.call("memory-server/memory/get_or_create", conversation_id=chat)
         done = 0
-        while time.perf_counter() < until:
+        while time.perf_counter() < until and done != most:
             if nothing:
                 await connection.call("memory-server/nothing", conversation_id=chat)
                 await connection.call("memory-server/nothing", conversation_id=chat)
@@ -97,7 +100,7 @@ async def load(port: int, clients: int, seconds: float, pid: int, *, nothing: bo
     return done / seconds, 1e6 * cpu / max(done, 1)
 
 
-def measure(clients: list[int], seconds: float, durable: bool) -> tuple[list[Figure], float]:
+def measure(clients: list[int], seconds: float, durable: bool, most: int | None = None) -> tuple[list[Figure], float]:
     with tempfile.TemporaryDirectory(prefix="kho-bench-") as home:
         port = free_port()
         command = [sys.executable, "-m", "bench.memory", "--serve", str(port), *([] if durable else ["--no-fsync"])]
@@ -107,13 +110,20 @@ def measure(clients: list[int], seconds: float, durable: bool) -> tuple[list[Fig
         try:
             until_open(port, server)
             figures = [
-                Figure(number, durable, *asyncio.run(load(port, number, seconds, server.pid))) for number in clients
+                Figure(number, durable, *asyncio.run(load(port, number, seconds, server.pid, most=most)))
+                for number in clients
             ]
             _, floor = asyncio.run(load(port, 1, min(2.0, seconds), server.pid, nothing=True))
             return figures, floor
         finally:
             server.terminate()
             server.wait(20)
+
+
+def short() -> dict[str, Ratio]:
+    """A fixed number of round trips, because one costs more the longer its conversation is."""
+    (found,), _ = measure([8], 60.0, durable=True, most=40)
+    return against_loop({"a round trip": found.cpu_us / 1e6})
 
 
 def main() -> int:

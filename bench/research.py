@@ -25,6 +25,7 @@ from typing import Any
 
 import orjson
 from bench.experiences import Corpus, percentile
+from bench.ratios import Ratio, against_loop
 
 from kho.app import Core, open_hub
 from kho.evaluation.hub_client import Ask, Door, asking
@@ -236,6 +237,26 @@ async def compare(name: str, data: dict[str, Any], limit: int | None, by_id: boo
         flush=True,
     )
     return same
+
+
+def short() -> dict[str, Ratio]:
+    return asyncio.run(_short())
+
+
+async def _short() -> dict[str, Ratio]:
+    questions, count = Questions(1), 100
+    with tempfile.TemporaryDirectory() as home:
+        async with opened(home, "none", "mcp") as at:
+            cpu = time.process_time()
+            await fill(at.ask, count)
+            cpu = time.process_time() - cpu
+            for calls in (10, count):  # the first ones warm up
+                figure = await timed(
+                    "a question", at.ask, "query_knowledge_base", lambda: {"query": questions()}, calls, COMPLEX
+                )
+            listed = await timed("list", at.ask, "manage_collections", lambda: {"action": "list"}, count, SIMPLE)
+    named = {"augment_knowledge": cpu, "query_knowledge_base": figure.cpu, "manage_collections list": listed.cpu}
+    return against_loop({name: used / count for name, used in named.items()})
 
 
 if __name__ == "__main__":

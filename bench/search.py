@@ -25,9 +25,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from bench.ratios import Ratio, against_loop
 from bench.search_child import ENGINES, MARK, WARM_UP, progress
 from bench.search_data import Corpus, save
-from bench.search_figures import OURS, PEERS, Bar, Figures, verdict
+from bench.search_figures import OURS, PEERS, RECALL, Bar, Figures, verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
@@ -118,6 +119,24 @@ def size(text: str) -> int:
     return int(text.rstrip("kKmM")) * factor
 
 
+def run_all(pythons: dict[str, Path], corpus: Corpus, queries: int, seconds: float) -> list[Figures]:
+    """Every engine, each with the Python that has it, on the same rows and questions."""
+    progress(f"{corpus.rows:,} rows: exact answers to {queries} queries")
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        questions = Path(folder) / "questions.npz"
+        save(corpus.questions(queries + WARM_UP), questions)
+        progress(f"{corpus.rows:,} rows: ready after {time.perf_counter() - began:.0f} s")
+        return [run(name, python, corpus, questions, seconds) for name, python in pythons.items()]
+
+
+def short() -> dict[str, Ratio]:
+    (found,) = run_all({"kho-sqlite": Path(sys.executable)}, Corpus(2_000, 2), 100, 60.0)
+    if found.problem or not found.ingest_cpu or not found.cpu_ms or (found.recall or 0) < RECALL:
+        raise AssertionError(f"{found.problem}, recall@10 {found.recall}")
+    return against_loop({"SQLite, a row": found.ingest_cpu / found.rows, "SQLite, a question": found.cpu_ms / 1e3})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="10k,100k", help="rows, separated by commas")
@@ -137,15 +156,9 @@ def main() -> int:
 
     measured: list[Figures] = []
     for rows in map(size, options.sizes.split(",")):
-        progress(f"{rows:,} rows: exact answers to {options.queries} queries")
-        corpus, began = Corpus(rows, options.tenants), time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder:
-            questions = Path(folder) / "questions.npz"
-            save(corpus.questions(options.queries + WARM_UP), questions)
-            progress(f"{rows:,} rows: ready after {time.perf_counter() - began:.0f} s")
-            for name in names:
-                python = options.peers_python if name in PEERS else Path(sys.executable)
-                measured.append(run(name, python, corpus, questions, options.seconds or budget(rows)))
+        pythons = {name: options.peers_python if name in PEERS else Path(sys.executable) for name in names}
+        corpus = Corpus(rows, options.tenants)
+        measured += run_all(pythons, corpus, options.queries, options.seconds or budget(rows))
     bars = verdict(measured)
     if options.json:
         bare = [{"engine": f.engine, "problem": f.problem, **f.row(), **asdict(f)} for f in measured]

@@ -12,12 +12,14 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, count
 from pathlib import Path
 from statistics import median
+
+from bench.ratios import Ratio, against_loop
 
 from kho.kernel.ports import Database, Entry, Filed, Tx, Where, Words
 from kho.storage.migrate import OWN, migrate
@@ -153,8 +155,8 @@ def postgres_server() -> Generator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def main(quick: bool, match: bool) -> None:
-    rounds, seconds = (1, 0.2) if quick else (5, 0.5)
+@asynccontextmanager
+async def opened() -> AsyncGenerator[list[Store]]:
     with tempfile.TemporaryDirectory(prefix="kho-bench-") as folder, postgres_server() as url:
         stores = [
             Store("sqlite, fsync on", Sqlite.open(Path(folder) / "on.db"), SqliteWords()),
@@ -164,13 +166,39 @@ async def main(quick: bool, match: bool) -> None:
         for store in stores:
             await migrate(store.db, [OWN])
             await store.db.write(lambda tx: tx.script(TABLE))
+        yield stores
+        for store in stores:
+            await store.db.aclose()
+
+
+def short() -> dict[str, Ratio]:
+    return asyncio.run(_short())
+
+
+async def _short() -> dict[str, Ratio]:
+    """Without the ratio of fsync on and off, which is the disk's more than ours. Writers that stopped sharing commits
+    would show in the CPU of a row."""
+    random.seed(1)  # the tokens of the rows
+    cpu: dict[str, float] = {}
+    async with opened() as (sqlite, _, postgres):
+        for name, store, work in (
+            ("SQLite, a row", sqlite, insert_row),
+            ("PostgreSQL, a row, client", postgres, insert_row),
+            ("SQLite, a row and 100 tokens", sqlite, insert_with_words(sqlite.words)),
+        ):
+            figures = [await measure(store.db, work, 64, 0.25) for _ in range(3)]
+            cpu[name] = min(figure.cpu_micros for figure in figures) / 1e6
+    return against_loop(cpu)
+
+
+async def main(quick: bool, match: bool) -> None:
+    rounds, seconds = (1, 0.2) if quick else (5, 0.5)
+    async with opened() as stores:
         if match:
             await match_table([stores[0], stores[2]], 10_000 if quick else 100_000)
         else:
             await write_table("one row of about 500 bytes", stores, False, rounds, seconds)
             await write_table("the row and 100 tokens in the word index", stores, True, rounds, seconds)
-        for store in stores:
-            await store.db.aclose()
 
 
 if __name__ == "__main__":
