@@ -3,24 +3,26 @@
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from kho import __version__, devices, documents, experiences, memory, research, toolbox
+from kho import __version__, devices, documents, memory, research, toolbox
 from kho.doors import logs
+from kho.experiences import capability as experiences
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
-from kho.kernel.ports import Database, Leases, Llm, Vectors, Words
+from kho.kernel.ports import Database, Llm, Vectors, Words
 from kho.kernel.registry import Observer, Registry
 from kho.lib.clock import system_clock
 from kho.models import factory
+from kho.search.core import Core
 from kho.search.filling import Filling
 from kho.search.index import Index
 from kho.search.query import Limits as SearchLimits
@@ -62,21 +64,6 @@ def open_database(settings: Settings) -> tuple[Database, Words]:
     raise KhoError("KHO_DATABASE_URL must begin with postgresql://; leave it out for the embedded database.")
 
 
-@dataclass(frozen=True, slots=True)
-class Core:
-    """What every slice stands on."""
-
-    db: Database
-    index: Index
-    searcher: Searcher
-    background: Background
-    filling: Filling | None
-    """None where search goes by words alone."""
-    model: str = ""
-    leases: Leases = field(default_factory=lambda: SqlLeases(system_clock))
-    """Work that one process at a time does. All of this process's are held in one name."""
-
-
 def open_core(settings: Settings, background: Background, limits: SearchLimits | None = None) -> Core:
     devices.need_mqtt(brokers(settings))
     db, words = open_database(settings)
@@ -86,11 +73,12 @@ def open_core(settings: Settings, background: Background, limits: SearchLimits |
     reranker = factory.reranker(reranker_config(settings.search.reranker))
     index = Index(words, vectors, model.model if model else "", system_clock)
     searcher = Searcher(db, words, vectors, model, reranker, limits)
+    leases = SqlLeases(system_clock)
     if model is None or vectors is None:
-        return Core(db, index, searcher, background, None)
+        return Core(db, index, searcher, background, None, leases)
     filling = Filling(db, vectors, model, background, system_clock, settings.search.vectors.engine)
     index.on_waiting = filling.nudge
-    return Core(db, index, searcher, background, filling, model.model)
+    return Core(db, index, searcher, background, filling, leases, model.model)
 
 
 def open_vectors(settings: Settings, db: Database) -> Vectors:
@@ -117,14 +105,13 @@ def reranker_config(chosen: Reranking) -> factory.RerankerConfig:
 
 
 def capabilities(settings: Settings, core: Core) -> list[Capability]:
-    limits = experiences.Limits(settings.experiences.query_timeout, settings.experiences.floor)
     llm = factory.llm(llm_config(settings.llm))
     search = web_search(settings)
     talks = conversations(settings, core, llm)
     return [
         talks if llm is None else replace(talks, stop=(*talks.stop, llm.aclose)),
         tools(settings, search),
-        experiences.capability(core.db, core.index, core.searcher, core.background, system_clock, limits),
+        experiences.capability(core, settings.experiences),
         research_collections(settings, core),
         document_tree(settings, core, llm, search),
         boards(settings, core),
@@ -274,7 +261,7 @@ def whereabouts(settings: Settings) -> str:
 def describe(settings: Settings) -> Registry:
     """The operations with no store behind them: enough for help texts, and nothing is opened."""
     nothing = cast(Any, None)
-    return Registry(capabilities(settings, Core(nothing, nothing, nothing, nothing, None)), nothing)
+    return Registry(capabilities(settings, Core(nothing, nothing, nothing, nothing, None, nothing)), nothing)
 
 
 def _public(tenant: str | None) -> Principal | None:

@@ -10,46 +10,22 @@ A variable that is empty counts as one that is not set.
 """
 
 import os
-import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
-
-def _in_form(form: str, words: str) -> AfterValidator:
-    """Empty, or of that form: whoever typed something else reads words and an example, not a regular expression."""
-    expected = re.compile(form)
-
-    def check(value: str) -> str:
-        if value and not expected.fullmatch(value):
-            raise ValueError(words)
-        return value
-
-    return AfterValidator(check)
-
-
-WebAddress = Annotated[str, _in_form(r"https?://[^/\s]+\S*", "must be an address such as 'http://192.168.1.20:8001'")]
-ModelUrl = Annotated[str, _in_form(r"https?://[^/\s]+\S*", "must be an address such as 'http://127.0.0.1:11434/v1'")]
-BrokerUrl = Annotated[
-    str, _in_form(r"mqtts?://[^/\s]+/?", "must be a broker's address such as 'mqtt://kho:secret@127.0.0.1:1883'")
-]
-Listening = Annotated[
-    str, _in_form(r"\S+:\d{1,5}", "must be an address and a port to listen on, such as '127.0.0.1:1883'")
-]
+from kho.experiences.settings import ExperienceSettings
+from kho.kernel.section import BrokerUrl, Listening, ModelUrl, Section, WebAddress
 
 
 class InvalidSettings(Exception):
     """What is wrong with the settings, in a sentence."""
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class Http(Section):
@@ -59,9 +35,9 @@ class Http(Section):
     max_body: int = Field(default=8 * 1024 * 1024, ge=1024)
     header_timeout: float = Field(default=10.0, gt=0)
     body_timeout: float = Field(default=30.0, gt=0)
-    allowed_hosts: list[str] = []
+    allowed_hosts: list[str] = Field(default_factory=list[str])
     """Names under which the hub is reached besides the loopback ones, e.g. 'kho.example.org'."""
-    allowed_origins: list[str] = []
+    allowed_origins: list[str] = Field(default_factory=list[str])
     """Origins that the guard lets through besides the loopback ones, e.g. 'https://kho.example.org'."""
 
 
@@ -72,17 +48,10 @@ class Local(Section):
     tenant: str = "local"
 
 
-class Experiences(Section):
-    query_timeout: float = Field(default=5.0, gt=0)
-    floor: float = Field(default=0.15, ge=0, le=1)
-    public_tenant: str | None = None
-    """On a shared hub, callers without a key may read this tenant's records. Nobody may by default."""
-
-
 class Research(Section):
-    roots: list[str] = []
+    roots: list[str] = Field(default_factory=list[str])
     """Folders that this machine's user may ingest from; the working directory and the home when empty."""
-    shared_roots: list[str] = []
+    shared_roots: list[str] = Field(default_factory=list[str])
     """Folders of this machine that callers with a key may ingest from. None by default: they send their texts."""
     wait: float = Field(default=50.0, ge=0, le=600)
     """Seconds that a call waits for its ingest; then it answers with a job that goes on."""
@@ -110,7 +79,9 @@ class Documents(Section):
     timeout: float = Field(default=10.0, gt=0)
     webhook_timeout: float = Field(default=10.0, gt=0, le=60)
     """Seconds that the receiver of an event has to answer."""
-    webhook_backoff: list[Annotated[float, Field(ge=0, le=7 * 86_400)]] = [5.0, 30.0, 300.0, 1_800.0, 7_200.0]
+    webhook_backoff: list[Annotated[float, Field(ge=0, le=7 * 86_400)]] = Field(
+        default=[5.0, 30.0, 300.0, 1_800.0, 7_200.0]
+    )
     """Seconds before each further attempt to tell an event. After the last one it is given up."""
 
 
@@ -220,7 +191,7 @@ class Search(Section):
 
 
 class Mcp(Section):
-    tools: list[str] = []
+    tools: list[str] = Field(default_factory=list[str])
     """Capabilities whose tools are offered over MCP; all when empty."""
     page_size: int = Field(default=200, ge=1, le=1000)
     """Tools and resources on a page. All tools fit on one by default: not every client asks for the next."""
@@ -245,7 +216,7 @@ class Settings(BaseSettings):
     http: Http = Field(default_factory=Http)
     local: Local = Field(default_factory=Local)
     mcp: Mcp = Field(default_factory=Mcp)
-    experiences: Experiences = Field(default_factory=Experiences)
+    experiences: ExperienceSettings = Field(default_factory=ExperienceSettings)
     research: Research = Field(default_factory=Research)
     memory: Memory = Field(default_factory=Memory)
     documents: Documents = Field(default_factory=Documents)

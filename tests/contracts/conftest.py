@@ -8,7 +8,7 @@ import pytest
 from tests.contracts.desk import Desk
 from tests.engines import words_of
 
-from kho import experiences
+from kho.experiences import capability as experiences
 from kho.kernel.ports import Database, Words
 from kho.storage.migrate import OWN, migrate
 

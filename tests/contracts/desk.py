@@ -5,19 +5,22 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from kho import experiences
+from kho.experiences import capability as experiences
+from kho.experiences.service import Limits
+from kho.experiences.settings import ExperienceSettings
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database, Words
 from kho.kernel.registry import Registry
 from kho.lib.clock import DAY, from_iso
+from kho.search.core import Core
 from kho.search.index import Index
 from kho.search.query import Searcher
+from kho.storage.leases import SqlLeases
 
 Json = dict[str, Any]
 
 NOW = from_iso("2026-01-01T00:00:00Z")
-LIMITS = experiences.Limits()
 
 
 class Clock:
@@ -35,20 +38,16 @@ class Clock:
 class Desk:
     db: Database
     words: Words
-    limits: experiences.Limits = LIMITS
+    settings: ExperienceSettings = field(default_factory=ExperienceSettings)
+    limits: Limits | None = None
     tenant: str = field(default_factory=lambda: str(uuid.uuid4()))
     clock: Clock = field(default_factory=Clock)
     background: Background = field(default_factory=Background)
 
     def __post_init__(self) -> None:
-        capability = experiences.capability(
-            self.db,
-            Index(self.words, None, "", self.clock),
-            Searcher(self.db, self.words),
-            self.background,
-            self.clock,
-            self.limits,
-        )
+        index, searcher = Index(self.words, None, "", self.clock), Searcher(self.db, self.words)
+        core = Core(self.db, index, searcher, self.background, None, SqlLeases(self.clock), clock=self.clock)
+        capability = experiences.capability(core, self.settings, self.limits)
         self.registry = Registry([capability], self.background)
 
     async def ask(self, operation: str, arguments: Any, *, by: str = "somebody", kind: str = "local") -> Json:

@@ -8,7 +8,7 @@ import pytest
 from tests.contracts.conftest import MakeDesk
 from tests.contracts.desk import NOW, Desk, Json
 
-from kho import experiences
+from kho.experiences.settings import ExperienceSettings
 from kho.lib.clock import DAY, iso
 
 LATER = "2026-01-04T00:00:00Z"
@@ -303,7 +303,7 @@ async def test_a_cursor_that_kho_did_not_give_out(desk: Desk, cursor: str) -> No
 
 
 async def test_the_floor_decides_what_is_a_match(make_desk: MakeDesk) -> None:
-    strict = make_desk(limits=experiences.Limits(floor=0.9))
+    strict = make_desk(settings=ExperienceSettings(floor=0.9))
     await strict.submit("kettle", problem_description="limescale")
     assert await strict.titles("kettle") == ["kettle"]
     assert await strict.titles("kettle unheardof") == []

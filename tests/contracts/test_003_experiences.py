@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.contracts.conftest import MakeDesk
 from tests.contracts.desk import Desk, Json
 
-from kho import experiences
+from kho.experiences.settings import ExperienceSettings
 from kho.kernel.ports import Database, Tx
 from kho.search.fold import index_tokens
 from kho.storage.postgres.database import Postgres
@@ -327,7 +327,7 @@ async def test_whole_seconds_are_shown_as_the_contract_prints_them(desk: Desk) -
 
 @pytest.mark.requirement("003.query.timeout", "003.errors.details-optional")
 async def test_a_query_that_takes_too_long(make_desk: MakeDesk) -> None:
-    desk = make_desk(limits=experiences.Limits(query_timeout=1e-6))
+    desk = make_desk(settings=ExperienceSettings(query_timeout=1e-6))
     await desk.submit("kettle")
     error = await desk.refused("query_experiences", keywords="kettle")
     assert error == {"code": "TIMEOUT", "message": error["message"]}

@@ -10,7 +10,7 @@ import pytest
 from tests.contracts.conftest import MakeDesk
 from tests.contracts.desk import NOW, Desk, Json
 
-from kho import experiences
+from kho.experiences.service import Limits
 from kho.kernel.ports import Tx
 from kho.lib.clock import DAY, from_iso, iso
 
@@ -183,7 +183,7 @@ async def test_a_thousand_matches_are_not_all(desk: Desk) -> None:
 
 @pytest.mark.requirement("003.query.total")
 async def test_the_total_is_the_length_of_the_list_that_pages_are_cut_from(make_desk: MakeDesk) -> None:
-    desk = make_desk(limits=experiences.Limits(longest_list=20))
+    desk = make_desk(limits=Limits(max_ranked=20))
     await desk.take_in(*({"title": f"kettle {number}"} for number in range(30)))
     pages = [await desk.query("kettle", offset=offset) for offset in (0, 10, 20)]
     assert [page["total"] for page in pages] == [20, 20, 20]

@@ -11,7 +11,8 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import ERAS, PLAIN, SERVERS, Json, Served, bearer, kho, new_key, served
 
 from kho.doors.auth import is_loopback
-from kho.settings import Experiences, Settings
+from kho.experiences.settings import ExperienceSettings
+from kho.settings import Settings
 
 KETTLE = {"title": "kettle", "problem_description": "p", "solution": "s"}
 ROUTES = ("/servers", "/servers/experiences-server/capabilities", "/openapi.json", "/metrics", "/mcp")
@@ -215,7 +216,7 @@ async def test_over_mcp_a_key_sees_only_the_tools_it_may_use(settings: Settings,
 
 @pytest.mark.requirement("003.access.anonymous")
 async def test_on_a_shared_hub_anonymous_callers_read_the_public_tenant_and_write_nothing(home: Path) -> None:
-    settings = Settings(home=home, database_url=None, experiences=Experiences(public_tenant="commons"))
+    settings = Settings(home=home, database_url=None, experiences=ExperienceSettings(public_tenant="commons"))
     commons, private = await new_key(settings, "commons"), await new_key(settings, "private")
     async with served(settings) as hub:
         await hub.rpc("submit_experience", {**KETTLE, "title": "public kettle"}, **bearer(commons))

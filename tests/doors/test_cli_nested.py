@@ -12,8 +12,9 @@ from tests.doors.doors import Finished
 from kho.doors.cli import nested
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
+from kho.kernel.command import Command
 from kho.kernel.model import Params, Result
-from kho.kernel.operation import Command, Operation
+from kho.kernel.operation import Operation
 from kho.settings import Settings
 
 LABELS: dict[str, Any] = {"properties": {"colour": {"type": "string"}, "marks": {"type": "array"}}}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kho import experiences, research
+from kho import research
+from kho.experiences import capability as experiences
 from kho.kernel.ports import Database, Tx
 from kho.search import near
 from kho.search.near import BANDS, bands, likeness

@@ -8,8 +8,8 @@ import orjson
 import pytest
 from tests.search.conftest import Ticking, doc
 
-from kho import experiences
 from kho.app import open_hub
+from kho.experiences import capability as experiences
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.hub import Hub

@@ -7,7 +7,8 @@ from kho.devices import markdown, model, results
 from kho.devices.calling import Calling
 from kho.devices.offering import ADMIN, CALL
 from kho.devices.service import Service
-from kho.kernel.operation import Command, Operation, everywhere
+from kho.kernel.command import Command
+from kho.kernel.operation import Operation, everywhere
 
 READ, WRITE = "devices:read", "devices:write"
 _GROUP = "Devices: boards that are connected, and their tools."

@@ -1,6 +1,6 @@
 """What is typed for the operations whose parameters have parts: each part has a flag."""
 
-from kho.kernel.operation import Command
+from kho.kernel.command import Command
 
 _GROUP = "Documents: a tree with revisions, an audit log and answered questions."
 _ID = {"document_id": "doc-onboarding"}

@@ -10,7 +10,8 @@ from kho.documents.service import Service
 from kho.documents.transfer_export import Export
 from kho.documents.transfer_import import Import
 from kho.documents.transfer_model import ExportDocuments, Exported, ImportDocuments, Imported
-from kho.kernel.operation import Command, Effect, Operation, everywhere
+from kho.kernel.command import Command
+from kho.kernel.operation import Effect, Operation, everywhere
 
 READ, WRITE = "docs:read", "docs:write"
 _ID = {"document_id": "doc-onboarding"}

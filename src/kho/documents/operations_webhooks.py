@@ -7,7 +7,8 @@ from typing import Any
 from kho.documents import markdown_webhooks, purge, webhooks
 from kho.documents.purge import Purging
 from kho.documents.webhooks import Webhooks
-from kho.kernel.operation import Command, Operation, everywhere
+from kho.kernel.command import Command
+from kho.kernel.operation import Operation, everywhere
 
 ADMIN = "admin"
 _GROUP = "Addresses that are told what happens to documents."

@@ -1,10 +1,29 @@
-"""The contract's error codes. Each is answered inside the envelope `{success: false, error}`."""
+"""The contract's error codes and its envelope: `{success: true, data}` or `{success: false, error}`."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from kho.kernel.errors import KhoError
-from kho.kernel.operation import Problem
+from kho.kernel.operation import Problem, plain
+from kho.kernel.schema import JsonSchema
+
+_ERROR: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string"},
+        "message": {"type": "string"},
+        "validation_errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+                "required": ["field", "message"],
+            },
+        },
+        "details": {"type": "object"},
+    },
+    "required": ["code", "message"],
+}
 
 
 class Refused(KhoError):
@@ -86,10 +105,22 @@ def invalid(problems: Sequence[Problem]) -> KhoError:
     return Invalid(problems=_as_dicts(problems))
 
 
-def envelope(error: KhoError) -> dict[str, Any]:
+def success(result: Any) -> dict[str, Any]:
+    return {"success": True, "data": plain(result)}
+
+
+def failure(error: KhoError) -> dict[str, Any]:
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     if isinstance(error, Refused) and error.problems:
         body["validation_errors"] = error.problems
     if error.details:
         body["details"] = error.details
     return {"success": False, "error": body}
+
+
+def envelope_schema(result: JsonSchema) -> JsonSchema:
+    return {
+        "type": "object",
+        "properties": {"success": {"type": "boolean"}, "data": result, "error": _ERROR},
+        "required": ["success"],
+    }

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.model import Params, Result
+from kho.kernel.model import Params, Result, Time
 
 MAX_TEXT = 100_000
 """Characters of one field: room for a long log, not for a book."""
@@ -140,12 +140,12 @@ class Record(Result):
     context: str | None = None
     keywords: list[str]
     query_count: int
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
     revision: int
     helpful: int = 0
     unhelpful: int = 0
-    deleted_at: str | None = None
+    deleted_at: Time | None = None
 
 
 class Hit(Record):

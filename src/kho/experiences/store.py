@@ -7,24 +7,16 @@ from typing import Any
 import orjson
 
 from kho.experiences.rank import Candidate
-from kho.kernel.ports import Row, Tx
+from kho.kernel.ports import Tx
+from kho.lib.sql import Table, among, insert, replacing, to_json, update
 from kho.search import near
 from kho.search.fold import index_tokens
 from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
 from kho.search.refile import pages
 
 SPACE = "experiences"
-COLUMNS = (
-    "e.id, title, problem_description, root_cause, solution, context, keywords, query_count, helpful, unhelpful, "
-    "revision, created_by, created_at, updated_at, deleted_at"
-)
-FROM = "experiences AS e JOIN experience_uses AS u ON u.tenant = e.tenant AND u.id = e.id"
-SELECT = f"SELECT {COLUMNS} FROM {FROM}"
 FIELDS = ("title", "problem_description", "root_cause", "solution", "context", "keywords")
 """What a person writes, and an edit may change."""
-
-BATCH = 500
-"""Ids in one statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +37,16 @@ class Experience:
     updated_at: int
     deleted_at: int | None = None
 
-    @classmethod
-    def from_row(cls, row: Row) -> "Experience":
-        values: list[Any] = list(row)
-        values[6] = orjson.loads(values[6])
-        return cls(*values)
-
     def fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in FIELDS}
+
+
+_ROWS = Table("experiences", Experience, json=("keywords",))
+_OWN = ("id", *FIELDS, "revision", "created_by", "deleted_at")
+"""What stands in the table of records; the rest changes with every query, and has a table of its own."""
+_USES = ("id", "query_count", "helpful", "unhelpful", "created_at", "updated_at")
+_FROM = "experiences AS e JOIN experience_uses AS u ON u.tenant = e.tenant AND u.id = e.id"
+_SELECT = f"SELECT e.{_ROWS.columns} FROM {_FROM}"
 
 
 def gist(experience: Experience) -> set[str]:
@@ -78,9 +72,9 @@ def document(tenant: str, experience: Experience) -> Document:
 
 
 all_documents = pages(
-    COLUMNS,
-    FROM,
-    lambda _, row: document(row[0], Experience.from_row(row[2:])),
+    f"e.{_ROWS.columns}",
+    _FROM,
+    lambda _, row: document(row[0], _ROWS.read(row[2:])),
     place=("e.tenant", "e.id"),
     where="deleted_at IS NULL",
     lock="FOR UPDATE OF e",
@@ -98,88 +92,35 @@ class Store:
         self._search = index
 
     def insert(self, tx: Tx, tenant: str, experience: Experience, entry: Prepared) -> None:
-        tx.run(
-            "INSERT INTO experiences (tenant, id, title, problem_description, root_cause, solution, context, keywords, "
-            "revision, created_by, deleted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-            tenant,
-            experience.id,
-            experience.title,
-            experience.problem_description,
-            experience.root_cause,
-            experience.solution,
-            experience.context,
-            orjson.dumps(experience.keywords).decode(),
-            experience.revision,
-            experience.created_by,
-            experience.deleted_at,
-        )
-        tx.run(
-            "INSERT INTO experience_uses (tenant, id, query_count, helpful, unhelpful, created_at, updated_at) "
-            "VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            tenant,
-            experience.id,
-            experience.query_count,
-            experience.helpful,
-            experience.unhelpful,
-            experience.created_at,
-            experience.updated_at,
-        )
+        insert(tx, "experiences", {"tenant": tenant, **_ROWS.write(experience, only=_OWN)})
+        insert(tx, "experience_uses", {"tenant": tenant, **_ROWS.write(experience, only=_USES)})
         if experience.deleted_at is None:
             self._search.put(tx, [entry])
 
     def get(self, tx: Tx, tenant: str, id: str) -> Experience | None:
-        row = tx.one(f"{SELECT} WHERE e.tenant = $1 AND e.id = $2", tenant, id)
-        return Experience.from_row(row) if row else None
+        row = tx.one(f"{_SELECT} WHERE e.tenant = $1 AND e.id = $2", tenant, id)
+        return _ROWS.read(row) if row else None
 
     def get_many(self, tx: Tx, tenant: str, ids: Sequence[str]) -> list[Experience]:
         """Those of the ids that exist and are not deleted, in the order asked for."""
-        rows = _by_ids(tx, f"{SELECT} WHERE deleted_at IS NULL AND e.tenant = $1 AND e.id", tenant, ids)
-        found = {row[0]: Experience.from_row(row) for row in rows}
-        return [found[id] for id in dict.fromkeys(ids) if id in found]
+        rows = among(tx, f"{_SELECT} WHERE deleted_at IS NULL AND e.tenant = $1 AND e.id", ids, tenant)
+        records = {record.id: record for record in map(_ROWS.read, rows)}
+        return [records[id] for id in dict.fromkeys(ids) if id in records]
 
     def candidates(self, tx: Tx, tenant: str, scores: dict[str, float]) -> list[Candidate]:
         """What the rank needs to know of records that match, by id and relevance."""
-        # One row of text per batch: on SQLite, rows by the thousand keep several readers waiting for each other.
-        texts = _by_ids(
-            tx,
-            "SELECT string_agg("
-            "id || ' ' || query_count || ' ' || created_at || ' ' || helpful || ' ' || unhelpful, ',') "
-            "FROM experience_uses WHERE tenant = $1 AND id",
-            tenant,
-            list(scores),
-        )
-        found: list[Candidate] = []
-        for text in (part for row in texts if row[0] for part in row[0].split(",")):
-            id, *numbers = text.split(" ")
-            found.append(Candidate(id, scores[id], *map(int, numbers)))
-        return found
+        # One row of JSON per batch: on SQLite, rows by the thousand keep several readers waiting for each other.
+        array = "json_group_array(json_array({}))" if tx.engine == "sqlite" else "json_agg(json_build_array({}))::text"
+        columns = array.format("id, query_count, created_at, helpful, unhelpful")
+        rows = among(tx, f"SELECT {columns} FROM experience_uses WHERE tenant = $1 AND id", list(scores), tenant)
+        return [Candidate(id, scores[id], *uses) for row in rows if row[0] for id, *uses in orjson.loads(row[0])]
 
     def edit(self, tx: Tx, tenant: str, old: Experience, changes: dict[str, Any], by: str, now: int) -> Experience:
         """Replaces fields of `old`, whose words stay readable as a revision."""
         new = replace(old, **changes, revision=old.revision + 1, updated_at=now)
-        tx.run(
-            "INSERT INTO experience_revisions (tenant, id, revision, fields, replaced_by, replaced_at) "
-            "VALUES ($1, $2, $3, $4, $5, $6)",
-            tenant,
-            old.id,
-            old.revision,
-            orjson.dumps(old.fields()).decode(),
-            by,
-            now,
-        )
-        tx.run(
-            "UPDATE experiences SET title = $1, problem_description = $2, root_cause = $3, solution = $4, "
-            "context = $5, keywords = $6, revision = $7 WHERE tenant = $8 AND id = $9",
-            new.title,
-            new.problem_description,
-            new.root_cause,
-            new.solution,
-            new.context,
-            orjson.dumps(new.keywords).decode(),
-            new.revision,
-            tenant,
-            new.id,
-        )
+        earlier = {"fields": to_json(old.fields()), "replaced_by": by, "replaced_at": now}
+        insert(tx, "experience_revisions", {"tenant": tenant, "id": old.id, "revision": old.revision, **earlier})
+        update(tx, "experiences", _ROWS.write(new, only=(*FIELDS, "revision")), tenant=tenant, id=new.id)
         self._touch(tx, tenant, new.id, now)
         self._search.put(tx, [prepared(tenant, new)])
         return new
@@ -200,12 +141,7 @@ class Store:
         return orjson.loads(row[0]) if row else None
 
     def set_deleted(self, tx: Tx, tenant: str, experience: Experience, at: int | None, now: int) -> None:
-        tx.run(
-            "UPDATE experiences SET deleted_at = $1 WHERE tenant = $2 AND id = $3",
-            at,
-            tenant,
-            experience.id,
-        )
+        update(tx, "experiences", {"deleted_at": at}, tenant=tenant, id=experience.id)
         self._touch(tx, tenant, experience.id, now)
         if at is None:
             self._search.put(tx, [prepared(tenant, experience)])
@@ -213,16 +149,12 @@ class Store:
             self._search.drop(tx, SPACE, tenant, [experience.id])
 
     def rate(self, tx: Tx, tenant: str, id: str, sub: str, helpful: bool, note: str | None, now: int) -> None:
-        tx.run(
-            "INSERT INTO experience_feedback (tenant, id, sub, helpful, note, created_at) "
-            "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, id, sub) "
-            "DO UPDATE SET helpful = excluded.helpful, note = excluded.note, created_at = excluded.created_at",
-            tenant,
-            id,
-            sub,
-            int(helpful),
-            note,
-            now,
+        verdict = {"helpful": int(helpful), "note": note, "created_at": now}
+        insert(
+            tx,
+            "experience_feedback",
+            {"tenant": tenant, "id": id, "sub": sub, **verdict},
+            replacing("tenant, id, sub", *verdict),
         )
         tx.run(
             """
@@ -247,25 +179,13 @@ class Store:
         """In the order of ids, for export."""
         alive = "" if include_deleted else " AND deleted_at IS NULL"
         rows = tx.all(
-            f"{SELECT} WHERE e.tenant = $1 AND e.id > $2{alive} ORDER BY e.id LIMIT $3",
-            tenant,
-            after,
-            limit,
+            f"{_SELECT} WHERE e.tenant = $1 AND e.id > $2{alive} ORDER BY e.id LIMIT $3", tenant, after, limit
         )
-        return [Experience.from_row(row) for row in rows]
+        return _ROWS.read_all(rows)
 
     def similar(self, tx: Tx, entry: Prepared) -> list[Experience]:
         """Records that may be near-duplicates, the likeliest first."""
         return self.get_many(tx, entry.document.tenant, self._search.similar(tx, entry))
 
     def _touch(self, tx: Tx, tenant: str, id: str, now: int) -> None:
-        tx.run("UPDATE experience_uses SET updated_at = $1 WHERE tenant = $2 AND id = $3", now, tenant, id)
-
-
-def _by_ids(tx: Tx, select: str, tenant: str, ids: Sequence[str]) -> list[Row]:
-    rows: list[Row] = []
-    for start in range(0, len(ids), BATCH):
-        batch = ids[start : start + BATCH]
-        places = ", ".join(f"${n}" for n in range(2, len(batch) + 2))
-        rows += tx.all(f"{select} IN ({places})", tenant, *batch)
-    return rows
+        update(tx, "experience_uses", {"updated_at": now}, tenant=tenant, id=id)

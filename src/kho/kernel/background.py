@@ -5,6 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from kho.kernel.errors import KhoError
+
 T = TypeVar("T")
 
 log = logging.getLogger("kho.background")
@@ -41,6 +43,32 @@ class Background:
         finally:
             happened.cancel()
             pause.cancel()
+
+    async def every(
+        self,
+        seconds: float,
+        step: Callable[[], Awaitable[float | None]],
+        *,
+        name: str,
+        wake: asyncio.Event | None = None,
+    ) -> None:
+        """Does `step` again and again until the hub stops: every so many seconds, or when the step says (it may return
+        a shorter pause), or at once when `wake` is set. A failure that is no bug, such as a database that is away, is
+        logged once and the step tried again after the pause."""
+        failing = False
+        while not self.stopping:
+            pause = None
+            if wake is not None:
+                wake.clear()
+            try:
+                pause = await step()
+                failing = False
+            except KhoError as problem:
+                if not failing:
+                    log.warning("%s: %s It is tried again.", name, problem.message)
+                failing = True
+            pause = seconds if pause is None else max(0.0, min(pause, seconds))
+            await (self.pause(pause) if wake is None else self.pause_until(wake, pause))
 
     async def unless_stopping(self, work: Awaitable[T]) -> T | None:
         """Does `work`, or breaks it off when the hub begins to stop. For what can be begun again."""

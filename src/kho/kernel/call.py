@@ -2,10 +2,11 @@
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from kho.kernel.audit import AuditEvent, record
 from kho.kernel.errors import Forbidden, Timeout
 from kho.kernel.ports import Database, Tx
 
@@ -58,6 +59,8 @@ class Call:
     """Asks the other side which folders it opens to us, as file:// addresses; None where it says nothing of them."""
     peer: Any = None
     """The door's own handle on the other side, for capabilities that speak one door's dialect."""
+    operation: str = ""
+    """What is being done, as `capability/name`; the registry says so."""
     afterwards: list[Work] = field(default_factory=list[Work])
 
     @property
@@ -80,6 +83,33 @@ class Call:
             guidance=f"Type 'kho {command}' on the hub's machine, or use {key}." if command else f"Use {key}.",
             scope=scope,
         )
+
+    def audit(
+        self,
+        tx: Tx,
+        subject: str,
+        *,
+        at: int,
+        reason: str | None = None,
+        operation: str = "",
+        also: Iterable[tuple[str, Mapping[str, Any]]] = (),
+        **details: Any,
+    ) -> None:
+        """The one row in the audit trail of a call that changes something, in the transaction of the change. A call
+        that turns out to change nothing (a replay, the same again) leaves none."""
+        capability, _, name = self.operation.partition("/")
+        event = AuditEvent(
+            tenant=self.tenant,
+            operation=operation or name,
+            capability=capability,
+            subject=subject,
+            actor=self.principal.sub,
+            reason=reason or "",
+            request_id=self.request_id,
+            details=details,
+            at=at,
+        )
+        record(tx, event, also)
 
     def remaining(self, default: float) -> float:
         """Seconds left for a piece of work: the caller's deadline, `default` at most."""

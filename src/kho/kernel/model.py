@@ -1,6 +1,10 @@
 """The bases of what goes in and out. Validators are built on first use: a stdio client waits for the first answer."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from kho.lib.clock import iso
 
 
 class Params(BaseModel):
@@ -10,4 +14,14 @@ class Params(BaseModel):
 
 
 class Result(BaseModel):
-    model_config = ConfigDict(defer_build=True)
+    """An operation's result, or a part of one. It can be validated from a row: `Record.model_validate(experience)`."""
+
+    model_config = ConfigDict(defer_build=True, from_attributes=True)
+
+
+def _shown(value: Any) -> Any:
+    return iso(value) if isinstance(value, int) else value
+
+
+Time = Annotated[str, BeforeValidator(_shown)]
+"""A time in ISO 8601, also from a row's microseconds."""

@@ -3,16 +3,20 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 from pydantic import BaseModel, ValidationError
+from typing_extensions import TypeVar
 
 from kho.kernel import schema
 from kho.kernel.call import Call
+from kho.kernel.command import Command
 from kho.kernel.errors import InvalidParams, KhoError, about
 from kho.kernel.problems import Problem, found
 from kho.kernel.schema import JsonSchema
 
+P = TypeVar("P", bound=BaseModel, default=Any)
+R = TypeVar("R", default=Any)
 Effect = Literal["read", "write", "destructive"]
 
 
@@ -32,73 +36,14 @@ def plain(result: Any) -> Any:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One way to ask for an operation on the command line. It may have several, such as one for each of its actions."""
-
-    words: str
-    """What is typed, e.g. 'collections create'. All words but the last are groups."""
-    positional: Sequence[str] = ()
-    """Parameters that are given without a flag, in this order. Here and below a part of an object is named by its path,
-    e.g. 'content.body'."""
-    sentence: bool = False
-    """The last of them may be typed as several words, without quotes."""
-    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Arguments that the words stand for, e.g. {'action': 'create'}."""
-    names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Other names for parameters, e.g. {'collection_type': 'type'} for --type. A part of an object is called after the
-    end of its path; where two paths end alike, this tells them apart."""
-    shows: Sequence[str] | None = None
-    """Parameters that have a flag; when None, all that are neither positional nor fixed."""
-    paths: Sequence[str] = ()
-    """Parameters that are paths: a relative one begins where the command was typed."""
-    documents: Sequence[str] = ()
-    """Parameters that name documents: where there is such a file, seen from here, its path is meant."""
-    here: str = ""
-    """A parameter that is the working directory unless it is given."""
-    from_file: str = ""
-    """A text parameter that may also come from a file (`--from-file`); from stdin by itself if it is required."""
-    masks: tuple[str, str] | None = None
-    """(patch, mask): the list `mask` names what was typed of the object `patch`, unless it is typed itself."""
-    follows: str = ""
-    """The method that tells how far a job is: when the answer is one that still runs, the command waits for it."""
-    watches: bool = False
-    """It goes on, and is done again whenever something in the folder changes (the first of `paths`)."""
-    reads: bool = False
-    """It changes nothing that is searched, though its operation may: there is nothing to wait for afterwards."""
-    confirms: bool = False
-    """`--yes` sets the parameter `confirm`. Without it, somebody at a terminal is asked when it is needed."""
-    final: bool = False
-    """What it does cannot be undone: it needs `--yes`, or somebody at a terminal who is asked first."""
-    asks: str = ""
-    """The same for what can be undone in part: what is told before the question, in a sentence."""
-    looks: tuple[str, Mapping[str, Any]] | None = None
-    """The method of the same capability that reads what would be destroyed, and arguments besides those that both take:
-    nobody is asked about what is not there."""
-    summary: str = ""
-    """The operation's when empty."""
-    example: Mapping[str, Any] | None = None
-    """Arguments that work, without the fixed ones; the operation's when None."""
-    stands_for: tuple[str, Mapping[str, Any]] | None = None
-    """A tool of another operation, and the arguments of it that this is the command for: what an answer says to call
-    is said to type here."""
-    group: str = ""
-    """One line about the group that it is in. The first command of a group that has one says it for all."""
-
-    @property
-    def warning(self) -> str:
-        """What somebody has to agree to before it is done; empty where nobody is asked."""
-        return self.asks or ("This cannot be undone." if self.final else "")
-
-
 @dataclass(frozen=True, eq=False)
-class Operation:
+class Operation(Generic[P, R]):
     name: str
     """`capability.verb`, for logs and metrics."""
     summary: str
     """One line for lists and help."""
-    params: type[BaseModel]
-    run: Callable[[Any, Call], Awaitable[Any]]
+    params: type[P]
+    run: Callable[[P, Call], Awaitable[R]]
     scope: str
     effect: Effect = "read"
     result: type[BaseModel] | None = None
@@ -118,7 +63,7 @@ class Operation:
     """Whether it reaches out of this machine."""
     example: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Arguments that work; shown in help, in OpenAPI and run by the tests."""
-    shape: Callable[[Any], Any] = plain
+    shape: Callable[[R], Any] = plain
     """Result to JSON, when a contract has an envelope of its own."""
     shape_error: Callable[[KhoError], Any] | None = None
     """Error to JSON, when a contract answers failures inside its envelope."""
@@ -127,15 +72,16 @@ class Operation:
     them; there the same is said in a result."""
     invalid: Callable[[Sequence[Problem]], KhoError] = invalid_params
     """Which error wrong parameters are."""
-    text: Callable[[Any], str] | None = None
+    text: Callable[[R], str] | None = None
     """Result to Markdown, for people at the command line."""
-    failed_in_part: Callable[[Any], bool] | None = None
+    failed_in_part: Callable[[R], bool] | None = None
     """Whether a result tells of failures, too: a command then ends with status 1, as with an error."""
     markdown: bool = False
     """Its contract wants that Markdown as the text content over MCP, too; it is JSON otherwise."""
     literal_input: JsonSchema | None = None
     """A schema to send as it is, when a contract prints one."""
-    literal_output: JsonSchema | None = None
+    envelope_schema: Callable[[JsonSchema], JsonSchema] | None = None
+    """The schema of a result to that of the contract's envelope around it, failures included."""
     tenant: str = ""
     """Whose it is; everybody's when empty. For live ones: the tools of a tenant's boards are no other's."""
 
@@ -145,12 +91,18 @@ class Operation:
 
     @cached_property
     def output_schema(self) -> JsonSchema | None:
-        if self.literal_output:
-            return self.literal_output
         if self.result is None:
             return None
+        if self.envelope_schema:
+            return self.envelope_schema(schema.of(self.result, "serialization"))
         error = schema.CONTRACT_ERROR if self.protocol_errors else schema.ERROR
         return schema.or_error(schema.of(self.result, "serialization"), error)
+
+    @cached_property
+    def audited_as(self) -> str:
+        """`capability/name`, by the name that callers know."""
+        capability, _, name = self.name.partition(".")
+        return f"{capability}/{self.action or self.tool or name}"
 
     def failure(self, error: KhoError) -> Any:
         """What it answers instead of a result when it fails."""
@@ -158,7 +110,7 @@ class Operation:
             return self.shape_error(error)
         return error.contract_form() if self.protocol_errors else {"error": error.as_dict()}
 
-    def parse(self, arguments: Any) -> Any:
+    def parse(self, arguments: Any) -> P:
         try:
             return self.params.model_validate(arguments)
         except ValidationError as failure:

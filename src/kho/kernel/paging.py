@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import UnionType
 from typing import Any, TypeVar, cast
 
@@ -43,6 +43,11 @@ def place(cursor: str | None, *parts: type | UnionType) -> tuple[Any, ...] | Non
 
 def _is(part: Any, kind: type | UnionType) -> bool:
     return isinstance(part, kind) and not isinstance(part, bool)  # JSON's true is no number
+
+
+def cut(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Sequence[T], str | None]:
+    """A page of rows of which one more than `limit` was read, and the cursor of the next: the key of its last row."""
+    return rows[:limit], encode(key(rows[limit - 1])) if len(rows) > limit else None
 
 
 def page(items: Sequence[T], cursor: str | None, size: int) -> tuple[Sequence[T], str | None]:

@@ -103,6 +103,7 @@ class Registry:
         started = time.perf_counter()
         try:
             call.need(operation.scope, operation.cli[0].words if operation.cli else "")
+            call.operation = operation.audited_as
             params = self._parse(operation, arguments)
             result = await operation.run(params, call)
             outcome = Outcome(operation, operation.shape(result), result)

@@ -5,7 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from kho.kernel.operation import Command, Operation
+from kho.kernel.command import Command
+from kho.kernel.operation import Operation
 from kho.memory import markdown, model
 from kho.memory.resources import SCOPE as READ
 from kho.memory.resources import Shelf

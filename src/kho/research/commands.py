@@ -1,6 +1,6 @@
 """The commands of the contract: what is typed for each action of each operation."""
 
-from kho.kernel.operation import Command
+from kho.kernel.command import Command
 
 _COLLECTION = {"collection_name": "name", "collection_type": "type", "project_name": "project"}
 _PROJECT = {"project_name": "name"}

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from kho.kernel.operation import Command, Operation
+from kho.kernel.command import Command
+from kho.kernel.operation import Operation
 from kho.research import commands, errors, markdown, model, operations_upkeep, results
 from kho.research.defining import READ, SOME_ID, WRITE, Services, acting, define, within
 

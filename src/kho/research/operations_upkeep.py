@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kho.kernel.call import Call
-from kho.kernel.operation import Command, Operation
+from kho.kernel.command import Command
+from kho.kernel.operation import Operation
 from kho.research import errors, markdown, model, results
 from kho.research.defining import READ, SOME_ID, WRITE, Services, define, within
 

@@ -6,8 +6,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from kho.kernel.call import Call
+from kho.kernel.command import Command
 from kho.kernel.model import Params, Result
-from kho.kernel.operation import Command, Operation
+from kho.kernel.operation import Operation
 from kho.toolbox.errors import UnknownTool
 from kho.toolbox.tool import Tool
 

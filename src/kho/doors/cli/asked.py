@@ -9,7 +9,8 @@ import click
 
 from kho.doors.cli import nested, parameters
 from kho.doors.cli.program import fail
-from kho.kernel.operation import Command, Operation
+from kho.kernel.command import Command
+from kho.kernel.operation import Operation
 from kho.lib import jsonrpc
 
 ELSEWHERE = ("/", "~", "\\\\")

@@ -8,9 +8,10 @@ import click
 
 from kho.doors.cli import parameters
 from kho.doors.cli.program import Program
+from kho.kernel.command import Command
 from kho.kernel.errors import Unconfirmed
 from kho.kernel.hub import Hub
-from kho.kernel.operation import Command, Operation
+from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
 
 

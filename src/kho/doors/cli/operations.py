@@ -12,8 +12,9 @@ from kho.doors.cli.program import Answering, Program
 from kho.doors.cli.progress import following
 from kho.doors.cli.spelling import Spell
 from kho.kernel.capability import Capability
+from kho.kernel.command import Command
 from kho.kernel.hub import Hub
-from kho.kernel.operation import Command, Operation
+from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
 
 

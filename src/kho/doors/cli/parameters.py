@@ -12,7 +12,8 @@ import orjson
 
 from kho.doors.cli import nested
 from kho.doors.cli.nested import Spec
-from kho.kernel.operation import Command, Operation
+from kho.kernel.command import Command
+from kho.kernel.operation import Operation
 from kho.lib import jsonrpc
 
 CONFIRM = "confirm"

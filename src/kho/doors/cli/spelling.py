@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from kho.doors.cli import parameters
+from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
-from kho.kernel.operation import Command, Operation
+from kho.kernel.operation import Operation
 from kho.kernel.registry import Registry
 
 _ARGUMENT = re.compile(r"""(\w+)=("[^"]*"|'[^']*'|[^,\s]+)""")

@@ -13,8 +13,9 @@ from kho.doors.cli.groups import Group
 from kho.doors.cli.operations import subgroup
 from kho.doors.cli.program import Program, fail
 from kho.kernel.capability import Capability, Transfer
+from kho.kernel.command import Command
 from kho.kernel.hub import Hub
-from kho.kernel.operation import Command, Operation
+from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
 
 BATCH = 500

@@ -17,8 +17,9 @@ from kho.doors.cli import asked, jobs, show, waiting
 from kho.doors.cli.program import Program
 from kho.doors.cli.progress import following
 from kho.doors.cli.spelling import Spell
+from kho.kernel.command import Command
 from kho.kernel.hub import Hub
-from kho.kernel.operation import Command, Operation
+from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
 
 interval_option = click.Option(

@@ -1,0 +1,153 @@
+"""A contract: what its operations share. They are declared on the methods that carry them out.
+
+    EXPERIENCES = Contract("experiences", read_scope="exp:read", write_scope="exp:write")
+
+    class Service:
+        @EXPERIENCES.write("rate_experience", cli=Command("experiences rate", ("id",)), example={"helpful": True})
+        async def rate(self, params: RateExperience, call: Call) -> Rated:
+            '''Say whether a record helped; it counts in the rank.
+
+            Whatever a model should know besides: the description of the tool.
+            '''
+
+    operations = EXPERIENCES.bind(service)
+
+Params and result come from the annotations, the summary from the docstring's first paragraph and the description from
+the rest. `bind(Service)`, with the class itself, gives the same operations for help texts: nothing is built for them.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
+
+from pydantic import BaseModel
+
+from kho.kernel.call import Call
+from kho.kernel.command import Command
+from kho.kernel.errors import KhoError
+from kho.kernel.operation import Effect, Operation, invalid_params, plain
+from kho.kernel.problems import Problem
+from kho.kernel.schema import JsonSchema
+
+M = TypeVar("M", bound=Callable[[Any, Any, Call], Awaitable[Any]])
+_DECLARED = "__operations__"
+
+
+class Options(TypedDict, total=False):
+    """What an operation may say of itself, beside its wire name; the fields of `Operation` explain them."""
+
+    scope: str
+    """Another than the contract's for reading or writing."""
+    tool: bool | str
+    """False: not over MCP. A text: another name there."""
+    rpc: bool | str
+    action: bool | str
+    cli: Command | Sequence[Command]
+    example: Mapping[str, Any]
+    text: Callable[[Any], str]
+    invalid: Callable[[Sequence[Problem]], KhoError]
+    open_world: bool
+    failed_in_part: Callable[[Any], bool]
+    literal_input: JsonSchema
+
+
+class _Declare(Protocol):
+    def __call__(self, method: M, /) -> M: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An operation as its method carries it, until a service is bound."""
+
+    contract: "Contract"
+    wire: str
+    effect: Effect
+    options: Options
+
+
+@dataclass(frozen=True)
+class Contract:
+    capability: str
+    read_scope: str = field(kw_only=True)
+    write_scope: str = field(kw_only=True)
+    named_by: Literal["method", "wire"] = field(default="method", kw_only=True)
+    """What follows the capability in an operation's name, for logs and metrics."""
+    rpc: Callable[[str], str] = field(default=str, kw_only=True)
+    """The wire name at /jsonrpc, where that differs."""
+    shape: Callable[[Any], Any] = field(default=plain, kw_only=True)
+    shape_error: Callable[[KhoError], Any] | None = field(default=None, kw_only=True)
+    envelope_schema: Callable[[JsonSchema], JsonSchema] | None = field(default=None, kw_only=True)
+    protocol_errors: bool = field(default=False, kw_only=True)
+    markdown: bool = field(default=False, kw_only=True)
+    invalid: Callable[[Sequence[Problem]], KhoError] = field(default=invalid_params, kw_only=True)
+
+    def read(self, wire: str, **options: Unpack[Options]) -> _Declare:
+        return self._declare(wire, "read", options)
+
+    def write(self, wire: str, **options: Unpack[Options]) -> _Declare:
+        return self._declare(wire, "write", options)
+
+    def destroy(self, wire: str, **options: Unpack[Options]) -> _Declare:
+        """Deletes or hides something: clients ask their user before they call it."""
+        return self._declare(wire, "destructive", options)
+
+    def bind(self, *services: object) -> tuple[Operation, ...]:
+        """The operations that these services declare, in the order in which they stand in the source."""
+        return tuple(
+            self._operation(name, getattr(service, name), declared)
+            for service in services
+            for name, declared in _declared(service if isinstance(service, type) else type(service))
+            if declared.contract is self
+        )
+
+    def _declare(self, wire: str, effect: Effect, options: Options) -> _Declare:
+        def declare(method: M) -> M:
+            declared: list[Declared] = method.__dict__.setdefault(_DECLARED, [])
+            declared.append(Declared(self, wire, effect, options))
+            return method
+
+        return declare
+
+    def _operation(self, method: str, run: Callable[..., Awaitable[Any]], declared: Declared) -> Operation:
+        wire, options = declared.wire, declared.options
+        annotations = run.__annotations__
+        summary, _, description = inspect.cleandoc(run.__doc__ or "").partition("\n\n")
+        cli = options.get("cli", ())
+        text = wire if self.named_by == "wire" else method.rstrip("_")
+        return Operation(
+            name=f"{self.capability}.{text}",
+            summary=" ".join(summary.split()),
+            description=" ".join(description.split()),
+            params=annotations["params"],
+            result=cast("type[BaseModel]", annotations["return"]),
+            run=run,
+            effect=declared.effect,
+            scope=options.get("scope") or (self.read_scope if declared.effect == "read" else self.write_scope),
+            tool=_named(options.get("tool", True), wire),
+            rpc=_named(options.get("rpc", True), self.rpc(wire)),
+            action=_named(options.get("action", True), wire),
+            cli=(cli,) if isinstance(cli, Command) else cli,
+            example=options.get("example", {}),
+            text=options.get("text"),
+            invalid=options.get("invalid", self.invalid),
+            open_world=options.get("open_world", False),
+            failed_in_part=options.get("failed_in_part"),
+            literal_input=options.get("literal_input"),
+            shape=self.shape,
+            shape_error=self.shape_error,
+            envelope_schema=self.envelope_schema,
+            protocol_errors=self.protocol_errors,
+            markdown=self.markdown,
+        )
+
+
+def _declared(service: type) -> Iterator[tuple[str, Declared]]:
+    for owner in reversed(service.__mro__):
+        for name, method in vars(owner).items():
+            for declared in getattr(method, _DECLARED, ()) if inspect.isfunction(method) else ():
+                yield name, declared
+
+
+def _named(chosen: bool | str, usual: str) -> str | None:
+    return usual if chosen is True else chosen or None

@@ -1,0 +1,34 @@
+"""What the settings of a slice are made of. Each slice owns its section; `settings.py` composes them."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """Settings under one heading. A name that is not known is an error, not a typo that goes unnoticed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _in_form(form: str, words: str) -> AfterValidator:
+    """Empty, or of that form: whoever typed something else reads words and an example, not a regular expression."""
+    expected = re.compile(form)
+
+    def check(value: str) -> str:
+        if value and not expected.fullmatch(value):
+            raise ValueError(words)
+        return value
+
+    return AfterValidator(check)
+
+
+WebAddress = Annotated[str, _in_form(r"https?://[^/\s]+\S*", "must be an address such as 'http://192.168.1.20:8001'")]
+ModelUrl = Annotated[str, _in_form(r"https?://[^/\s]+\S*", "must be an address such as 'http://127.0.0.1:11434/v1'")]
+BrokerUrl = Annotated[
+    str, _in_form(r"mqtts?://[^/\s]+/?", "must be a broker's address such as 'mqtt://kho:secret@127.0.0.1:1883'")
+]
+Listening = Annotated[
+    str, _in_form(r"\S+:\d{1,5}", "must be an address and a port to listen on, such as '127.0.0.1:1883'")
+]

@@ -1,0 +1,184 @@
+"""SQL that would otherwise be written out again and again: rows described once by a dataclass, inserts, IN-lists.
+
+SELECTs, joins and tuned statements stay text in the stores; this is no ORM. All of it is portable: parameters are
+`$1, $2, …`, JSON is TEXT, booleans are 0 and 1.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from typing import Any, Generic, Protocol, TypeVar
+
+import orjson
+
+R = TypeVar("R")
+Value = str | int | float | bytes | None
+Row = tuple[Any, ...]
+
+BATCH = 500
+"""Values in one IN-list."""
+
+
+class Statements(Protocol):
+    """The part of a transaction that is needed here."""
+
+    def all(self, sql: str, *params: Value) -> list[Row]: ...
+
+    def run(self, sql: str, *params: Value) -> int: ...
+
+    def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Table(Generic[R]):
+    """A table whose rows are read into the dataclass `row` and written from it.
+
+    The columns are the dataclass's fields, in their order; the tenant is a column that no row carries. A row may span
+    a join of tables: then `write` takes the fields of one of them.
+    """
+
+    name: str
+    row: type[R]
+    json: tuple[str, ...] = ()
+    """Fields that are kept as JSON text."""
+    flags: tuple[str, ...] = ()
+    """Fields that are booleans, kept as 0 and 1."""
+    names: Mapping[str, str] | None = None
+    """Columns that are called otherwise than their fields."""
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(field.name for field in fields(self.row))  # type: ignore[arg-type]  # pyright has no bound for dataclasses
+
+    def column(self, field: str) -> str:
+        return (self.names or {}).get(field, field)
+
+    @cached_property
+    def columns(self) -> str:
+        """All columns, for a SELECT."""
+        return ", ".join(map(self.column, self.fields))
+
+    def select(self, alias: str) -> str:
+        """All columns, each with the alias of its table."""
+        return ", ".join(f"{alias}.{self.column(field)}" for field in self.fields)
+
+    @cached_property
+    def _decoders(self) -> list[tuple[int, Any]]:
+        decoded = {**dict.fromkeys(self.json, orjson.loads), **dict.fromkeys(self.flags, bool)}
+        return [(place, decoded[name]) for place, name in enumerate(self.fields) if name in decoded]
+
+    def read(self, row: Row) -> R:
+        """A row that was selected by `columns`."""
+        if not self._decoders:
+            return self.row(*row)
+        values = list(row)
+        for place, decode in self._decoders:
+            if values[place] is not None:
+                values[place] = decode(values[place])
+        return self.row(*values)
+
+    def read_all(self, rows: Iterable[Row]) -> list[R]:
+        return [self.read(row) for row in rows]
+
+    def write(self, item: R, *, only: Iterable[str] | None = None, without: Iterable[str] = ()) -> dict[str, Value]:
+        """The columns of an item, or of some of its fields."""
+        left_out = frozenset(without)
+        return {
+            self.column(name): self.value(name, getattr(item, name))
+            for name in only or self.fields
+            if name not in left_out
+        }
+
+    def value(self, field: str, value: Any) -> Value:
+        if value is not None:
+            if field in self.json:
+                return to_json(value)
+            if field in self.flags:
+                return int(value)
+        return value
+
+    def insert(self, tx: Statements, item: R, *, conflict: str = "", **more: Value) -> int:
+        """Adds a row; `more` are columns beside the item's, such as the tenant."""
+        return insert(tx, self.name, {**more, **self.write(item)}, conflict)
+
+    def insert_many(self, tx: Statements, items: Iterable[R], *, conflict: str = "", **more: Value) -> None:
+        insert_many(tx, self.name, [{**more, **self.write(item)} for item in items], conflict)
+
+
+def to_json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def marks(count: int, first: int = 1) -> str:
+    """`$2, $3, $4`: placeholders for an IN-list or VALUES."""
+    return ", ".join(f"${number}" for number in range(first, first + count))
+
+
+@lru_cache(maxsize=512)
+def _insert(table: str, columns: tuple[str, ...], conflict: str) -> str:
+    rest = f" ON CONFLICT {conflict}" if conflict else ""
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks(len(columns))}){rest}"
+
+
+def insert(tx: Statements, table: str, row: Mapping[str, Value], conflict: str = "") -> int:
+    """Adds a row. `conflict` is what stands behind ON CONFLICT, see `replacing`; says how many rows were added."""
+    return tx.run(_insert(table, tuple(row), conflict), *row.values())
+
+
+def insert_many(tx: Statements, table: str, rows: Sequence[Mapping[str, Value]], conflict: str = "") -> None:
+    """Adds rows that all have the columns of the first."""
+    if rows:
+        tx.many(_insert(table, tuple(rows[0]), conflict), [tuple(row.values()) for row in rows])
+
+
+@lru_cache(maxsize=256)
+def replacing(key: str, *columns: str) -> str:
+    """For `conflict`: where the key is taken, these columns are set to what would have been inserted."""
+    return f"({key}) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in columns)}"
+
+
+NOTHING = "DO NOTHING"
+"""For `conflict`: where the key is taken, the row that is there stays."""
+
+
+def update(tx: Statements, table: str, changes: Mapping[str, Value], **key: Value) -> int:
+    """Sets columns of the rows that have this key; says how many those are."""
+    return tx.run(_update(table, tuple(changes), tuple(key)), *changes.values(), *key.values())
+
+
+@lru_cache(maxsize=256)
+def _update(table: str, columns: tuple[str, ...], key: tuple[str, ...]) -> str:
+    sets = ", ".join(f"{column} = ${place}" for place, column in enumerate(columns, 1))
+    return f"UPDATE {table} SET {sets} WHERE {_equal(key, len(columns) + 1)}"
+
+
+def delete(tx: Statements, table: str, **key: Value) -> int:
+    """Deletes the rows that have this key; says how many those were."""
+    return tx.run(f"DELETE FROM {table} WHERE {_equal(tuple(key), 1)}", *key.values())
+
+
+@lru_cache(maxsize=512)
+def _equal(columns: tuple[str, ...], first: int) -> str:
+    return " AND ".join(f"{column} = ${place}" for place, column in enumerate(columns, first))
+
+
+def among(tx: Statements, select: str, values: Sequence[Value], *params: Value, rest: str = "") -> list[Row]:
+    """Rows of `{select} IN (values){rest}`, in as many statements as the values need. `params` are the select's own."""
+    rows: list[Row] = []
+    for start in range(0, len(values), BATCH):
+        batch = values[start : start + BATCH]
+        rows += tx.all(f"{select} IN ({marks(len(batch), len(params) + 1)}){rest}", *params, *batch)
+    return rows
+
+
+def where(conditions: Mapping[str, Value | None], first: int = 1) -> tuple[str, list[Value]]:
+    """`{"at >=": 5, "actor =": None}` to `at >= $1` and its values; conditions whose value is None are left out."""
+    given = [(condition, value) for condition, value in conditions.items() if value is not None]
+    text = " AND ".join(f"{condition} ${place}" for place, (condition, _) in enumerate(given, first))
+    return text, [value for _, value in given]
+
+
+def digest(*parts: str, size: int = 16) -> str:
+    """A short, stable name for texts."""
+    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
