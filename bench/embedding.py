@@ -30,7 +30,7 @@ from kho.kernel.background import Background
 from kho.kernel.ports import Where
 from kho.models.blas import limit_threads
 from kho.models.e5.runtime import PASSAGE, Runtime
-from kho.search.index import Document, Field, Passage, prepare
+from kho.search.indexing.index import Document, Field, Passage, prepare
 from kho.settings import Settings
 from kho.storage.migrate import OWN, migrate
 

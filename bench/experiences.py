@@ -35,7 +35,7 @@ from kho.app import open_database, open_hub
 from kho.experiences.store import Experience, Store, prepared
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
-from kho.search.index import Index
+from kho.search.indexing.index import Index
 from kho.settings import Settings
 
 QUERY_LIMIT, QUERY_SHARE = 2.0, 0.90

@@ -13,10 +13,10 @@ from bench.search_data import DIMENSION, Block, Floats
 from kho import __version__
 from kho.kernel.ports import Database, Tx, Vectors, Where, Words
 from kho.lib.clock import system_clock
-from kho.search import passages
 from kho.search.calibrate import Calibration, Scale, unit
-from kho.search.filling import MODEL, calibration_row
-from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
+from kho.search.indexing import passages
+from kho.search.indexing.embedding_queue import MODEL, calibration_row
+from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare
 from kho.search.query import Searcher
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres

@@ -15,7 +15,7 @@ from pathlib import Path
 from kho.app import Core, open_core
 from kho.kernel.background import Background
 from kho.kernel.ports import Where
-from kho.search.index import Document, Field, Passage, prepare
+from kho.search.indexing.index import Document, Field, Passage, prepare
 from kho.settings import Embedding, Search, Settings
 from kho.storage.migrate import OWN, migrate
 

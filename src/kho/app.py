@@ -23,8 +23,8 @@ from kho.kernel.registry import Observer, Registry
 from kho.lib.clock import system_clock
 from kho.models import factory
 from kho.search.core import Core
-from kho.search.filling import Filling
-from kho.search.index import Index
+from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.index import Index
 from kho.search.query import Limits as SearchLimits
 from kho.search.query import Searcher
 from kho.settings import Embedding, Reranking, Settings

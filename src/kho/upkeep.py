@@ -19,7 +19,7 @@ from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Tx
 from kho.lib.clock import system_clock
-from kho.search import health
+from kho.search.indexing import health
 from kho.search.query import Limits as SearchLimits
 from kho.settings import Settings
 

@@ -23,7 +23,7 @@ from kho.research.reading import Worker
 from kho.research.roots import Openings
 from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore
-from kho.search.index import Index
+from kho.search.indexing.index import Index
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite

@@ -16,8 +16,8 @@ from kho.kernel.hub import Settled
 from kho.kernel.ports import Database, Vectors, Where, Words
 from kho.lib.clock import system_clock
 from kho.models.hash_embedder import HashEmbedder
-from kho.search.filling import BATCH, HELD, Filling
-from kho.search.index import Document, Field, Index, Passage, prepare
+from kho.search.indexing.embedding_queue import BATCH, HELD, Filling
+from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query import Searcher
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.sqlite import SqliteVectors

@@ -18,8 +18,8 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Llm, Tx, Vectors, Words
 from kho.kernel.registry import Outcome, Registry
-from kho.search.filling import Filling
-from kho.search.index import Index
+from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.index import Index
 from kho.search.query import Searcher
 
 Json = dict[str, Any]

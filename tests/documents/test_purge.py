@@ -18,7 +18,7 @@ from kho.documents.purge import OF_THE_FILE, OF_THE_SERVER, PurgeDocument, Purgi
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Hub
-from kho.search.index import Index
+from kho.search.indexing.index import Index
 from kho.settings import Embedding, Search, Settings
 from kho.storage.sqlite import vacuum as sqlite_wipe
 from kho.storage.sqlite.connection import connect

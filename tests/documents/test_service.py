@@ -8,7 +8,7 @@ from tests.documents.desk import Desk, Json
 
 from kho.documents.model import MAX_METADATA
 from kho.kernel.errors import DatabaseError
-from kho.search import passages
+from kho.search.indexing import passages
 
 SECTIONS = "# Kettles\n\n{0}\n\n# Pans\n\n{1}\n\n# Lids\n\n{2}\n"
 

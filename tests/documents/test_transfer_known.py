@@ -10,7 +10,7 @@ from tests.documents.folders import refused, run, write
 from kho.documents import transfer_known
 from kho.documents.deleting import Deleting
 from kho.documents.purge import PurgeDocument, Purging
-from kho.search.index import Index
+from kho.search.indexing.index import Index
 
 
 def done(said: Json) -> dict[str, list[str]]:

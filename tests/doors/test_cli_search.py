@@ -15,7 +15,7 @@ from kho.doors.cli.waiting import for_vectors
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
-from kho.search.filling import LEASE
+from kho.search.indexing.embedding_queue import LEASE
 from kho.settings import Settings
 from kho.upkeep import change
 

@@ -10,7 +10,7 @@ from tests.doors.doors import Served, served
 from kho.app import open_database, open_hub
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
-from kho.search.filling import LEASE
+from kho.search.indexing.embedding_queue import LEASE
 from kho.settings import Settings
 from kho.upkeep import change
 

@@ -24,8 +24,8 @@ from kho.research.results import CollectionsAnswer, ProjectsAnswer
 from kho.research.scope import Scope, scope_of
 from kho.research.store_documents import DocumentStore, Put
 from kho.research.transfer import Transfer
-from kho.search.filling import Filling
-from kho.search.index import Index
+from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.index import Index
 from kho.search.query import Searcher
 
 

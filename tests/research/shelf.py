@@ -20,7 +20,7 @@ from kho.research.limits import Limits
 from kho.research.preparing import Reader
 from kho.research.results import IngestAnswer, Job
 from kho.research.roots import Openings
-from kho.search import passages
+from kho.search.indexing import passages
 
 
 class Still(Clock):

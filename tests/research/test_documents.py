@@ -10,8 +10,8 @@ from kho.research import filing, model, store_documents, store_jobs, store_listi
 from kho.research.errors import AmbiguousDocument, DocumentNotFound, InvalidDocumentRequest, UnknownCollection
 from kho.research.filing import FORM, SPACE
 from kho.research.results import Document, DocumentsAnswer
-from kho.search import near, passages
-from kho.search.refile import refile
+from kho.search.indexing import minhash, passages
+from kho.search.indexing.reindex import refile
 
 MIXED = """# Guide
 
@@ -248,7 +248,7 @@ async def test_near_duplicates_of_a_collection_are_found(papers: Desk) -> None:
 
     assert await papers.db.read(look) == ([doc.id], [])
     before = filing.words((await papers.draft("papers", text, title="T")).prepared)
-    assert near.likeness(before, filing.words(draft.prepared)) > 0.9
+    assert minhash.likeness(before, filing.words(draft.prepared)) > 0.9
     assert (await papers.db.read(lambda tx: store_listing.with_hash(tx, papers.tenant, doc.collection_id, doc.hash)))[
         0
     ].id == doc.id

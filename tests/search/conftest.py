@@ -14,8 +14,8 @@ from kho.kernel.hub import Settled
 from kho.kernel.ports import Database, Embedder, Vectors, Where, Words
 from kho.models.e5.embedder import E5
 from kho.models.hash_embedder import HashEmbedder
-from kho.search.filling import Filling
-from kho.search.index import Document, Field, Index, Passage, prepare
+from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query import Limits, Searcher
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres

@@ -9,7 +9,7 @@ from kho.kernel.errors import Unavailable
 from kho.kernel.ports import Filed, Message, Written
 from kho.search import answer as module
 from kho.search.answer import Answer, answer, check, extract, prompt
-from kho.search.passages import Stored
+from kho.search.indexing.passages import Stored
 from kho.search.query import Hit
 from kho.search.rank import Parts
 

@@ -5,7 +5,7 @@ import pytest
 from kho.kernel.ports import Filed
 from kho.search import rank
 from kho.search.asked import EVENLY, LITERALLY, UNMARKED, Asked
-from kho.search.passages import Stored
+from kho.search.indexing.passages import Stored
 
 CODE = "def total(items):\n    result = 0\n    for item in items:\n        result += item.price\n    return result"
 PROSE = "The bridge was closed after cracks were found in two of its pillars, and it stayed closed all winter."

@@ -9,7 +9,7 @@ from tests.search.conftest import Core, T, doc
 from kho.kernel.errors import Timeout, Unavailable
 from kho.kernel.ports import Database, Where, Words
 from kho.search import rank
-from kho.search.index import Document, Field, Index, Passage, prepare
+from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query import Limits, Searcher
 
 SOME = 70

@@ -8,8 +8,8 @@ import pytest
 from kho.kernel.ports import Counted, Filed
 from kho.search import rank
 from kho.search.asked import Asked
-from kho.search.index import Document, Field, Passage, prepare
-from kho.search.passages import Stored
+from kho.search.indexing.index import Document, Field, Passage, prepare
+from kho.search.indexing.passages import Stored
 from kho.search.rank import CLEAR_MEANING, CLEAR_WORDS, SOME_MEANING, SOME_WORDS, STRICTEST, Parts
 
 RARE, COMMON = 5.0, 0.8

@@ -21,9 +21,9 @@ from kho.kernel.background import Background
 from kho.kernel.capability import Capability
 from kho.kernel.ports import Database, Llm
 from kho.lib.clock import Clock
-from kho.search.index import Index
+from kho.search.indexing.index import Index
+from kho.search.indexing.reindex import refile
 from kho.search.query import Searcher
-from kho.search.refile import refile
 
 __all__ = ["MIGRATIONS", "External", "Telling", "capability"]
 

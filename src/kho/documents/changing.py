@@ -18,7 +18,7 @@ from kho.kernel.call import Call
 from kho.kernel.errors import Conflict
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, iso
-from kho.search.index import Index
+from kho.search.indexing.index import Index
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from kho.kernel.call import Call
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import SECOND, Clock, iso
-from kho.search.index import Index
+from kho.search.indexing.index import Index
 
 logger = logging.getLogger("kho.documents")
 

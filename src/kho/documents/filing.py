@@ -10,8 +10,8 @@ from kho.documents import store
 from kho.documents.store import SPACE, Saying
 from kho.kernel.ports import Tx
 from kho.search.chunk import Kind, chunks
-from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
-from kho.search.refile import pages
+from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare
+from kho.search.indexing.reindex import pages
 
 FORM = 1
 """Goes up when documents are filed differently: they are then filed anew."""

@@ -16,8 +16,8 @@ from kho.kernel.ports import Filed, Llm, Tx, Where
 from kho.search.answer import Answer, Citation, Manner, answer
 from kho.search.fold import index_tokens
 from kho.search.highlight import snippet
+from kho.search.indexing.passages import Stored
 from kho.search.languages import language
-from kho.search.passages import Stored
 from kho.search.query import Found, Hit, Searcher
 from kho.search.rank import Parts
 

@@ -16,8 +16,8 @@ from kho.kernel.model import Params, Result
 from kho.kernel.operation import Operation
 from kho.kernel.ports import Database, Tx, Where
 from kho.search.chunk import chunks, estimate
-from kho.search.index import Document, Index, Passage, Prepared, prepare
-from kho.search.index import Field as Text
+from kho.search.indexing.index import Document, Index, Passage, Prepared, prepare
+from kho.search.indexing.index import Field as Text
 from kho.search.query import Searcher
 
 TOOL = "eval_search"

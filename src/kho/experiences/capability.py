@@ -11,7 +11,7 @@ from kho.experiences.store import SPACE, Store, all_documents
 from kho.experiences.usage import Usage
 from kho.kernel.capability import Capability, Transfer
 from kho.search.core import Core
-from kho.search.refile import refile
+from kho.search.indexing.reindex import refile
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 FORM = 1

@@ -21,8 +21,8 @@ from kho.kernel.contract import Contract
 from kho.kernel.errors import Conflict, InvalidParams, NotFound
 from kho.kernel.ports import Database, Tx, Where
 from kho.lib.clock import Clock, from_iso
-from kho.search.index import Prepared
-from kho.search.near import likeness
+from kho.search.indexing.index import Prepared
+from kho.search.indexing.minhash import likeness
 from kho.search.query import Searcher
 
 MAX_RANKINGS, RANKING_TTL = 256, 120.0

@@ -9,10 +9,10 @@ import orjson
 from kho.experiences.rank import Candidate
 from kho.kernel.ports import Tx
 from kho.lib.sql import Table, among, insert, replacing, to_json, update
-from kho.search import near
 from kho.search.fold import index_tokens
-from kho.search.index import Document, Field, Index, Passage, Prepared, prepare
-from kho.search.refile import pages
+from kho.search.indexing import minhash
+from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare
+from kho.search.indexing.reindex import pages
 
 SPACE = "experiences"
 FIELDS = ("title", "problem_description", "root_cause", "solution", "context", "keywords")
@@ -84,7 +84,7 @@ all_documents = pages(
 
 def prepared(tenant: str, experience: Experience) -> Prepared:
     """What the indexes know of a record. Made before the transaction where that is possible: all writes share it."""
-    return replace(prepare(document(tenant, experience)), bands=near.bands(gist(experience)))
+    return replace(prepare(document(tenant, experience)), bands=minhash.bands(gist(experience)))
 
 
 class Store:

@@ -13,9 +13,9 @@ from kho.memory.resources import Shelf
 from kho.memory.service import Limits, Service
 from kho.memory.store import SPACE
 from kho.memory.summaries import Summaries
-from kho.search.index import Index
+from kho.search.indexing.index import Index
+from kho.search.indexing.reindex import refile
 from kho.search.query import Searcher
-from kho.search.refile import refile
 
 __all__ = ["MIGRATIONS", "Limits", "capability"]
 

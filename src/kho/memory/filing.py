@@ -4,8 +4,8 @@ import asyncio
 
 from kho.memory.store import MESSAGE, SPACE, Message
 from kho.search.chunk import chunks
-from kho.search.index import Document, Field, Passage, Prepared, prepare
-from kho.search.refile import pages
+from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare
+from kho.search.indexing.reindex import pages
 
 FORM = 1
 """Goes up when messages are filed differently: they are then filed anew."""

@@ -15,7 +15,7 @@ from kho.memory import filing, model, store
 from kho.memory.errors import OtherMessage, UnknownConversation
 from kho.memory.store import Conversation, Message
 from kho.search.highlight import snippet
-from kho.search.index import Index
+from kho.search.indexing.index import Index
 from kho.search.query import Searcher
 
 T = TypeVar("T")

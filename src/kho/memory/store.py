@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from kho.kernel.ports import Row, Tx
-from kho.search.index import Index
+from kho.search.indexing.index import Index
 
 SPACE = "memory"
 _CONVERSATION = (

@@ -15,7 +15,7 @@ from kho.lib.clock import Clock, from_iso, iso
 from kho.memory import filing, model, store
 from kho.memory.service import Limits, need, title_of
 from kho.memory.store import Conversation, Message
-from kho.search.index import Index, Prepared
+from kho.search.indexing.index import Index, Prepared
 
 BEGINNING = -1
 """The place before a conversation's first message, where its own line stands."""

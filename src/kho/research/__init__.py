@@ -24,9 +24,9 @@ from kho.research.reading import Limits as ReadingLimits
 from kho.research.reading import Unreadable, Worker
 from kho.research.roots import Openings
 from kho.research.store_documents import DocumentStore, all_documents
-from kho.search.index import Index
+from kho.search.indexing.index import Index
+from kho.search.indexing.reindex import refile
 from kho.search.query import Searcher
-from kho.search.refile import refile
 
 __all__ = ["MIGRATIONS", "Limits", "Openings", "Unreadable", "Worker", "capability"]
 

@@ -22,8 +22,8 @@ from kho.research.reading.clean import one_line
 from kho.research.results import AugmentAnswer, Duplicate
 from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore, at_places
-from kho.search import near
-from kho.search.index import prepare, storable
+from kho.search.indexing import minhash
+from kho.search.indexing.index import prepare, storable
 
 COMPARED = 10
 """Documents that a text is compared with word by word."""
@@ -211,7 +211,7 @@ class Augment:
 def _measured(made: Filing, tenant: str, found: list[tuple[Doc, str]]) -> list[_Alike]:
     words = filing.words(made.prepared)
     return [
-        _Alike(doc, near.likeness(words, filing.words(prepare(filing.cut(tenant, doc, text)[1]))))
+        _Alike(doc, minhash.likeness(words, filing.words(prepare(filing.cut(tenant, doc, text)[1]))))
         for doc, text in found
     ]
 

@@ -23,7 +23,7 @@ from kho.research.model import ManageCollections
 from kho.research.results import CollectionInfo, CollectionsAnswer
 from kho.research.store_collections import Collection, Size
 from kho.research.store_documents import DocumentStore, at_places, get_many
-from kho.search import passages
+from kho.search.indexing import passages
 
 PATIENCE = 60.0
 """Seconds at most for what is only looked up. The deadline of the call is usually nearer."""

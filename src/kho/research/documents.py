@@ -15,7 +15,7 @@ from kho.research.model import GetDocument, KbStatus, ListDocuments, RebuildInde
 from kho.research.results import DocumentAnswer, DocumentsAnswer, Rebuilt, Removed, Status
 from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore
-from kho.search import passages
+from kho.search.indexing import passages
 
 PATIENCE = 60.0
 """Seconds at most for what is only looked up. The deadline of the call is usually nearer."""

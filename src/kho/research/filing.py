@@ -11,9 +11,9 @@ import orjson
 from kho.kernel.ports import Row
 from kho.research import names
 from kho.research.reading import TextChunk
-from kho.search import near
 from kho.search.chunk import Content, Kind, chunks
-from kho.search.index import Document, Field, Passage, Prepared, prepare, storable
+from kho.search.indexing import minhash
+from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare, storable
 from kho.search.languages import language
 
 SPACE = "research"
@@ -134,7 +134,7 @@ def make(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None 
     doc, document = cut(tenant, _storable(doc), text, passages)
     prepared = prepare(document)
     packed, content = pack(text)
-    return Filing(doc, packed, content, replace(prepared, bands=near.bands(_beginning(prepared))))
+    return Filing(doc, packed, content, replace(prepared, bands=minhash.bands(_beginning(prepared))))
 
 
 def cut(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None = None) -> tuple[Doc, Document]:

@@ -10,7 +10,7 @@ from kho.research.filing import Doc, header_path
 from kho.research.model import QueryKnowledgeBase
 from kho.research.order import Placed
 from kho.research.results import Item, Metadata, Neighbour
-from kho.search.passages import Stored
+from kho.search.indexing.passages import Stored
 
 
 def items(

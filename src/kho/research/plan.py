@@ -17,7 +17,7 @@ from kho.research.roots import Located, Roots
 from kho.research.store_ingest import Known
 from kho.research.store_jobs import Job
 from kho.research.walk import File, Passed, walk
-from kho.search.index import storable
+from kho.search.indexing.index import storable
 
 
 @dataclass(frozen=True, slots=True)

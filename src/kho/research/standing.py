@@ -3,7 +3,7 @@
 from kho.kernel.ports import Tx
 from kho.lib.markdown import counted
 from kho.research.filing import SPACE
-from kho.search.index import Index
+from kho.search.indexing.index import Index
 
 _FILED = (
     "SELECT count(*) FROM passages AS p WHERE p.space = $1 AND p.tenant = d.tenant "

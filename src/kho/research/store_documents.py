@@ -8,8 +8,8 @@ from kho.kernel.ports import Row, Tx
 from kho.research import store_collections
 from kho.research.filing import COLUMNS, SPACE, Doc, Filing, cut, from_row, to_row, unpack
 from kho.research.store_collections import batched
-from kho.search.index import Document, Index, Prepared
-from kho.search.refile import pages
+from kho.search.indexing.index import Document, Index, Prepared
+from kho.search.indexing.reindex import pages
 
 SELECT = f"SELECT {COLUMNS} FROM research_documents"
 _NAMES = COLUMNS.split(", ")

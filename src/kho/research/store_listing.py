@@ -10,8 +10,8 @@ from kho.research.errors import AmbiguousDocument, DocumentNotFound
 from kho.research.filing import SPACE, Doc, from_row, unpack
 from kho.research.store_collections import Collection, batched
 from kho.research.store_documents import SELECT, get_many
-from kho.search import passages
-from kho.search.passages import Stored
+from kho.search.indexing import passages
+from kho.search.indexing.passages import Stored
 
 CANDIDATES = 5
 """Documents that an error names when several are meant."""

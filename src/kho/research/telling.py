@@ -9,7 +9,7 @@ from kho.research.errors import DocumentError, FileNotFound, PathRefused, Unread
 from kho.research.filing import SPACE
 from kho.research.results import IngestAnswer, JobAnswer, JobsAnswer
 from kho.research.store_jobs import Job
-from kho.search import passages
+from kho.search.indexing import passages
 
 
 def ingest(tx: Tx, job: Job) -> IngestAnswer:

@@ -15,7 +15,7 @@ from secrets import token_hex
 from kho.kernel.errors import Timeout, Unavailable
 from kho.kernel.ports import Llm, Message
 from kho.search.graphemes import boundary
-from kho.search.index import storable
+from kho.search.indexing.index import storable
 from kho.search.languages import language
 from kho.search.query import Hit
 from kho.search.quote import quotes

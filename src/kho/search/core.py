@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from kho.kernel.background import Background
 from kho.kernel.ports import Database, Leases
 from kho.lib.clock import Clock, system_clock
-from kho.search.filling import Filling
-from kho.search.index import Index
+from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.index import Index
 from kho.search.query import Searcher
 
 

@@ -8,7 +8,7 @@ from cachetools import LRUCache
 
 from kho.kernel import paging
 from kho.kernel.ports import Where
-from kho.search.passages import Stored
+from kho.search.indexing.passages import Stored
 from kho.search.rank import Parts
 
 KEPT = 512

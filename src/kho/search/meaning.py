@@ -11,11 +11,12 @@ from cachetools import LRUCache
 from kho.kernel.deadline import Left
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Vectors, Where
-from kho.search import passages, rank
+from kho.search import rank
 from kho.search.asked import Asked
 from kho.search.calibrate import Calibration, numbers_at_hand
-from kho.search.filling import calibration_row
-from kho.search.passages import Stored
+from kho.search.indexing import passages
+from kho.search.indexing.embedding_queue import calibration_row
+from kho.search.indexing.passages import Stored
 from kho.search.rank import Parts
 
 if TYPE_CHECKING:

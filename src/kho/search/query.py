@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from kho.kernel.deadline import Left, until
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Matched, Reranker, Tx, Vectors, Where, Words
-from kho.search import meaning, passages, rank
+from kho.search import meaning, rank
 from kho.search.asked import Asked
-from kho.search.filling import text_of
+from kho.search.indexing import passages
+from kho.search.indexing.embedding_queue import text_of
+from kho.search.indexing.passages import Stored
 from kho.search.lists import FIRST_PAGE, KEPT, Lists, Ranked, Ranking, cursor_for, mark_of, place_of
 from kho.search.meaning import NEAREST, Meaning, Meant
-from kho.search.passages import Stored
 from kho.search.rank import Parts
 
 DEPTH = 100

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kho.kernel.ports import Counted
 from kho.search.asked import EVENLY, Asked, flat
 from kho.search.fold import query_tokens
-from kho.search.passages import Stored
+from kho.search.indexing.passages import Stored
 
 if TYPE_CHECKING:
     from kho.search.calibrate import Array

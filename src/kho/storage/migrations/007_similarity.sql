@@ -1,4 +1,4 @@
--- MinHash bands, by which near-duplicates are found, of whatever the slices keep (search/near.py). Derived data.
+-- MinHash bands, by which near-duplicates are found, of whatever the slices keep (search/indexing/minhash.py). Derived data.
 CREATE TABLE similarity_bands (
     space TEXT NOT NULL,
     tenant TEXT NOT NULL,

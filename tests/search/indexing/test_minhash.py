@@ -10,8 +10,8 @@ import pytest
 from kho import research
 from kho.experiences import capability as experiences
 from kho.kernel.ports import Database, Tx
-from kho.search import near
-from kho.search.near import BANDS, bands, likeness
+from kho.search.indexing import minhash
+from kho.search.indexing.minhash import BANDS, bands, likeness
 from kho.storage.migrate import OWN, migrate
 
 
@@ -72,6 +72,6 @@ async def test_bands_that_slices_kept_by_themselves_stay(
 
     await blank.write(fill)
     await migrate(blank, [OWN, (slice, source)])
-    assert await blank.read(lambda tx: near.find(tx, slice, "t", collection, text, 10)) == ["a"]
-    assert await blank.read(lambda tx: near.find(tx, slice, "u", collection, text, 10)) == []
-    assert await blank.read(lambda tx: near.find(tx, slice, "t", "other", text, 10)) == []
+    assert await blank.read(lambda tx: minhash.find(tx, slice, "t", collection, text, 10)) == ["a"]
+    assert await blank.read(lambda tx: minhash.find(tx, slice, "u", collection, text, 10)) == []
+    assert await blank.read(lambda tx: minhash.find(tx, slice, "t", "other", text, 10)) == []

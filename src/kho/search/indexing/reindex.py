@@ -7,8 +7,8 @@ import orjson
 
 from kho.kernel.background import Background
 from kho.kernel.ports import Database, Row, Tx, Value
-from kho.search import passages
-from kho.search.index import FORM, Document, Index, prepare
+from kho.search.indexing import passages
+from kho.search.indexing.index import FORM, Document, Index, prepare
 
 log = logging.getLogger("kho.search")
 

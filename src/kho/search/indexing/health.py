@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from kho.kernel.background import Background
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
-from kho.search import passages
-from kho.search.filling import LEASE, MODEL
-from kho.search.refile import form_row
+from kho.search.indexing import passages
+from kho.search.indexing.embedding_queue import LEASE, MODEL
+from kho.search.indexing.reindex import form_row
 
 LOOK_AGAIN = 0.2
 """Seconds."""

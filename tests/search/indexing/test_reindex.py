@@ -14,10 +14,10 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Database, Tx, Where, Words
-from kho.search import passages
-from kho.search.index import FORM, Document, Index
+from kho.search.indexing import passages
+from kho.search.indexing.index import FORM, Document, Index
+from kho.search.indexing.reindex import PAGE, form_row, refile
 from kho.search.query import Searcher
-from kho.search.refile import PAGE, form_row, refile
 from kho.settings import Settings
 from kho.storage.migrate import OWN, migrate
 
@@ -129,7 +129,7 @@ async def test_once_in_each_form(rows: Rows, monkeypatch: pytest.MonkeyPatch) ->
     assert await rows.refile() == 0
     assert await rows.refile(form=2) == 2
     assert await rows.refile(form=2) == 0
-    monkeypatch.setattr("kho.search.refile.FORM", FORM + 1)  # folding changed
+    monkeypatch.setattr("kho.search.indexing.reindex.FORM", FORM + 1)  # folding changed
     assert await rows.refile(form=2) == 2
 
 

@@ -8,10 +8,10 @@ from hashlib import blake2b
 
 from kho.kernel.ports import Entry, Filed, Tx, Vectors, Words
 from kho.lib.clock import Clock
-from kho.search import near, passages
 from kho.search.fold import index_tokens
+from kho.search.indexing import minhash, passages
+from kho.search.indexing.passages import Stored
 from kho.search.languages import language
-from kho.search.passages import Stored
 
 FORM = 2
 """Goes up when folding changes, or what is filed of it: what was filed before is then filed anew."""
@@ -147,9 +147,9 @@ class Index:
                 continue
             touched.add((space, tenant))
             if before != collection:
-                near.move(tx, space, tenant, before, collection, list(group))
+                minhash.move(tx, space, tenant, before, collection, list(group))
             bands = {key: prepared.bands for key, prepared in group.items() if prepared.bands is not None}
-            near.put(tx, space, tenant, collection, bands)
+            minhash.put(tx, space, tenant, collection, bands)
         if touched:
             self._apply(tx, change)
             for space, tenant in sorted(touched):
@@ -160,13 +160,13 @@ class Index:
         seqs = [filed.seq for filings in old.values() for filed, _, _ in filings]
         if seqs:
             self._drop(tx, seqs)
-            near.drop(tx, space, tenant, collection, keys)
+            minhash.drop(tx, space, tenant, collection, keys)
             passages.changed(tx, space, tenant)
 
     def similar(self, tx: Tx, prepared: Prepared, limit: int = 10) -> list[str]:
         """The keys of documents of the same collection that may be near-duplicates, the likeliest first."""
         document = prepared.document
-        return near.find(tx, document.space, document.tenant, document.collection, prepared.bands or (), limit)
+        return minhash.find(tx, document.space, document.tenant, document.collection, prepared.bands or (), limit)
 
     def _refile(self, tx: Tx, filed: Sequence[Filed]) -> None:
         if self._vectors is None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kho.kernel.ports import Database, Filed, Where
-from kho.search import passages
-from kho.search.passages import Stored
+from kho.search.indexing import passages
+from kho.search.indexing.passages import Stored
 
 T = Where("s", "t")
 
