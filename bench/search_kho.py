@@ -17,7 +17,7 @@ from kho.search.calibrate import Calibration, Scale, unit
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import MODEL, calibration_row
 from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite

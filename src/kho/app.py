@@ -25,8 +25,8 @@ from kho.models import factory
 from kho.search.core import Core
 from kho.search.indexing.embedding_queue import Filling
 from kho.search.indexing.index import Index
-from kho.search.query import Limits as SearchLimits
-from kho.search.query import Searcher
+from kho.search.query.searcher import Limits as SearchLimits
+from kho.search.query.searcher import Searcher
 from kho.settings import Embedding, Reranking, Settings
 from kho.settings import Llm as LlmSettings
 from kho.settings import Vision as VisionSettings

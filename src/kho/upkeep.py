@@ -20,7 +20,7 @@ from kho.kernel.hub import Hub
 from kho.kernel.ports import Tx
 from kho.lib.clock import system_clock
 from kho.search.indexing import health
-from kho.search.query import Limits as SearchLimits
+from kho.search.query.searcher import Limits as SearchLimits
 from kho.settings import Settings
 
 __all__ = ["change", "evaluator", "examine", "open_bench", "simulate"]

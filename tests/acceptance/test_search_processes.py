@@ -18,7 +18,7 @@ from kho.lib.clock import system_clock
 from kho.models.hash_embedder import HashEmbedder
 from kho.search.indexing.embedding_queue import BATCH, HELD, Filling
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.sqlite import SqliteVectors
 

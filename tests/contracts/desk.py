@@ -15,7 +15,7 @@ from kho.kernel.registry import Registry
 from kho.lib.clock import DAY, from_iso
 from kho.search.core import Core
 from kho.search.indexing.index import Index
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 from kho.storage.leases import SqlLeases
 
 Json = dict[str, Any]

@@ -19,7 +19,7 @@ from kho.kernel.registry import Outcome, Registry
 from kho.lib.clock import system_clock
 from kho.research import Limits, Openings
 from kho.search.indexing.index import Index
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 from kho.settings import Research
 from kho.storage.migrate import OWN, migrate
 

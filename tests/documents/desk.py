@@ -20,7 +20,7 @@ from kho.kernel.ports import Database, Embedder, Llm, Tx, Vectors, Words
 from kho.kernel.registry import Outcome, Registry
 from kho.search.indexing.embedding_queue import Filling
 from kho.search.indexing.index import Index
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 Json = dict[str, Any]
 

@@ -17,7 +17,7 @@ from kho.memory.service import Service
 from kho.memory.summaries import Summaries
 from kho.memory.transfer import Transfer
 from kho.search.indexing.index import Index
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 from kho.storage.migrate import OWN, migrate
 
 

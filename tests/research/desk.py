@@ -26,7 +26,7 @@ from kho.research.store_documents import DocumentStore, Put
 from kho.research.transfer import Transfer
 from kho.search.indexing.embedding_queue import Filling
 from kho.search.indexing.index import Index
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 
 @dataclass

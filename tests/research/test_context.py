@@ -3,8 +3,8 @@
 from kho.research.context import KEPT, telling
 from kho.research.order import CONTEXT, VERDICTS, placed, verdict
 from kho.research.store_feedback import Tally
-from kho.search.lists import Ranked
-from kho.search.rank import Parts
+from kho.search.query.ranking_cache import Ranked
+from kho.search.query.scoring import Parts
 
 FILLER = "Nobody knows why this was ever put down here. "
 

@@ -16,7 +16,7 @@ from kho.models.e5.embedder import E5
 from kho.models.hash_embedder import HashEmbedder
 from kho.search.indexing.embedding_queue import Filling
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
-from kho.search.query import Limits, Searcher
+from kho.search.query.searcher import Limits, Searcher
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite

@@ -10,8 +10,8 @@ from kho.kernel.ports import Filed, Message, Written
 from kho.search import answer as module
 from kho.search.answer import Answer, answer, check, extract, prompt
 from kho.search.indexing.passages import Stored
-from kho.search.query import Hit
-from kho.search.rank import Parts
+from kho.search.query.scoring import Parts
+from kho.search.query.searcher import Hit
 
 POOL = (
     "The service ran on two small machines. Under load, connections timed out after 30 seconds. "

@@ -8,7 +8,7 @@ from tests.search.gibberish import gibberish
 
 from kho.kernel.ports import Where
 from kho.models.hash_embedder import HashEmbedder
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 STORES: Mapping[str, tuple[str, ...]] = {
     "one": ("The invoice number is INV-2041.",),

@@ -23,7 +23,7 @@ from kho.kernel.ports import Database, Llm
 from kho.lib.clock import Clock
 from kho.search.indexing.index import Index
 from kho.search.indexing.reindex import refile
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 __all__ = ["MIGRATIONS", "External", "Telling", "capability"]
 

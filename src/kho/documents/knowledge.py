@@ -18,8 +18,8 @@ from kho.search.fold import index_tokens
 from kho.search.highlight import snippet
 from kho.search.indexing.passages import Stored
 from kho.search.languages import language
-from kho.search.query import Found, Hit, Searcher
-from kho.search.rank import Parts
+from kho.search.query.scoring import Parts
+from kho.search.query.searcher import Found, Hit, Searcher
 
 SNIPPET = 1_200
 """Characters of a passage that are shown; nearly all are shorter."""

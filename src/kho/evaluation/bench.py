@@ -18,7 +18,7 @@ from kho.kernel.ports import Database, Tx, Where
 from kho.search.chunk import chunks, estimate
 from kho.search.indexing.index import Document, Index, Passage, Prepared, prepare
 from kho.search.indexing.index import Field as Text
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 TOOL = "eval_search"
 SPACE = "evaluation:"

@@ -23,7 +23,7 @@ from kho.kernel.ports import Database, Tx, Where
 from kho.lib.clock import Clock, from_iso
 from kho.search.indexing.index import Prepared
 from kho.search.indexing.minhash import likeness
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 MAX_RANKINGS, RANKING_TTL = 256, 120.0
 """Ranked lists that are kept, and the seconds after which a reader who turns the page gets a fresh one."""

@@ -15,7 +15,7 @@ from kho.memory.store import SPACE
 from kho.memory.summaries import Summaries
 from kho.search.indexing.index import Index
 from kho.search.indexing.reindex import refile
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 __all__ = ["MIGRATIONS", "Limits", "capability"]
 

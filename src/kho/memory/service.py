@@ -16,7 +16,7 @@ from kho.memory.errors import OtherMessage, UnknownConversation
 from kho.memory.store import Conversation, Message
 from kho.search.highlight import snippet
 from kho.search.indexing.index import Index
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 T = TypeVar("T")
 

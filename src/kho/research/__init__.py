@@ -26,7 +26,7 @@ from kho.research.roots import Openings
 from kho.research.store_documents import DocumentStore, all_documents
 from kho.search.indexing.index import Index
 from kho.search.indexing.reindex import refile
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 __all__ = ["MIGRATIONS", "Limits", "Openings", "Unreadable", "Worker", "capability"]
 

@@ -3,7 +3,7 @@
 from kho.research.order import Placed
 from kho.research.results import Explanation
 from kho.search import highlight
-from kho.search.rank import Parts
+from kho.search.query.scoring import Parts
 
 SHOWN = 5
 """Words that a summary names."""

@@ -12,7 +12,7 @@ from kho.kernel import paging
 from kho.research import labels, views
 from kho.research.errors import InvalidQuery
 from kho.research.store_feedback import Tally
-from kho.search.lists import Ranked
+from kho.search.query.ranking_cache import Ranked
 
 CONTEXT = 0.2
 """How far the context moves a score, up or down."""

@@ -26,11 +26,11 @@ from kho.research.scope import Scope, scope_of
 from kho.research.similar import similar
 from kho.research.store_documents import get_many
 from kho.research.terms import Text, quoted
-from kho.search.asked import flat
 from kho.search.indexing import passages
 from kho.search.indexing.index import storable
-from kho.search.lists import mark_of
-from kho.search.query import Searcher
+from kho.search.query.parsed_query import flat
+from kho.search.query.ranking_cache import mark_of
+from kho.search.query.searcher import Searcher
 
 log = logging.getLogger("kho.research")
 

@@ -10,7 +10,7 @@ from kho.research.filing import SPACE, Doc
 from kho.research.model import SimilarDocuments
 from kho.research.results import Brief, Similar, SimilarAnswer
 from kho.research.store_documents import get_many
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 LOOKED_AT = 100
 """The best passages of other documents."""

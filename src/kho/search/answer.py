@@ -17,7 +17,7 @@ from kho.kernel.ports import Llm, Message
 from kho.search.graphemes import boundary
 from kho.search.indexing.index import storable
 from kho.search.languages import language
-from kho.search.query import Hit
+from kho.search.query.searcher import Hit
 from kho.search.quote import quotes
 
 SHOWN = 8

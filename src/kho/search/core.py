@@ -7,7 +7,7 @@ from kho.kernel.ports import Database, Leases
 from kho.lib.clock import Clock, system_clock
 from kho.search.indexing.embedding_queue import Filling
 from kho.search.indexing.index import Index
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from tests.search.conftest import Core, T, doc
 from kho.kernel.ports import Where
 from kho.search.indexing import passages
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare, storable
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 TABLES = ("passages", "vector_queue", "words_entries", "search_versions", "vector_outbox")
 

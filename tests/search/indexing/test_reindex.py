@@ -17,7 +17,7 @@ from kho.kernel.ports import Database, Tx, Where, Words
 from kho.search.indexing import passages
 from kho.search.indexing.index import FORM, Document, Index
 from kho.search.indexing.reindex import PAGE, form_row, refile
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 from kho.settings import Settings
 from kho.storage.migrate import OWN, migrate
 

@@ -3,9 +3,9 @@
 import pytest
 
 from kho.kernel.ports import Filed
-from kho.search import rank
-from kho.search.asked import EVENLY, LITERALLY, UNMARKED, Asked
 from kho.search.indexing.passages import Stored
+from kho.search.query import scoring
+from kho.search.query.parsed_query import EVENLY, LITERALLY, UNMARKED, Asked
 
 CODE = "def total(items):\n    result = 0\n    for item in items:\n        result += item.price\n    return result"
 PROSE = "The bridge was closed after cracks were found in two of its pillars, and it stayed closed all winter."
@@ -18,7 +18,7 @@ def passages(*texts: str) -> list[Stored]:
 @pytest.mark.parametrize(
     ("question", "texts", "lean"),
     [
-        ("how are prices added up", [CODE, CODE, PROSE], rank.AMONG_CODE),
+        ("how are prices added up", [CODE, CODE, PROSE], scoring.AMONG_CODE),
         ("how are prices added up", [CODE, PROSE, PROSE], EVENLY),
         ("why was the bridge closed", [PROSE], EVENLY),
         ("sum_of_prices", [CODE, CODE], LITERALLY),
@@ -28,4 +28,4 @@ def passages(*texts: str) -> list[Stored]:
     ],
 )
 def test_the_lean(question: str, texts: list[str], lean: float) -> None:
-    assert rank.lean(Asked(question), passages(*texts)) == lean
+    assert scoring.lean(Asked(question), passages(*texts)) == lean

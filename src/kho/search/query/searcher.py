@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from kho.kernel.deadline import Left, until
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Matched, Reranker, Tx, Vectors, Where, Words
-from kho.search import meaning, rank
-from kho.search.asked import Asked
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import text_of
 from kho.search.indexing.passages import Stored
-from kho.search.lists import FIRST_PAGE, KEPT, Lists, Ranked, Ranking, cursor_for, mark_of, place_of
-from kho.search.meaning import NEAREST, Meaning, Meant
-from kho.search.rank import Parts
+from kho.search.query import scoring, semantic
+from kho.search.query.parsed_query import Asked
+from kho.search.query.ranking_cache import FIRST_PAGE, KEPT, Lists, Ranked, Ranking, cursor_for, mark_of, place_of
+from kho.search.query.scoring import Parts
+from kho.search.query.semantic import NEAREST, Meaning, Meant
 
 DEPTH = 100
 """Passages that a ranked list has at most, unless the caller asks for more."""
@@ -178,7 +178,7 @@ class Searcher:
         )
         looked, parts = await self._look(asked, where, matched, meant, seqs, left)
         lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
-        return {one.filed.seq: rank.score(part, lean) for one, part in zip(looked.passages, parts, strict=True)}
+        return {one.filed.seq: scoring.score(part, lean) for one, part in zip(looked.passages, parts, strict=True)}
 
     def _time(self, timeout: float | None) -> float:
         return self._limits.timeout if timeout is None else min(timeout, self._limits.timeout)
@@ -192,16 +192,16 @@ class Searcher:
         matched = first.matched
         chosen = _worth_a_look(matched, meant.near)
         looked, parts = await self._look(asked, where, matched, meant, chosen, left)
-        if not rank.convincing(parts, asked, matched.rarity):
+        if not scoring.convincing(parts, asked, matched.rarity):
             return Ranking([], meant.notes, first.pending, first.version)
         lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
         full = _attainable(asked, looked.passages, parts, lean)
-        most = 1.0 if asked.is_telling else rank.UNTELLING
+        most = 1.0 if asked.is_telling else scoring.UNTELLING
         ranked = sorted(
             (
-                Ranked(one.filed.seq, one.key, most * min(1.0, rank.score(part, lean) / full), part)
+                Ranked(one.filed.seq, one.key, most * min(1.0, scoring.score(part, lean) / full), part)
                 for one, part in zip(looked.passages, parts, strict=True)
-                if rank.counts(part)
+                if scoring.counts(part)
             ),
             key=_order,
         )
@@ -224,7 +224,7 @@ class Searcher:
         )
 
     def _lean(self, asked: Asked, looked: Sequence[Stored]) -> float:
-        return rank.lean(asked, looked) if self._limits.lean is None else self._limits.lean
+        return scoring.lean(asked, looked) if self._limits.lean is None else self._limits.lean
 
     async def _look(
         self,
@@ -244,23 +244,23 @@ class Searcher:
         if asked.phrases:  # then more were read than had been chosen
             more = [one.filed.seq for one in looked.passages if one.filed.seq not in vectors]
             vectors |= await self._meaning.vectors(meant, where, more, left)
-        return looked, meaning.added(asked, meant, looked.passages, looked.parts, vectors)
+        return looked, semantic.added(asked, meant, looked.passages, looked.parts, vectors)
 
     def _read(self, tx: Tx, asked: Asked, where: Where, matched: Matched, chosen: Sequence[int]) -> _Looked:
         texts = passages.get(tx, where, chosen)
         closely = [texts[seq] for seq in chosen if seq in texts]
         if asked.phrases:
-            least = rank.share_of_phrases(asked, matched.rarity)
+            least = scoring.share_of_phrases(asked, matched.rarity)
             more = [seq for seq, share in matched.found if share >= least and seq not in texts]
-            closely += (one for one in passages.get(tx, where, more).values() if rank.quoted(asked, one))
+            closely += (one for one in passages.get(tx, where, more).values() if scoring.quoted(asked, one))
         seqs = {one.filed.seq for one in closely}
         if self._limits.look:
             counted = self._words.counted(tx, where, list(seqs), matched.rarity)
-            parts = rank.lexical(asked, matched.rarity, closely, counted)
+            parts = scoring.lexical(asked, matched.rarity, closely, counted)
         else:
             shares = dict(matched.found)
             parts = [Parts(share, share) for share in (shares.get(one.filed.seq, 0.0) for one in closely)]
-        rest = [seq for seq, share in matched.found if seq not in seqs and share >= rank.SOME_WORDS]
+        rest = [seq for seq, share in matched.found if seq not in seqs and share >= scoring.SOME_WORDS]
         return _Looked(closely, parts, passages.labels(tx, where, rest))
 
     async def _rerank(
@@ -307,7 +307,7 @@ def _attainable(asked: Asked, looked: Sequence[Stored], parts: Sequence[Parts], 
 def _tail(matched: Matched, labels: dict[int, Label], ranked: Sequence[Ranked], most: float) -> list[Ranked]:
     """What was not looked at closely: behind all that was, in the order of the words, and scored as a look would have
     found it, as far as the last one that had a look tells. `most` is what a full match is worth."""
-    last = next((one for one in reversed(ranked) if one.parts.words >= rank.SOME_WORDS), None)
+    last = next((one for one in reversed(ranked) if one.parts.words >= scoring.SOME_WORDS), None)
     lowest, rate = (last.score, last.score / last.parts.words) if last else (most, most * TAIL)
     return [
         Ranked(seq, labels[seq][1], min(lowest, rate * share), Parts(share, share))

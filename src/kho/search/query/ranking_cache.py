@@ -9,7 +9,7 @@ from cachetools import LRUCache
 from kho.kernel import paging
 from kho.kernel.ports import Where
 from kho.search.indexing.passages import Stored
-from kho.search.rank import Parts
+from kho.search.query.scoring import Parts
 
 KEPT = 512
 """Lists that are remembered."""

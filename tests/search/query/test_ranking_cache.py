@@ -9,7 +9,7 @@ from tests.search.conftest import Core, T, doc
 from kho.kernel import paging
 from kho.kernel.errors import InvalidParams, Unavailable
 from kho.kernel.ports import Where
-from kho.search.query import Found
+from kho.search.query.searcher import Found
 
 ASKED = "bridge closed"
 

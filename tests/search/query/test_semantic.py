@@ -6,7 +6,7 @@ import pytest
 from tests.search.conftest import T, by_meaning, doc
 from tests.search.gibberish import gibberish
 
-from kho.search.query import Searcher
+from kho.search.query.searcher import Searcher
 
 TEXTS = {
     "backup-en": "The nightly backup copies every table to the second disk and keeps seven days of history.",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kho.search.asked import EVENLY, LITERALLY, LONGEST, UNMARKED, Asked, flat
+from kho.search.query.parsed_query import EVENLY, LITERALLY, LONGEST, UNMARKED, Asked, flat
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from cachetools import LRUCache
 from kho.kernel.deadline import Left
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Vectors, Where
-from kho.search import rank
-from kho.search.asked import Asked
 from kho.search.calibrate import Calibration, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import calibration_row
 from kho.search.indexing.passages import Stored
-from kho.search.rank import Parts
+from kho.search.query import scoring
+from kho.search.query.parsed_query import Asked
+from kho.search.query.scoring import Parts
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
@@ -104,7 +104,7 @@ def added(
     rows = np.stack([vectors[looked[n].filed.seq] for n in have])
     written = [looked[n].language for n in have]
     likeness = meant.calibration.likeness(meant.question, asked.language, rows, written)
-    meaning = rank.meaning(likeness.raw, likeness.between)
+    meaning = scoring.meaning(likeness.raw, likeness.between)
     result = list(parts)
     for place, n in enumerate(have):
         result[n] = replace(

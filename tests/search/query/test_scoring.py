@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from kho.kernel.ports import Counted, Filed
-from kho.search import rank
-from kho.search.asked import Asked
 from kho.search.indexing.index import Document, Field, Passage, prepare
 from kho.search.indexing.passages import Stored
-from kho.search.rank import CLEAR_MEANING, CLEAR_WORDS, SOME_MEANING, SOME_WORDS, STRICTEST, Parts
+from kho.search.query import scoring
+from kho.search.query.parsed_query import Asked
+from kho.search.query.scoring import CLEAR_MEANING, CLEAR_WORDS, SOME_MEANING, SOME_WORDS, STRICTEST, Parts
 
 RARE, COMMON = 5.0, 0.8
 
@@ -23,7 +23,7 @@ def look(query: str, *passages: Stored, **rarity: float) -> list[Parts]:
     asked = Asked(query)
     numbered = [replace(one, filed=replace(one.filed, seq=seq)) for seq, one in enumerate(passages)]
     counted = {one.filed.seq: count(one, asked) for one in numbered}
-    return rank.lexical(asked, {token: rarity.get(token, RARE) for token, _ in asked.tokens}, numbered, counted)
+    return scoring.lexical(asked, {token: rarity.get(token, RARE) for token, _ in asked.tokens}, numbered, counted)
 
 
 def count(stored: Stored, asked: Asked) -> Counted:
@@ -55,7 +55,7 @@ def count(stored: Stored, asked: Asked) -> Counted:
 )
 def test_the_better_of_two(query: str, better: Stored, worse: Stored) -> None:
     first, second = look(query, better, worse)
-    assert rank.score(first, 1.0) > rank.score(second, 1.0)
+    assert scoring.score(first, 1.0) > scoring.score(second, 1.0)
 
 
 def test_a_rare_word_counts_more() -> None:
@@ -78,8 +78,8 @@ def test_shares(query: str, text: str, words: float) -> None:
 def test_no_passages_and_no_tokens() -> None:
     assert look("bridge") == []
     assert look("", passage("bridge")) == [Parts(0.0)]
-    assert rank.lexical(Asked("bridge"), {}, [passage("bridge")], {1: ({}, 1)})[0].words == 0
-    assert rank.lexical(Asked("bridge"), {}, [passage("bridge")], {})[0].words == 0
+    assert scoring.lexical(Asked("bridge"), {}, [passage("bridge")], {1: ({}, 1)})[0].words == 0
+    assert scoring.lexical(Asked("bridge"), {}, [passage("bridge")], {})[0].words == 0
 
 
 def test_every_part_of_a_quotation_adds() -> None:
@@ -87,19 +87,19 @@ def test_every_part_of_a_quotation_adds() -> None:
         '"a bridge" "was closed"',
         passage("A bridge was closed."), passage("The road by a  Bridge"), passage("closed was bridge a"),
     )  # fmt: skip
-    assert (both.literal, one.literal, none.literal) == (rank.PHRASE, rank.PHRASE / 2, 0)
-    assert [rank.quoted(Asked('"was closed"'), passage(text)) for text in ("It was\nclosed", "closed was")] == [
+    assert (both.literal, one.literal, none.literal) == (scoring.PHRASE, scoring.PHRASE / 2, 0)
+    assert [scoring.quoted(Asked('"was closed"'), passage(text)) for text in ("It was\nclosed", "closed was")] == [
         True,
         False,
     ]
-    assert rank.quoted(Asked('"the news"'), passage("It was closed.", heading="The News"))
+    assert scoring.quoted(Asked('"the news"'), passage("It was closed.", heading="The News"))
 
 
 def test_what_a_quotation_weighs_at_least() -> None:
     asked = Asked('"bridge closed" yesterday')
     rarity = dict.fromkeys((token for token, _ in asked.tokens), RARE)
-    assert 0 < rank.share_of_phrases(asked, rarity) <= 0.8 * 2 / 3
-    assert rank.share_of_phrases(Asked('"bridge closed"'), {}) == 0
+    assert 0 < scoring.share_of_phrases(asked, rarity) <= 0.8 * 2 / 3
+    assert scoring.share_of_phrases(Asked('"bridge closed"'), {}) == 0
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_what_a_quotation_weighs_at_least() -> None:
         (Parts(0.5, 0.5, meaning=0.0), 0.5, 0.25),
         (Parts(0.0, 0.0, meaning=1.0), 0.5, 0.5),
         (Parts(1.0, 1.0, 0.35, 1.0), 0.5, 1.0),
-        (Parts(1.0, 1.0), 0.5, 0.5 + 0.5 * rank.WAITING),
+        (Parts(1.0, 1.0), 0.5, 0.5 + 0.5 * scoring.WAITING),
         (Parts(0.0), 0.5, 0.0),
     ],
 )
 def test_scores(parts: Parts, lean: float, score: float) -> None:
-    assert rank.score(parts, lean) == pytest.approx(score)
+    assert scoring.score(parts, lean) == pytest.approx(score)
 
 
 SPEECH, KEYWORDS = Asked("what is it about"), Asked("qzxv brrt")
@@ -140,18 +140,18 @@ SPEECH, KEYWORDS = Asked("what is it about"), Asked("qzxv brrt")
 )
 def test_convincing(parts: list[Parts], asked: Asked, expected: bool) -> None:
     rarity = {token: math.log(110) for token, _ in asked.tokens}  # what nobody holds, among a hundred passages
-    assert rank.convincing(parts, asked, rarity) is expected
+    assert scoring.convincing(parts, asked, rarity) is expected
 
 
 def test_the_more_passages_the_more_is_asked_of_what_may_be_nonsense() -> None:
     near = [Parts(0.0, between=0.6, meaning=1.0)]
-    found = [rank.convincing(near, KEYWORDS, {"qzxv": math.log(entries)}) for entries in (10, 50, 1_000, 10**6)]
+    found = [scoring.convincing(near, KEYWORDS, {"qzxv": math.log(entries)}) for entries in (10, 50, 1_000, 10**6)]
     assert found == [True, True, False, False]
 
 
 def test_however_few_passages_nonsense_comes_no_nearer_than_it_does() -> None:
     near = [Parts(0.0, between=0.8, meaning=1.0, noise=0.85)]
-    assert not any(rank.convincing(near, KEYWORDS, {"qzxv": math.log(entries)}) for entries in (2, 4, 8, 10**6))
+    assert not any(scoring.convincing(near, KEYWORDS, {"qzxv": math.log(entries)}) for entries in (2, 4, 8, 10**6))
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_however_few_passages_nonsense_comes_no_nearer_than_it_does() -> None:
     ],
 )
 def test_counts(parts: Parts, expected: bool) -> None:
-    assert rank.counts(parts) is expected
+    assert scoring.counts(parts) is expected

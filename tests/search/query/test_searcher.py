@@ -8,9 +8,9 @@ from tests.search.conftest import Core, T, doc
 
 from kho.kernel.errors import Timeout, Unavailable
 from kho.kernel.ports import Database, Where, Words
-from kho.search import rank
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
-from kho.search.query import Limits, Searcher
+from kho.search.query import scoring
+from kho.search.query.searcher import Limits, Searcher
 
 SOME = 70
 """More than are looked at closely, and fewer than a list has."""
@@ -110,7 +110,7 @@ async def test_function_words_alone_say_little_about_what_they_find(core: Core, 
     for _ in range(2):  # by words alone, then with vectors
         hits = (await core.searcher.search(T, asked)).hits
         assert hits
-        assert hits[0].score <= rank.UNTELLING
+        assert hits[0].score <= scoring.UNTELLING
         await core.settle()
     quoted = (await core.searcher.search(T, '"what is it"')).hits
     assert quoted[0].passage.key == "en"
@@ -168,14 +168,14 @@ async def test_marks_right_before_marks_missing_before_marks_wrong(core: Core) -
     assert set(await core.keys("huong dan")) == {"right", "missing", "wrong"}
 
 
-def check(hits: list[tuple[float, rank.Parts]], lean: float) -> None:
+def check(hits: list[tuple[float, scoring.Parts]], lean: float) -> None:
     scores = [score for score, _ in hits]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)
     # The parts give the score, up to what all of them are measured by.
     looked_at = [(score, parts) for score, parts in hits if score < 1 and (parts.meaning is not None or lean == 1)]
     assert len(looked_at) > 5
-    rates = [score / rank.score(parts, lean) for score, parts in looked_at]
+    rates = [score / scoring.score(parts, lean) for score, parts in looked_at]
     assert rates == pytest.approx([rates[0]] * len(rates))
 
 

@@ -1,0 +1,1 @@
+"""Hybrid search: from a question to a ranked list of passages."""
