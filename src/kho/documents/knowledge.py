@@ -13,9 +13,9 @@ from kho.documents.store import SPACE
 from kho.kernel.call import Call
 from kho.kernel.errors import KhoError, Timeout
 from kho.kernel.ports import Filed, Llm, Tx, Where
-from kho.search.answer import Answer, Citation, Manner, answer
+from kho.search.answer.compose import Answer, Citation, Manner, answer
+from kho.search.answer.highlight import snippet
 from kho.search.fold import index_tokens
-from kho.search.highlight import snippet
 from kho.search.indexing.passages import Stored
 from kho.search.languages import language
 from kho.search.query.scoring import Parts

@@ -14,7 +14,7 @@ from kho.lib.clock import Clock, iso
 from kho.memory import filing, model, store
 from kho.memory.errors import OtherMessage, UnknownConversation
 from kho.memory.store import Conversation, Message
-from kho.search.highlight import snippet
+from kho.search.answer.highlight import snippet
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
 

@@ -2,7 +2,7 @@
 
 from kho.research.order import Placed
 from kho.research.results import Explanation
-from kho.search import highlight
+from kho.search.answer import highlight
 from kho.search.query.scoring import Parts
 
 SHOWN = 5

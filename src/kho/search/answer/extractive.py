@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log
 
+from kho.search.answer.highlight import spans
 from kho.search.fold import index_tokens
 from kho.search.graphemes import boundary
-from kho.search.highlight import spans
 from kho.search.languages import language
 from kho.search.query.parsed_query import Asked
 from kho.search.query.searcher import Hit

@@ -7,8 +7,8 @@ import pytest
 
 from kho.kernel.errors import Unavailable
 from kho.kernel.ports import Filed, Message, Written
-from kho.search import answer as module
-from kho.search.answer import Answer, answer, check, extract, prompt
+from kho.search.answer import compose as module
+from kho.search.answer.compose import Answer, answer, check, extract, prompt
 from kho.search.indexing.passages import Stored
 from kho.search.query.scoring import Parts
 from kho.search.query.searcher import Hit

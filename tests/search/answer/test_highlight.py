@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kho.search.answer.highlight import ELLIPSIS, snippet, spans
 from kho.search.fold import index_tokens, query_tokens
-from kho.search.highlight import ELLIPSIS, snippet, spans
 
 WORDS = st.sampled_from(
     "Đồng bộ dữ liệu lỗi loi của the stores stored ﬁles Ｆｉｌｅ getUserName user_name nginx.conf /etc/nginx/nginx.conf "

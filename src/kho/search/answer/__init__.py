@@ -1,0 +1,1 @@
+"""From found passages to an answer with citations, and to highlighted snippets."""
