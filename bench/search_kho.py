@@ -13,7 +13,7 @@ from bench.search_data import DIMENSION, Block, Floats
 from kho import __version__
 from kho.kernel.ports import Database, Tx, Vectors, Where, Words
 from kho.lib.clock import system_clock
-from kho.search.calibrate import Calibration, Scale, unit
+from kho.search.calibration.calibrate import Calibration, Scale, unit
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import MODEL, calibration_row
 from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare

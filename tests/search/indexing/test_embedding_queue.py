@@ -13,7 +13,7 @@ from kho.kernel.hub import Settled
 from kho.kernel.ports import Where
 from kho.lib.clock import SECOND
 from kho.models.hash_embedder import HashEmbedder
-from kho.search.calibrate import is_current
+from kho.search.calibration.calibrate import is_current
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import BATCH, FIRST_RETRY, HELD, LAST_RETRY, calibration_row
 from kho.search.indexing.index import Document

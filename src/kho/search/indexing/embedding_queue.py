@@ -16,7 +16,7 @@ from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Database, Embedder, Tx, Vectors, Where
 from kho.lib.clock import SECOND, Clock
-from kho.search.calibrate import is_current, measure, numbers_at_hand
+from kho.search.calibration.calibrate import is_current, measure, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.passages import MODEL, Stored
 

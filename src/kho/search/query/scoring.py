@@ -17,7 +17,7 @@ from kho.search.indexing.passages import Stored
 from kho.search.query.parsed_query import EVENLY, Asked, flat
 
 if TYPE_CHECKING:
-    from kho.search.calibrate import Array
+    from kho.search.calibration.calibrate import Array
 
 K1, B = 1.2, 0.75
 FULL = 2.2 * 0.75

@@ -11,7 +11,7 @@ from cachetools import LRUCache
 from kho.kernel.deadline import Left
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Vectors, Where
-from kho.search.calibrate import Calibration, numbers_at_hand
+from kho.search.calibration.calibrate import Calibration, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import calibration_row
 from kho.search.indexing.passages import Stored

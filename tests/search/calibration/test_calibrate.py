@@ -5,9 +5,9 @@ import orjson
 import pytest
 
 from kho.models.hash_embedder import HashEmbedder
-from kho.search import calibrate
-from kho.search.calibrate import Calibration, Scale, is_current, measure, unit
-from kho.search.probes import PROBES
+from kho.search.calibration import calibrate
+from kho.search.calibration.calibrate import Calibration, Scale, is_current, measure, unit
+from kho.search.calibration.probes import PROBES
 
 
 async def test_a_measure_comes_back_as_it_was_kept() -> None:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import orjson
 
 from kho.kernel.ports import Embedder
+from kho.search.calibration.nonsense import NONSENSE
+from kho.search.calibration.probes import PROBES
 from kho.search.languages import language
-from kho.search.nonsense import NONSENSE
-from kho.search.probes import PROBES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,0 +1,1 @@
+"""What the cosines of an embedding model mean, measured once per model."""
