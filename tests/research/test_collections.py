@@ -22,7 +22,7 @@ from kho.research.errors import (
     UnknownProject,
 )
 from kho.research.store_documents import get_many
-from kho.search.chunk import chunks
+from kho.search.chunking.chunker import chunks
 
 
 async def names(desk: Desk, **more: Any) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 
 from kho.memory.store import MESSAGE, SPACE, Message
-from kho.search.chunk import chunks
+from kho.search.chunking.chunker import chunks
 from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare
 from kho.search.indexing.reindex import pages
 

@@ -11,7 +11,7 @@ import orjson
 from kho.kernel.ports import Row
 from kho.research import names
 from kho.research.reading import TextChunk
-from kho.search.chunk import Content, Kind, chunks
+from kho.search.chunking.chunker import Content, Kind, chunks
 from kho.search.indexing import minhash
 from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare, storable
 from kho.search.languages import language

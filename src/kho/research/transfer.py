@@ -20,7 +20,7 @@ from kho.research.model import CollectionName, CollectionType, ExportKnowledge, 
 from kho.research.results import Exported, Imported
 from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore, at_places, get_many
-from kho.search.chunk import Kind
+from kho.search.chunking.chunker import Kind
 
 PATIENCE = 60.0
 PAGE_BYTES = 4_000_000

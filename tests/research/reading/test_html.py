@@ -3,7 +3,7 @@
 import pytest
 
 from kho.research.reading import Readable, Unreadable, read
-from kho.search.chunk import chunks
+from kho.search.chunking.chunker import chunks
 
 PAGE = """<!doctype html>
 <html><head><title>Hướng dẫn — Kho</title><style>p { color: red }</style><script>alert("no")</script></head>

@@ -8,7 +8,7 @@ from pypdf import PdfReader, PdfWriter
 from tests.research.reading.samples import pdf
 
 from kho.research.reading import Limits, Unreadable, read
-from kho.search.chunk import chunks
+from kho.search.chunking.chunker import chunks
 
 VIETNAMESE = "Cơ sở dữ liệu không kết nối được\nvì mật khẩu đã hết hạn."
 CHINESE = "数据库连接失败，请联系管理员。"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kho.research.reading import Limits, Readable, Unreadable, formats, is_readable, read
-from kho.search.chunk import SIZE, chunks, estimate
+from kho.search.chunking.chunker import SIZE, chunks, estimate
 
 
 def of(text: str, name: str) -> Readable:

@@ -9,7 +9,7 @@ from docx.document import Document
 from tests.research.reading.samples import word
 
 from kho.research.reading import Limits, Unreadable, read
-from kho.search.chunk import chunks
+from kho.search.chunking.chunker import chunks
 
 
 def guide(document: Document) -> None:

@@ -13,7 +13,7 @@ from tests.research.reading.samples import pdf, word
 
 from kho.research.reading import Limits, Readable, Unreadable, Worker, read, read_text
 from kho.research.reading.worker import LARGE
-from kho.search.chunk import chunks
+from kho.search.chunking.chunker import chunks
 
 WORD = word(lambda document: document.add_paragraph("Chữ trong tài liệu."))
 PDF = pdf(["Chữ trên trang."])

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kho.search.chunk import Content
+from kho.search.chunking.chunker import Content
 
 Kind = Literal["markdown", "text", "code"]
 
 
 class TextChunk(NamedTuple):
-    """A passage of a document, as `kho.search.chunk.chunks` cut it."""
+    """A passage of a document, as `kho.search.chunking.chunker.chunks` cut it."""
 
     text: str
     heading: tuple[str, ...]
@@ -22,7 +22,7 @@ class Readable:
     """What the document calls itself, else the name of the file."""
     text: str
     kind: Kind
-    """How to cut it: the argument of `kho.search.chunk.chunks`."""
+    """How to cut it: the argument of `kho.search.chunking.chunker.chunks`."""
     format: str
     """What the file was: pdf, docx, html, csv, …"""
     encoding: str | None = None

@@ -8,8 +8,8 @@ from kho.research.reading import front
 from kho.research.reading.clean import clean, one_line
 from kho.research.reading.encoding import Decoded
 from kho.research.reading.model import Readable
-from kho.search.blocks import markdown
-from kho.search.chunk import kind_of
+from kho.search.chunking.chunker import kind_of
+from kho.search.chunking.markdown_blocks import markdown
 
 _HEAD = 50_000
 """A title stands within the first this many characters, or nowhere."""

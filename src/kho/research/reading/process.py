@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple
 from kho.research.reading.frames import ANSWER, REQUEST
 from kho.research.reading.model import Limits, Readable, Unreadable
 from kho.research.reading.reader import read, read_text
-from kho.search.chunk import chunks
+from kho.search.chunking.chunker import chunks
 
 _GRACE = 30
 """Seconds past the limit after which the worker ends itself, should nobody be left to end it."""

@@ -16,7 +16,7 @@ from kho.research.reading.plain import of_code, of_markdown, of_text, title_of
 from kho.research.reading.rst import of_rst
 from kho.research.reading.tables import of_table
 from kho.research.reading.word import of_docx
-from kho.search.chunk import kind_of
+from kho.search.chunking.chunker import kind_of
 
 _DEFAULT = Limits()
 _FIRST_LINE = 120

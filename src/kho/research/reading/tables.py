@@ -14,7 +14,7 @@ from kho.research.reading.encoding import Decoded
 from kho.research.reading.marks import cell, row, rule
 from kho.research.reading.model import Readable
 from kho.research.reading.plain import of_text, stem
-from kho.search.chunk import SIZE, estimate
+from kho.search.chunking.chunker import SIZE, estimate
 
 _NUMBER = re.compile(r"[-+]?[\d.,\s]*\d[\d.,\s]*%?$")
 _SEEN = 50

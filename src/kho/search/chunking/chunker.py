@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
-from kho.search.blocks import Block, lines, markdown, paragraphs
-from kho.search.blocks import Kind as BlockKind
-from kho.search.code import code, looks_like_code
+from kho.search.chunking.code_blocks import code, looks_like_code
+from kho.search.chunking.markdown_blocks import Block, lines, markdown, paragraphs
+from kho.search.chunking.markdown_blocks import Kind as BlockKind
 from kho.search.graphemes import boundary
 from kho.search.sentences import sentences
 
