@@ -15,7 +15,7 @@ from zlib import crc32
 from bench.search_data import DIMENSION, Block, Floats
 from bench.search_engine import CANDIDATES, fuse
 
-from kho.search.fold import index_tokens, query_tokens
+from kho.search.text.tokens import index_tokens, query_tokens
 
 _WORD = re.compile(r"\w+")
 

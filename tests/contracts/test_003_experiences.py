@@ -18,7 +18,7 @@ from tests.contracts.desk import Desk, Json
 
 from kho.experiences.settings import ExperienceSettings
 from kho.kernel.ports import Database, Tx
-from kho.search.fold import index_tokens
+from kho.search.text.tokens import index_tokens
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 

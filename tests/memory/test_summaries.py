@@ -10,7 +10,7 @@ from kho.kernel.errors import Unavailable
 from kho.kernel.ports import Message, Written
 from kho.memory import Limits, model
 from kho.memory.summaries import appended
-from kho.search.languages import language as language_of
+from kho.search.text.language import language as language_of
 
 
 @pytest.mark.parametrize("language", ["vi", "en", "zh"])

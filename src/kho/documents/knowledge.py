@@ -15,11 +15,11 @@ from kho.kernel.errors import KhoError, Timeout
 from kho.kernel.ports import Filed, Llm, Tx, Where
 from kho.search.answer.compose import Answer, Citation, Manner, answer
 from kho.search.answer.highlight import snippet
-from kho.search.fold import index_tokens
 from kho.search.indexing.passages import Stored
-from kho.search.languages import language
 from kho.search.query.scoring import Parts
 from kho.search.query.searcher import Found, Hit, Searcher
+from kho.search.text.language import language
+from kho.search.text.tokens import index_tokens
 
 SNIPPET = 1_200
 """Characters of a passage that are shown; nearly all are shorter."""

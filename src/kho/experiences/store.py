@@ -9,10 +9,10 @@ import orjson
 from kho.experiences.rank import Candidate
 from kho.kernel.ports import Tx
 from kho.lib.sql import Table, among, insert, replacing, to_json, update
-from kho.search.fold import index_tokens
 from kho.search.indexing import minhash
 from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare
 from kho.search.indexing.reindex import pages
+from kho.search.text.tokens import index_tokens
 
 SPACE = "experiences"
 FIELDS = ("title", "problem_description", "root_cause", "solution", "context", "keywords")

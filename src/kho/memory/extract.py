@@ -13,9 +13,9 @@ from itertools import pairwise
 from math import log
 
 from kho.lib.lazy_regex import pattern
-from kho.search.fold import index_tokens, query_tokens
-from kho.search.languages import language
-from kho.search.sentences import sentences
+from kho.search.text.language import language
+from kho.search.text.sentences import sentences
+from kho.search.text.tokens import index_tokens, query_tokens
 
 LONGEST_SENTENCE = 300
 """Characters: a longer one is cut where a part of it ends."""

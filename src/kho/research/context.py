@@ -3,9 +3,9 @@
 from collections import Counter
 from math import log
 
-from kho.search.fold import FUNCTION_WORD, index_tokens, query_tokens
-from kho.search.graphemes import boundary
-from kho.search.sentences import sentences
+from kho.search.text.graphemes import boundary
+from kho.search.text.sentences import sentences
+from kho.search.text.tokens import FUNCTION_WORD, index_tokens, query_tokens
 
 BEGINNING, END = 24_000, 8_000
 """Characters of a long text that are read: where it begins and where it ends say most."""

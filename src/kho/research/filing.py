@@ -14,7 +14,7 @@ from kho.research.reading import TextChunk
 from kho.search.chunking.chunker import Content, Kind, chunks
 from kho.search.indexing import minhash
 from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare, storable
-from kho.search.languages import language
+from kho.search.text.language import language
 
 SPACE = "research"
 FORM = 1

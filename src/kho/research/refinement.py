@@ -8,7 +8,7 @@ from kho.lib.markdown import counted
 from kho.research import labels
 from kho.research.scope import Scope
 from kho.research.terms import LONGEST, Text, clean, near_spellings, says_nothing, splitting, unknown
-from kho.search.languages import language
+from kho.search.text.language import language
 
 Status = Literal["optimal", "clarification_needed", "too_broad"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
-from kho.search.fold import FUNCTION_WORD, fold, index_tokens, query_tokens
-from kho.search.function_words import ENGLISH, HAN, VIETNAMESE
-from kho.search.sentences import sentences
+from kho.search.text.sentences import sentences
+from kho.search.text.stopwords import ENGLISH, HAN, VIETNAMESE
+from kho.search.text.tokens import FUNCTION_WORD, fold, index_tokens, query_tokens
 
 LONGEST = 60
 """Characters of a term; a longer heading is a sentence."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kho.search.answer.highlight import ELLIPSIS, snippet, spans
-from kho.search.fold import index_tokens, query_tokens
+from kho.search.text.tokens import index_tokens, query_tokens
 
 WORDS = st.sampled_from(
     "Đồng bộ dữ liệu lỗi loi của the stores stored ﬁles Ｆｉｌｅ getUserName user_name nginx.conf /etc/nginx/nginx.conf "

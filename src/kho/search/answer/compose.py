@@ -15,10 +15,10 @@ from secrets import token_hex
 from kho.kernel.errors import Timeout, Unavailable
 from kho.kernel.ports import Llm, Message
 from kho.search.answer.extractive import quotes
-from kho.search.graphemes import boundary
 from kho.search.indexing.index import storable
-from kho.search.languages import language
 from kho.search.query.searcher import Hit
+from kho.search.text.graphemes import boundary
+from kho.search.text.language import language
 
 SHOWN = 8
 """Passages that a model is shown at most …"""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from math import log
 
 from kho.search.answer.highlight import spans
-from kho.search.fold import index_tokens
-from kho.search.graphemes import boundary
-from kho.search.languages import language
 from kho.search.query.parsed_query import Asked
 from kho.search.query.searcher import Hit
-from kho.search.sentences import sentences
+from kho.search.text.graphemes import boundary
+from kho.search.text.language import language
+from kho.search.text.sentences import sentences
+from kho.search.text.tokens import index_tokens
 
 SENTENCES, CHARACTERS = 3, 500
 """What an answer has at most."""

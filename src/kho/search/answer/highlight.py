@@ -9,10 +9,10 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kho.search.fold import FUNCTION_WORD, pieces, query_tokens, tokens_of
-from kho.search.graphemes import boundary
-from kho.search.scripts import plain
-from kho.search.sentences import sentence_starts
+from kho.search.text.graphemes import boundary
+from kho.search.text.sentences import sentence_starts
+from kho.search.text.tokens import FUNCTION_WORD, pieces, query_tokens, tokens_of
+from kho.search.text.unicode import plain
 
 Span = tuple[int, int]
 Query = str | Mapping[str, float]

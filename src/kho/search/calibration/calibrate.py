@@ -22,7 +22,7 @@ import orjson
 from kho.kernel.ports import Embedder
 from kho.search.calibration.nonsense import NONSENSE
 from kho.search.calibration.probes import PROBES
-from kho.search.languages import language
+from kho.search.text.language import language
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,8 +18,8 @@ from typing import Literal
 from kho.search.chunking.code_blocks import code, looks_like_code
 from kho.search.chunking.markdown_blocks import Block, lines, markdown, paragraphs
 from kho.search.chunking.markdown_blocks import Kind as BlockKind
-from kho.search.graphemes import boundary
-from kho.search.sentences import sentences
+from kho.search.text.graphemes import boundary
+from kho.search.text.sentences import sentences
 
 SIZE = 220
 OVERLAP = 0.15

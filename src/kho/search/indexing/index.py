@@ -8,10 +8,10 @@ from hashlib import blake2b
 
 from kho.kernel.ports import Entry, Filed, Tx, Vectors, Words
 from kho.lib.clock import Clock
-from kho.search.fold import index_tokens
 from kho.search.indexing import minhash, passages
 from kho.search.indexing.passages import Stored
-from kho.search.languages import language
+from kho.search.text.language import language
+from kho.search.text.tokens import index_tokens
 
 FORM = 2
 """Goes up when folding changes, or what is filed of it: what was filed before is then filed anew."""

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kho.lib.lazy_regex import pattern
-from kho.search.fold import FUNCTION_WORD, fold, query_tokens
-from kho.search.languages import language
-from kho.search.unmarked import typed_without_marks
+from kho.search.text.language import language
+from kho.search.text.tokens import FUNCTION_WORD, fold, query_tokens
+from kho.search.text.unaccented_vietnamese import typed_without_marks
 
 LONGEST = 8_000
 """Characters of a query that are looked at: the beginning says what it is about."""

@@ -12,9 +12,9 @@ from math import exp, log10
 from typing import TYPE_CHECKING
 
 from kho.kernel.ports import Counted
-from kho.search.fold import query_tokens
 from kho.search.indexing.passages import Stored
 from kho.search.query.parsed_query import EVENLY, Asked, flat
+from kho.search.text.tokens import query_tokens
 
 if TYPE_CHECKING:
     from kho.search.calibration.calibrate import Array

@@ -18,11 +18,11 @@ from operator import add
 from typing import NamedTuple
 
 from kho.lib.lazy_regex import pattern
-from kho.search.compound import LONGEST, parts
-from kho.search.function_words import ENGLISH, HAN, HAN_PAIRS, KANA, UNMARKED, VIETNAMESE
-from kho.search.scripts import CJK, EMOJI, UNSPACED, plain, unaccented
-from kho.search.stem import stem
-from kho.search.unmarked import typed_without_marks
+from kho.search.text.compounds import LONGEST, parts
+from kho.search.text.stemmer import stem
+from kho.search.text.stopwords import ENGLISH, HAN, HAN_PAIRS, KANA, UNMARKED, VIETNAMESE
+from kho.search.text.unaccented_vietnamese import typed_without_marks
+from kho.search.text.unicode import CJK, EMOJI, UNSPACED, plain, unaccented
 
 MOST_QUERY_TOKENS = 64
 QUERY_BEGINNING, QUERY_END = 6_000, 2_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kho.search.languages import LOOKED_AT, language
+from kho.search.text.language import LOOKED_AT, language
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.search.fold import MOST_QUERY_TOKENS, fold, index_tokens, pieces, query_tokens
-from kho.search.scripts import plain
+from kho.search.text.tokens import MOST_QUERY_TOKENS, fold, index_tokens, pieces, query_tokens
+from kho.search.text.unicode import plain
 
 TEXT = st.text(
     st.characters()

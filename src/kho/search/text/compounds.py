@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kho.lib.lazy_regex import pattern
-from kho.search.scripts import WORD
+from kho.search.text.unicode import WORD
 
 LONGEST = 128
 """A longer compound (a blob, a signed address) has no whole, only parts; a longer word is cut here."""

@@ -1,7 +1,7 @@
 """Which of the languages that Kho is at home in a text is written in."""
 
 from kho.lib.lazy_regex import pattern
-from kho.search.unmarked import typed_without_marks
+from kho.search.text.unaccented_vietnamese import typed_without_marks
 
 LOOKED_AT = 400
 """Characters that are enough to tell."""

@@ -1,0 +1,1 @@
+"""Text in Vietnamese, Chinese and English: tokens, sentences, languages, characters."""
