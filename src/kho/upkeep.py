@@ -19,7 +19,7 @@ from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Tx
 from kho.lib.clock import system_clock
-from kho.search.indexing import health
+from kho.search.indexing import reindex
 from kho.search.query.searcher import Limits as SearchLimits
 from kho.settings import Settings
 
@@ -75,10 +75,10 @@ async def examine(settings: Settings, *, repair: bool, progress: Callable[[str, 
             start = [work for capability in slices for work in capability.start]
             indexed = core.filling is not None
             await core.db.write(partial(_mend, slices))
-            await health.refile_all(core.db, core.background, start, clock=system_clock, vectors=indexed)
+            await reindex.refile_all(core.db, core.background, start, clock=system_clock, vectors=indexed)
             if core.filling is not None:
                 settled = await core.filling.settle(partial(progress, "Vectors"))
-        found = await core.db.read(lambda tx: health.standing(tx, system_clock()))
+        found = await core.db.read(lambda tx: reindex.standing(tx, system_clock()))
         wrong = await core.db.read(partial(_problems, slices))
         engine = settings.search.vectors.engine
         return {

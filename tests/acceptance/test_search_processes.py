@@ -32,9 +32,9 @@ from kho.kernel.background import Background
 from kho.lib.clock import system_clock
 from kho.kernel.ports import Where
 from kho.models.hash_embedder import HashEmbedder
-from kho.search.filling import Filling
-from kho.search.index import Document, Field, Index, Passage, prepare
-from kho.search.query import Searcher
+from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.index import Document, Field, Index, Passage, prepare
+from kho.search.query.searcher import Searcher
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.vector_index.postgres import PostgresVectors

@@ -160,8 +160,8 @@ class Matched:
 
 
 class Entry(NamedTuple):
-    """The words of a passage: folded tokens (see search.fold), each with how much it counts, which is how often it
-    occurs where all places count the same. Those of the head (titles, keywords) weigh more in a match."""
+    """The words of a passage: folded tokens (see search/text/tokens.py), each with how much it counts, which is how
+    often it occurs where all places count the same. Those of the head (titles, keywords) weigh more in a match."""
 
     filed: Filed
     head: Mapping[str, float]

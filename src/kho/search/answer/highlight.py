@@ -1,7 +1,7 @@
 """Highlights: where in the original text the words of a query are, and the passage that shows most of them.
 
-Folding changes lengths (accents typed as characters of their own, ligatures, soft hyphens), so the places that fold.py
-gives in the plain form are mapped back, letter by letter.
+Folding changes lengths (accents typed as characters of their own, ligatures, soft hyphens), so the places that
+tokens.py gives in the plain form are mapped back, letter by letter.
 """
 
 import re

@@ -6,7 +6,7 @@ and tells nonsense from a match. Where these middles lie, and what related and u
 once per model on sentences of our own (probes.py).
 
 A short text is near to everything, nonsense included, so one floor for all passages would be too low for these or too
-high for the others. What nonsense gets (nonsense.py) is therefore told of each passage by itself, and how much a
+high for the others. What nonsense gets is therefore told of each passage by itself, and how much a
 question is like nonsense decides how far above that it has to come.
 """
 
@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from kho.kernel.ports import Embedder
-from kho.search.calibration.nonsense import NONSENSE
-from kho.search.calibration.probes import PROBES
+from kho.search.calibration.probes import NONSENSE, PROBES
 from kho.search.text.language import language
 
 if TYPE_CHECKING:

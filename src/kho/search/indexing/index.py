@@ -67,7 +67,7 @@ class Prepared:
     document: Document
     parts: list[Part]
     bands: list[int] | None = None
-    """By which near-duplicates are found (see near.py). None leaves those that are stored under its key."""
+    """By which near-duplicates are found (see minhash.py). None leaves those that are stored under its key."""
 
 
 def prepare(document: Document) -> Prepared:

@@ -3,7 +3,7 @@
 Case, width and accents are folded (đ too, which Unicode does not decompose), so that Vietnamese typed without marks
 still finds its record; a word with marks is a second token as it stands, so that the right marks count more. English
 words are stemmed lightly. Scripts without spaces become single characters and overlapping pairs. Identifiers, paths
-and codes are one token as a whole, and their parts are tokens too (see compound.py).
+and codes are one token as a whole, and their parts are tokens too (see compounds.py).
 
 A text is split at white space first, and what a piece becomes is remembered: words repeat, so most of a text is looked
 up, not worked out.

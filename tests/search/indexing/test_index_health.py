@@ -11,9 +11,8 @@ from kho.kernel.ports import Database, Tx, Words
 from kho.lib.clock import SECOND, system_clock
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import LEASE
-from kho.search.indexing.health import Standing, refile_all, standing
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
-from kho.search.indexing.reindex import form_row, refile
+from kho.search.indexing.reindex import Standing, form_row, refile, refile_all, standing
 
 NOTE = Document("notes", "t", "n1", [Passage((Field("The kettle overheats."),))])
 
