@@ -6,7 +6,10 @@ Each is a module with its own options: `python -m bench.doors --help`. `make ben
 import subprocess
 import sys
 
-from bench.check import BENCHES
+from bench import check
+
+BENCHES = (*check.BENCHES, "hostile")
+"""What others wait for is wall time, which has no short form to compare: the last is in no check."""
 
 
 def main() -> int:

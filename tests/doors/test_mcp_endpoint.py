@@ -117,6 +117,31 @@ async def test_a_devices_assistant_sees_and_calls_the_tools(tmp_path: Path) -> N
         endpoint.over.set()
 
 
+@pytest.mark.parametrize(
+    ("before", "behind", "id"),
+    [
+        ('"jsonrpc":"2.0","id":7,"method":"tools/call",', "", 7),
+        ('"method":"tools/call",', ',"jsonrpc":"2.0","id":"seven"', "seven"),
+        ('"jsonrpc":"2.0","method":"tools/call",', "", None),
+    ],
+)
+async def test_too_many_values_are_refused(tmp_path: Path, before: str, behind: str, id: int | str | None) -> None:
+    """Under the id of the request, wherever its sender writes it: it would wait for ever otherwise."""
+    endpoint = Endpoint()
+    async with listening(endpoint), attached(tmp_path, endpoint.url, []):
+        other = await endpoint.next()
+        await other.begin()
+        zeros = "[" + "0," * 150_000 + "0]"
+        params = f'"params":{{"name":"memory_list","arguments":{{"id":5,"x":{zeros}}}}}'
+        await other.socket.send(f"{{{before}{params}{behind}}}")
+        async with asyncio.timeout(PATIENCE):
+            answer = json.loads(await other.socket.recv())
+        assert answer["id"] == id
+        assert "more than 100,000 values" in answer["error"]["message"]
+        assert (await other.ask("ping"))["result"] == {}
+        endpoint.over.set()
+
+
 async def test_only_some_tools_are_offered_if_one_says_so(tmp_path: Path) -> None:
     endpoint = Endpoint()
     async with listening(endpoint), attached(tmp_path, endpoint.url, [], "memory"):

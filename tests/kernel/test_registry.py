@@ -1,18 +1,19 @@
 """The registry: what is found, what is run, and what a failure tells."""
 
 import logging
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tests.doors.doors import Boards
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability, Prompt
 from kho.kernel.errors import Conflict, KhoError
-from kho.kernel.operation import Operation
+from kho.kernel.operation import MAX_UNKNOWN, Operation
 from kho.kernel.registry import Outcome, Registry
 
 EVERYTHING = Principal("somebody", "acme", frozenset({"*"}))
@@ -55,6 +56,55 @@ async def test_an_operation_is_found_by_its_name_on_each_wire() -> None:
     assert names.tool("a_tool") is names.method("things-server/a/method") is names.action("an-action") is found
     assert (names.tool("an-action"), names.method("a/method"), names.action("a_tool")) == (None, None, None)
     assert (list(names.methods), list(names.actions)) == (["things-server/a/method"], ["an-action"])
+
+
+async def test_what_an_unknown_parameter_holds_is_not_looked_at() -> None:
+    class Untouchable(list[int]):
+        def __iter__(self) -> Any:
+            raise AssertionError("nobody needs to know what is in here")
+
+    outcome = await run(operation(), {"size": 11, "x": Untouchable([1, 2]), "y": None})
+    assert outcome.error is not None
+    assert [problem["field"] for problem in outcome.error.details["problems"]] == ["size", "x", "y"]
+
+
+async def test_of_many_unknown_parameters_some_are_named() -> None:
+    outcome = await run(operation(), {**{f"n{n}": None for n in range(50_000)}, **{f"k{n}": [] for n in range(50_000)}})
+    assert outcome.error is not None
+    assert [one["field"] for one in outcome.error.details["problems"]] == [f"k{n}" for n in range(MAX_UNKNOWN)]
+
+
+class Noting(BaseModel):
+    """Notes in which thread it was read."""
+
+    texts: list[str]
+    thread: int = 0
+
+    @model_validator(mode="after")
+    def _note(self) -> "Noting":
+        self.thread = threading.get_ident()
+        return self
+
+
+async def note(params: Noting, call: Call) -> int:
+    return params.thread
+
+
+async def test_large_arguments_are_read_off_the_event_loop() -> None:
+    noting = Operation("things.note", "Notes.", Noting, note, "things")
+    here = threading.get_ident()
+    assert (await run(noting, {"texts": ["short"] * 1000})).result == here
+    for texts in (["long" * 30_000], ["many"] * 30_000, ["x" * 60_000, "y" * 60_000]):
+        assert (await run(noting, {"texts": texts})).result not in (here, None)
+
+
+async def test_many_wrong_values_are_counted_and_not_listed() -> None:
+    noting = Operation("things.note", "Notes.", Noting, note, "things")
+    outcome = await run(noting, {"texts": [0] * 90_000})
+    assert outcome.error is not None
+    assert outcome.error.message == (
+        "Invalid parameters: 90,000 values are wrong; 1,000 would be named one by one. Compare them with the schema"
+    )
 
 
 @pytest.mark.parametrize("wire", ["tool", "action", "rpc"])

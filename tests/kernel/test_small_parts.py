@@ -126,6 +126,17 @@ def test_everything_else_passes(value: Any) -> None:
     values.check(value)
 
 
+def test_a_path_is_put_together_only_for_what_is_wrong() -> None:
+    class Key(str):
+        def __format__(self, spec: str) -> str:
+            raise AssertionError("nothing is wrong below this key")
+
+    values.check({Key("a"): [0, "x", {Key("b"): [1, 2]}]})
+    with pytest.raises(InvalidParams) as refused:
+        values.check({"k" * 1_000_000: ["\0"]})
+    assert refused.value.details["field"] == "k" * values.LONGEST_NAME
+
+
 def test_nesting_is_bounded() -> None:
     value: Any = "x"
     for _ in range(MAX_DEPTH):
@@ -165,6 +176,11 @@ def test_fields_take_what_clients_really_send() -> None:
 def test_fields_refuse(wrong: Any) -> None:
     with pytest.raises(ValidationError):
         Fields.model_validate(wrong)
+
+
+def test_a_list_that_comes_as_text_is_bounded_as_any_other() -> None:
+    with pytest.raises(ValidationError, match="more than 100,000 values"):
+        Fields.model_validate({"strings": "[" + "0," * 100_000 + "0]"})
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kho.lib import jsonrpc
-from kho.lib.jsonrpc import MAX_DEPTH, Invalid, Message, ParseError, Request, Response, parse
+from kho.lib.jsonrpc import MAX_DEPTH, MAX_VALUES, Invalid, Message, ParseError, Request, Response, parse
 
 
 def one(value: Any, *, lenient: bool = False) -> Message:
@@ -151,6 +151,28 @@ def test_many_brackets_side_by_side_are_not_deep() -> None:
     wide: list[Any] = [[] for _ in range(1000)]
     assert jsonrpc.loads(json.dumps(wide)) == wide
     assert jsonrpc.loads('"' + "[" * 1000 + '"') == "[" * 1000
+
+
+@pytest.mark.parametrize(("opening", "value", "closing"), [("[", "0", "]"), ("{", '"k":0', "}"), (" [", '"a"', "]")])
+def test_values_are_bounded(opening: str, value: str, closing: str) -> None:
+    def text(commas: int) -> str:
+        return opening + f"{value}," * commas + value + closing + " " * MAX_VALUES
+
+    jsonrpc.loads(text(MAX_VALUES - 2))
+    for raw in (text(MAX_VALUES - 1), text(MAX_VALUES - 1).encode(), text(MAX_VALUES - 1)[:-1] + "nonsense"):
+        with pytest.raises(ParseError, match=r"more than 100,000 values .* Send fewer at a time"):
+            jsonrpc.loads(raw)
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("held", [",[{", '\\",[{', "\\\\,", '\\\\\\"[', "\\n,,", "é,状[", "\\u002c,"])
+def test_what_stands_inside_of_texts_is_no_value(before: int, held: str) -> None:
+    """Wherever the blocks end in which it is counted: between the signs of an escape, too."""
+    texts = "[" + '"",' * before + f'"{"x" * before}{held * MAX_VALUES}", 1]'
+    assert jsonrpc.loads(texts.encode()) == jsonrpc.loads(texts) == json.loads(texts)
+    many = texts[:-1] + ",0" * MAX_VALUES + "]"
+    with pytest.raises(ParseError, match="values"):
+        jsonrpc.loads(many)
 
 
 JSON = st.recursive(

@@ -4,11 +4,13 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, cast
 
 import orjson
 from pydantic import Field, StringConstraints, ValidationError
 
+from kho.kernel import large
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, UniqueViolation, UnknownOperation, about
 from kho.kernel.hub import Hub
@@ -48,17 +50,12 @@ class Reply:
 class Actions:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        Envelope.model_rebuild()  # a validator is built on first use, which two threads must not do at once
 
     async def answer(self, body: bytes, principal: Principal) -> Reply:
-        try:
-            sent = jsonrpc.loads(body)
-        except jsonrpc.ParseError as problem:
-            return _refusal(None, None, InvalidParams(str(problem)))
-        try:
-            envelope = Envelope.model_validate(sent)
-        except ValidationError as failure:
-            # What could be read is said again, so that the sender knows which of its requests is meant.
-            return _refusal(_readable(sent, "request_id"), _readable(sent, "action"), _wrong(found(failure)))
+        envelope = await large.read(len(body), partial(_envelope, body))
+        if isinstance(envelope, Reply):
+            return envelope
         request_id = envelope.request_id or str(uuid.uuid4())
         try:
             caller = _caller(principal, envelope.principal)
@@ -114,6 +111,19 @@ class Actions:
         if kept.digest != wanted:
             raise Conflict("This request_id was used for another request. Take a new one.", request_id=call.request_id)
         return Reply(200, kept.answer)
+
+
+def _envelope(body: bytes) -> Envelope | Reply:
+    """What was sent, or why it cannot be taken."""
+    try:
+        sent = jsonrpc.loads(body)
+    except jsonrpc.ParseError as problem:
+        return _refusal(None, None, InvalidParams(str(problem)))
+    try:
+        return Envelope.model_validate(sent)
+    except ValidationError as failure:
+        # What could be read is said again, so that the sender knows which of its requests is meant.
+        return _refusal(_readable(sent, "request_id"), _readable(sent, "action"), _wrong(found(failure)))
 
 
 def _wrong(problems: Sequence[Problem]) -> KhoError:

@@ -1,9 +1,11 @@
 """POST /jsonrpc: JSON-RPC 2.0 in full, methods named `{server}/{operation}`."""
 
+from functools import partial
 from typing import Any
 
 import orjson
 
+from kho.kernel import large
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.registry import Registry
@@ -20,7 +22,7 @@ class JsonRpc:
     async def answer(self, body: bytes, principal: Principal) -> bytes | None:
         """The reply to a request body; None when it held only notifications."""
         try:
-            messages, batch = jsonrpc.parse(body, most=LARGEST_BATCH)
+            messages, batch = await large.read(len(body), partial(jsonrpc.parse, body, most=LARGEST_BATCH))
         except jsonrpc.ParseError as problem:
             return orjson.dumps(jsonrpc.error(None, jsonrpc.PARSE_ERROR, "Parse error", str(problem)))
         # In order: a caller may well put a write before the read that depends on it.

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
+from kho.doors import mcp_text
 from kho.doors.mcp import McpDoor
 from kho.kernel.background import Background
 from kho.kernel.errors import InvalidParams
@@ -107,6 +108,9 @@ async def _streams(socket: ClientConnection) -> AsyncGenerator[tuple[Incoming, O
     async def receive() -> None:
         async with into:
             async for frame in socket:
+                if (refused := await mcp_text.refusal(frame)) is not None:
+                    await outgoing.send(refused)
+                    continue
                 try:
                     message = types.jsonrpc_message_adapter.validate_json(frame, by_name=False)
                 except ValidationError as problem:

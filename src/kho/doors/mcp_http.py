@@ -9,6 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -20,6 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from kho.doors.mcp import McpDoor
 from kho.doors.mcp_notices import Notice, for_handshake, to_notification
 from kho.doors.wire import header, read_body, send_json
+from kho.kernel import large
 from kho.lib import jsonrpc
 from kho.lib.jsonrpc import Invalid, Request, Response
 
@@ -58,7 +60,7 @@ class McpHttp:
         body = b""
         if scope["method"] == "POST":
             body = await read_body(receive)
-            refusal = _refusal(body)
+            refusal = await large.read(len(body), partial(_refusal, body))
             if refusal is not None:
                 await send_json(send, 400, refusal)
                 return

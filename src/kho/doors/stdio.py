@@ -1,10 +1,15 @@
 """MCP over stdio: one client, the machine's own user. stdout belongs to the protocol."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import TextIO, cast
 
+import anyio
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 
+from kho.doors import mcp_text
 from kho.doors.mcp import McpDoor
 from kho.kernel.background import Background
 from kho.kernel.hub import Hub
@@ -17,7 +22,40 @@ async def serve(
         background = Background()
         door = McpDoor(hub, background, lambda ctx: hub.local, toolsets, page_size)
         try:
-            async with stdio_server() as (incoming, outgoing):
-                await door.server.run(incoming, outgoing, door.server.create_initialization_options())
+            with _claimed_stdin() as stdin:
+                lines = _Lines(stdin)
+                async with stdio_server(cast("anyio.AsyncFile[str]", lines)) as (incoming, outgoing):
+                    lines.answer = outgoing.send
+                    await door.server.run(incoming, outgoing, door.server.create_initialization_options())
         finally:
             await background.drain()
+
+
+class _Lines:
+    """The lines of stdin, without those that are refused: these are answered here. The SDK only iterates over it."""
+
+    answer: Callable[[SessionMessage], Awaitable[None]]
+
+    def __init__(self, stdin: TextIO) -> None:
+        self._file = anyio.wrap_file(stdin)
+
+    async def __aiter__(self) -> AsyncGenerator[str, None]:
+        async for line in self._file:
+            if (refusal := await mcp_text.refusal(line)) is None:
+                yield line
+            else:
+                await self.answer(refusal)
+
+
+@contextmanager
+def _claimed_stdin() -> Generator[TextIO, None, None]:
+    """stdin for the protocol alone: a child process, or whoever else reads it, finds it empty. The SDK sees to that
+    only for a stdin that it opens itself."""
+    wire = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        yield open(wire, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115 (a thread may still read it)
+    finally:
+        os.dup2(wire, 0)

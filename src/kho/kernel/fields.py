@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, ValidatorFunctio
 from kho.kernel import values
 from kho.kernel.errors import InvalidParams
 from kho.kernel.problems import in_words
+from kho.lib import jsonrpc
 
 
 def _whole(value: Any, read: ValidatorFunctionWrapHandler) -> int:
@@ -24,10 +25,13 @@ def _json_list(value: Any) -> Any:
     """Some clients send a list as its JSON text."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
+            jsonrpc.check_size(value)  # until now it was one harmless text
             value = orjson.loads(value)
-            values.check(value)  # until now it was one harmless text
+            values.check(value)
         except orjson.JSONDecodeError:
             return value
+        except jsonrpc.ParseError as problem:
+            raise ValueError(str(problem)) from None
         except InvalidParams as problem:
             raise ValueError(problem.message) from None
     return value

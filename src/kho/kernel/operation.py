@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, cast
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
@@ -18,6 +18,9 @@ from kho.kernel.schema import JsonSchema
 P = TypeVar("P", bound=BaseModel, default=Any)
 R = TypeVar("R", default=Any)
 Effect = Literal["read", "write", "destructive"]
+
+MAX_UNKNOWN = 20
+"""Unknown parameters that a refusal names."""
 
 
 def invalid_params(problems: Sequence[Problem]) -> KhoError:
@@ -109,6 +112,21 @@ class Operation(Generic[P, R]):
         if self.shape_error:
             return self.shape_error(error)
         return error.contract_form() if self.protocol_errors else {"error": error.as_dict()}
+
+    def without_unknown(self, arguments: Any) -> Any:
+        """The arguments, those that it does not know without their values: they are refused by their names alone, and
+        what they hold may be millions of things. Of very many only some are named."""
+        if self.params.model_config.get("extra") != "forbid" or not isinstance(arguments, dict):
+            return arguments
+        given = cast(dict[str, Any], arguments)
+        known = self.params.model_fields
+        unknown = [name for name in given if name not in known]
+        if not unknown:
+            return given
+        # Some models take null for "not given", whatever its name; so what is not null is named first.
+        unknown.sort(key=lambda name: given[name] is None)
+        kept = {name: value for name, value in given.items() if name in known}
+        return kept | {name: None if given[name] is None else True for name in unknown[:MAX_UNKNOWN]}
 
     def parse(self, arguments: Any) -> P:
         try:

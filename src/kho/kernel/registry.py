@@ -1,12 +1,13 @@
 """The one place where operations are found and run: every door ends here."""
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kho.kernel import values
+from kho.kernel import large, values
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability, Prompt
@@ -104,7 +105,7 @@ class Registry:
         try:
             call.need(operation.scope, operation.cli[0].words if operation.cli else "")
             call.operation = operation.audited_as
-            params = self._parse(operation, arguments)
+            params = await self._parse(operation, arguments)
             result = await operation.run(params, call)
             outcome = Outcome(operation, operation.shape(result), result)
         except KhoError as error:
@@ -119,12 +120,12 @@ class Registry:
             self._background.add(work)
         return outcome
 
-    def _parse(self, operation: Operation, arguments: Any) -> Any:
-        try:
-            values.check(arguments)
-        except InvalidParams as error:
-            raise operation.invalid([Problem(error.details.get("field", ""), "value_error", error.message)]) from None
-        return operation.parse(arguments)
+    async def _parse(self, operation: Operation, arguments: Any) -> Any:
+        arguments = operation.without_unknown(arguments)
+        size = large.size(arguments)
+        if size > large.LARGE:
+            operation.params.model_rebuild()  # a validator is built on first use, which two threads must not do at once
+        return await large.read(size, functools.partial(_parsed, operation, arguments))
 
     def _live(self, tenant: str) -> Iterable[Operation]:
         for capability in self.capabilities:
@@ -134,6 +135,14 @@ class Registry:
     def _changed(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+def _parsed(operation: Operation, arguments: Any) -> Any:
+    try:
+        values.check(arguments)
+    except InvalidParams as error:
+        raise operation.invalid([Problem(error.details.get("field", ""), "value_error", error.message)]) from None
+    return operation.parse(arguments)
 
 
 def _failure(operation: Operation, error: KhoError) -> Outcome:

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from kho.kernel.fields import Id, Strings, Whole
 from kho.kernel.model import Params
+from kho.lib.jsonrpc import ParseError, check_size
 from kho.research import names
 
 MAX_QUERY = 10_000
@@ -66,12 +67,16 @@ def _separated(value: Any) -> Any:
         return value
     if value.lstrip().startswith("["):
         try:
+            check_size(value)
             orjson.loads(value)
         except orjson.JSONDecodeError:
             pass  # a name may begin with a bracket
+        except ParseError:
+            return value
         else:
             return value
-    return [part for part in value.split(",") if part.strip()]
+    # More than any of these lists may hold, so that a text of commas alone is not made into millions of names.
+    return [part for part in value.split(",", 2 * MAX_MOVED) if part.strip()]
 
 
 _Separated = BeforeValidator(_separated, json_schema_input_type=str | list[str])

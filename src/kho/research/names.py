@@ -12,6 +12,8 @@ _TURNING = {*"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069
 
 def clean(name: str) -> str:
     """The name as it is kept. Raises ValueError, in words that fit behind the parameter's name."""
+    if len(name) > 100 * LONGEST:  # a text of megabytes would be gone through sign by sign
+        raise ValueError(f"must have 1 to {LONGEST} characters")
     name = unicodedata.normalize("NFC", name).strip()
     if any(unicodedata.category(sign) in _REFUSED or sign in _TURNING for sign in name):
         raise ValueError("must not hold control characters")
