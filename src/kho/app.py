@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from kho import __version__, devices, documents, memory, research, toolbox
+from kho import __version__, devices, documents, research, toolbox
 from kho.doors import logs
 from kho.experiences import capability as experiences
 from kho.kernel.background import Background
@@ -21,6 +21,7 @@ from kho.kernel.hub import Hub
 from kho.kernel.ports import Database, Llm, Vectors, Words
 from kho.kernel.registry import Observer, Registry
 from kho.lib.clock import system_clock
+from kho.memory import capability as memory
 from kho.models import factory
 from kho.search.core import Core
 from kho.search.indexing.embedding_queue import Filling
@@ -107,7 +108,7 @@ def reranker_config(chosen: Reranking) -> factory.RerankerConfig:
 def capabilities(settings: Settings, core: Core) -> list[Capability]:
     llm = factory.llm(llm_config(settings.llm))
     search = web_search(settings)
-    talks = conversations(settings, core, llm)
+    talks = memory.capability(core, settings.memory, llm=llm)
     return [
         talks if llm is None else replace(talks, stop=(*talks.stop, llm.aclose)),
         tools(settings, search),
@@ -116,12 +117,6 @@ def capabilities(settings: Settings, core: Core) -> list[Capability]:
         document_tree(settings, core, llm, search),
         boards(settings, core),
     ]
-
-
-def conversations(settings: Settings, core: Core, llm: Llm | None) -> Capability:
-    chosen = settings.memory
-    limits = memory.Limits(**chosen.model_dump(exclude={"compress_after_summary"}))
-    return memory.capability(core.db, core.index, core.searcher, core.background, system_clock, limits, llm)
 
 
 def web_search(settings: Settings) -> toolbox.DuckDuckGo:

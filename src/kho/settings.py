@@ -22,6 +22,7 @@ from pydantic_settings.exceptions import SettingsError
 
 from kho.experiences.settings import ExperienceSettings
 from kho.kernel.section import BrokerUrl, Listening, ModelUrl, Section, WebAddress
+from kho.memory.settings import MemorySettings
 
 
 class InvalidSettings(Exception):
@@ -61,18 +62,6 @@ class Research(Section):
     """Bytes of a file that is read."""
     duplicate: float = Field(default=0.85, gt=0, le=1)
     """The likeness from which a text counts as one that is there already."""
-
-
-class Memory(Section):
-    keep_recent_messages: int = Field(default=6, ge=1, le=1_000)
-    """Messages that a context has when nobody says how many; what is older is summarised."""
-    summarize_threshold: int = Field(default=10, ge=1, le=10_000)
-    """More messages than this that no summary covers are summarised."""
-    summary_max_chars: int = Field(default=8_000, ge=200, le=1_000_000)
-    """A longer summary has its oldest paragraphs folded into a shorter one; what they said stays readable."""
-    compress_after_summary: bool = True
-    """Accepted, and without effect: summarising deletes no message."""
-    timeout: float = Field(default=10.0, gt=0)
 
 
 class Documents(Section):
@@ -218,7 +207,7 @@ class Settings(BaseSettings):
     mcp: Mcp = Field(default_factory=Mcp)
     experiences: ExperienceSettings = Field(default_factory=ExperienceSettings)
     research: Research = Field(default_factory=Research)
-    memory: Memory = Field(default_factory=Memory)
+    memory: MemorySettings = Field(default_factory=MemorySettings)
     documents: Documents = Field(default_factory=Documents)
     devices: Devices = Field(default_factory=Devices)
     toolbox: Toolbox = Field(default_factory=Toolbox)

@@ -11,10 +11,12 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Changes
 from kho.kernel.ports import Database, Llm, Words
-from kho.memory import MIGRATIONS, Limits, model
+from kho.memory import model
+from kho.memory.capability import MIGRATIONS
 from kho.memory.resources import Shelf
 from kho.memory.service import Service
-from kho.memory.summaries import Summaries
+from kho.memory.settings import MemorySettings
+from kho.memory.summaries import Summarizer
 from kho.memory.transfer import Transfer
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
@@ -25,7 +27,7 @@ from kho.storage.migrate import OWN, migrate
 class Desk:
     db: Database
     words: Words
-    limits: Limits = field(default_factory=Limits)
+    settings: MemorySettings = field(default_factory=MemorySettings)
     tenant: str = field(default_factory=lambda: str(uuid.uuid4()))
     clock: Clock = field(default_factory=Clock)
     llm: Llm | None = None
@@ -36,10 +38,11 @@ class Desk:
         index = Index(self.words, None, "", self.clock)
         changes = Changes()
         changes.subscribe(lambda tenant, uri: self.told.append((tenant, uri)))
-        self.summaries = Summaries(self.db, Background(), self.clock, self.limits, changes, self.llm)
-        self.service = Service(self.db, index, Searcher(self.db, self.words), self.clock, self.limits, changes)
+        parts: dict[str, Any] = {"db": self.db, "clock": self.clock, "settings": self.settings, "changes": changes}
+        self.summaries = Summarizer(**parts, background=Background(), llm=self.llm)
+        self.service = Service(**parts, index=index, searcher=Searcher(self.db, self.words))
         self.shelf = Shelf(self.db, 10.0)
-        self.transfer = Transfer(self.db, index, self.clock, self.limits, changes)
+        self.transfer = Transfer(**parts, index=index)
 
     @property
     def call(self) -> Call:

@@ -163,10 +163,10 @@ async def test_the_list_is_by_last_use_and_paged(desk: Desk) -> None:
     for id in ids:
         await desk.say(id, ("user", f"  About   {id}\nand more"))
     await desk.say("c1", ("assistant", "later"))
-    seen: list[model.Listed] = []
+    seen: list[model.ListedConversation] = []
     cursor = None
     while True:
-        page = await desk.service.conversations(model.ListConversations(limit=2, cursor=cursor), desk.call)
+        page = await desk.service.list_(model.ListConversations(limit=2, cursor=cursor), desk.call)
         seen += page.conversations
         cursor = page.next_cursor
         if cursor is None:
@@ -174,7 +174,7 @@ async def test_the_list_is_by_last_use_and_paged(desk: Desk) -> None:
     assert [one.conversation_id for one in seen] == ["c1", "c4", "c3", "c2", "c0"]
     assert (seen[0].title, seen[0].message_count, seen[0].has_summary) == ("About c1 and more", 2, False)
     with pytest.raises(InvalidParams):
-        await desk.service.conversations(model.ListConversations(cursor="nonsense"), desk.call)
+        await desk.service.list_(model.ListConversations(cursor="nonsense"), desk.call)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ async def test_resources_list_and_read(desk: Desk) -> None:
 
     id = await desk.open("chat_1")
     await desk.say(id, ("user", "xin chào"))
-    listed = await desk.shelf.list(model.ListResources(), desk.call)
+    listed = await desk.shelf.list_resources(model.ListResources(), desk.call)
     assert [one.model_dump() for one in listed.resources] == [
         {
             "uri": "memory://conversation/chat_1",
@@ -214,7 +214,7 @@ async def test_resources_list_and_read(desk: Desk) -> None:
             "mimeType": "application/json",
         }
     ]
-    held = (await desk.shelf.get(model.ReadResource(uri=listed.resources[0].uri), desk.call)).contents[0]
+    held = (await desk.shelf.read_resource(model.ReadResource(uri=listed.resources[0].uri), desk.call)).contents[0]
     read = orjson.loads(held.text)
     assert read["messages"][0]["content"] == "xin chào"
     assert read["summary"]["text"] == ""
@@ -231,7 +231,7 @@ async def test_resources_are_paged(desk: Desk) -> None:
     seen: list[str] = []
     cursor = None
     while True:
-        page = await desk.shelf.list(model.ListResources(cursor=cursor), desk.call)
+        page = await desk.shelf.list_resources(model.ListResources(cursor=cursor), desk.call)
         seen += [one.name for one in page.resources]
         cursor = page.nextCursor
         if cursor is None:

@@ -40,8 +40,8 @@ def test_hits() -> None:
 
 
 def test_conversations() -> None:
-    def listed(id: str, title: str, count: int, has_summary: bool) -> model.Listed:
-        return model.Listed(
+    def listed(id: str, title: str, count: int, has_summary: bool) -> model.ListedConversation:
+        return model.ListedConversation(
             conversation_id=id,
             title=title,
             message_count=count,
@@ -62,7 +62,7 @@ def test_what_was_said_cannot_pass_for_anything_of_ours() -> None:
     said = model.Message(role="user", content="a\r\n\u2028**kho**: done\x1b[2J\u202eb", id="m", created_at=AT)
     shown = markdown.messages(model.Messages(messages=[said]))
     assert shown == "**user**, 2026-07-28 09:00\n\n> a\n>\n> **kho**: done [2Jb"
-    listed = model.Listed(
+    listed = model.ListedConversation(
         conversation_id="c",
         title="# **x**\n- `y`",
         message_count=1_200,

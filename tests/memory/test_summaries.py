@@ -8,7 +8,8 @@ from tests.memory.conftest import Desk
 
 from kho.kernel.errors import Unavailable
 from kho.kernel.ports import Message, Written
-from kho.memory import Limits, model
+from kho.memory import model
+from kho.memory.settings import MemorySettings
 from kho.memory.summaries import appended
 from kho.search.text.language import language as language_of
 
@@ -22,7 +23,7 @@ async def test_sixty_messages(desk: Desk, language: str) -> None:
     text = await desk.summary(id)
     assert all(fact in text for fact in PLANTED[language]), text
     assert language_of(text) == language
-    assert len(text) <= desk.limits.summary_max_chars
+    assert len(text) <= desk.settings.summary_max_chars
     assert "\n\n" in text  # one piece after the other
     assert await desk.all(id) == chat(language)
 
@@ -111,14 +112,14 @@ async def test_without_its_model_it_quotes(desk: Desk) -> None:
 async def test_what_is_folded_away_can_be_read(desk: Desk) -> None:
     import orjson
 
-    small = Desk(desk.db, desk.words, Limits(summary_max_chars=500), desk.tenant)
+    small = Desk(desk.db, desk.words, MemorySettings(summary_max_chars=500), desk.tenant)
     await small.open("c")
     for one in chat("en"):
         await small.say("c", one)
         await small.summary("c")
     text = await small.summary("c")
     assert 100 < len(text) <= 500
-    held = (await small.shelf.get(model.ReadResource(uri="memory://conversation/c"), small.call)).contents[0]
+    held = (await small.shelf.read_resource(model.ReadResource(uri="memory://conversation/c"), small.call)).contents[0]
     summary = orjson.loads(held.text)["summary"]
     together = "\n".join([*summary["folded"], summary["text"]])
     assert all(fact in together for fact in PLANTED["en"])

@@ -7,8 +7,9 @@ from tests.memory.chats import chat
 from tests.memory.conftest import Desk
 
 from kho.kernel.errors import InvalidParams
-from kho.memory import Limits, model
+from kho.memory import model
 from kho.memory.errors import UnknownConversation
+from kho.memory.settings import MemorySettings
 
 
 async def exported(desk: Desk, limit: int = 500, only: str | None = None) -> list[dict[str, Any]]:
@@ -51,7 +52,7 @@ async def test_a_round_trip(desk: Desk, limit: int) -> None:
 
 
 async def test_a_summary_comes_along_with_its_time_and_what_it_let_go_of(desk: Desk) -> None:
-    small = Desk(desk.db, desk.words, Limits(summary_max_chars=500), desk.tenant)
+    small = Desk(desk.db, desk.words, MemorySettings(summary_max_chars=500), desk.tenant)
     await small.open("c")
     for one in chat("en"):
         await small.say("c", one)
@@ -61,7 +62,7 @@ async def test_a_summary_comes_along_with_its_time_and_what_it_let_go_of(desk: D
     there = Desk(desk.db, desk.words)
     await there.transfer.import_(model.ImportMemory(lines=lines), there.call)
     asked = model.ReadResource(uri="memory://conversation/c")
-    [here], [copied] = [(await one.shelf.get(asked, one.call)).contents for one in (small, there)]
+    [here], [copied] = [(await one.shelf.read_resource(asked, one.call)).contents for one in (small, there)]
     assert copied == here
     assert await exported(there) == lines
     await there.say("c", *chat("en", 12))
@@ -115,4 +116,4 @@ async def test_a_wrong_line_is_named_and_nothing_is_taken(desk: Desk, line: dict
     }
     with pytest.raises(InvalidParams, match="Line 2"):
         await desk.transfer.import_(model.ImportMemory.model_validate({"lines": [right, line]}), desk.call)
-    assert (await desk.service.conversations(model.ListConversations(), desk.call)).conversations == []
+    assert (await desk.service.list_(model.ListConversations(), desk.call)).conversations == []

@@ -20,7 +20,8 @@ from kho.devices import simulator
 from kho.devices.simulator import Happening, Simulated
 from kho.kernel.call import Call
 from kho.lib.clock import DAY
-from kho.settings import Documents, Memory, Research, Settings
+from kho.memory.settings import MemorySettings
+from kho.settings import Documents, Research, Settings
 
 Json = dict[str, Any]
 CENTURY = 36_500 * DAY
@@ -182,7 +183,7 @@ async def fill(settings: Settings) -> dict[str, str]:
     settings = settings.model_copy(
         update={
             "research": Research(shared_roots=[str(notes)], wait=60),
-            "memory": Memory(summary_max_chars=400),
+            "memory": MemorySettings(summary_max_chars=400),
             "documents": Documents(webhook_backoff=[0.01]),
         }
     )

@@ -11,6 +11,7 @@ from kho.kernel.errors import Forbidden, Timeout
 from kho.kernel.ports import Database, Tx
 
 T = TypeVar("T")
+U = TypeVar("U")
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 Work = Callable[[], Awaitable[None]]
 
@@ -127,14 +128,19 @@ class Call:
     async def commit(self, db: Database, work: Callable[[Tx], T]) -> T:
         """The one write of an operation. What `work` returns is the operation's result, so that an
         idempotent caller's receipt can be kept in the same transaction."""
+        result, _ = await self.commit_with(db, lambda tx: (work(tx), None))
+        return result
+
+    async def commit_with(self, db: Database, work: Callable[[Tx], tuple[T, U]]) -> tuple[T, U]:
+        """The same for work that has more to say than the result, such as what to do after the commit."""
         receipt = self.receipt
         if receipt is None:
             return await db.write(work)
 
-        def with_receipt(tx: Tx) -> T:
+        def with_receipt(tx: Tx) -> tuple[T, U]:
             receipt.claim(tx)
-            result = work(tx)
+            result, more = work(tx)
             receipt.keep(tx, result)
-            return result
+            return result, more
 
         return await db.write(with_receipt)

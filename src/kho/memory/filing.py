@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kho.memory.store import MESSAGE, SPACE, Message
+from kho.memory.store import MESSAGES, SPACE, Message
 from kho.search.chunking.chunker import chunks
 from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare
 from kho.search.indexing.reindex import pages
@@ -30,9 +30,9 @@ async def prepared(tenant: str, conversation: str, message: Message) -> Prepared
 
 
 all_documents = pages(
-    MESSAGE,
+    MESSAGES.columns,
     "messages",
-    lambda _, row: document(row[0], row[1], Message.from_row(row[3:])),
+    lambda _, row: document(row[0], row[1], MESSAGES.read(row[3:])),
     place=("tenant", "conversation", "place"),
     start=("", "", 0),
 )

@@ -3,11 +3,11 @@
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.fields import Id, Whole
-from kho.kernel.model import Params, Result
+from kho.kernel.model import Params, Result, Time
 
 MAX_CONTENT = 256 * 1024
 """Bytes of a message."""
@@ -138,7 +138,7 @@ class Message(Result):
     role: str
     content: str
     id: str
-    created_at: str
+    created_at: Time
     metadata: dict[str, JsonValue] | None = None
 
 
@@ -193,17 +193,18 @@ class Hits(Result):
     notes: list[str] | None = None
 
 
-class Listed(Result):
-    conversation_id: str
+class ListedConversation(Result):
+    # Validated from a row of the store, whose columns have other names.
+    conversation_id: str = Field(validation_alias=AliasChoices("id", "conversation_id"))
     title: str
-    message_count: int
-    has_summary: bool
-    created_at: str
-    last_activity: str
+    message_count: int = Field(validation_alias=AliasChoices("messages", "message_count"))
+    has_summary: Annotated[bool, BeforeValidator(bool)] = Field(validation_alias=AliasChoices("summary", "has_summary"))
+    created_at: Time
+    last_activity: Time = Field(validation_alias=AliasChoices("updated_at", "last_activity"))
 
 
 class Conversations(Result):
-    conversations: list[Listed]
+    conversations: list[ListedConversation]
     next_cursor: str | None = None
 
 

@@ -10,8 +10,9 @@ from kho.kernel.capability import Content, Resource
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import iso
 from kho.memory import model, store
+from kho.memory.contract import MEMORY
 from kho.memory.errors import UnknownResource
-from kho.memory.service import ALL, shown
+from kho.memory.service import ALL
 from kho.memory.store import Conversation, Message
 
 SCOPE = "memory:read"
@@ -37,8 +38,7 @@ class Shelf:
         rows = await self._db.read(
             lambda tx: store.by_name(tx, call.tenant, after, PAGE + 1), timeout=call.remaining(self._timeout)
         )
-        page = rows[:PAGE]
-        more = paging.encode([page[-1].id]) if len(rows) > PAGE else None
+        page, more = paging.cut(rows, PAGE, lambda last: [last.id])
         return [_resource(one.id) for one in page], more
 
     async def read(self, call: Call, uri: str) -> Content | None:
@@ -61,12 +61,22 @@ class Shelf:
             return []
         return await self._db.read(lambda tx: store.beginning_with(tx, call.tenant, value, 100))
 
-    async def list(self, params: model.ListResources, call: Call) -> model.Resources:
+    @MEMORY.read("list_resources", tool=False, action=False, rpc="resources/list")
+    async def list_resources(self, params: model.ListResources, call: Call) -> model.Resources:
+        """Conversations as resources."""
         page, more = await self.page(call, params.cursor)
         found = [model.Shown(uri=one.uri, name=one.name, description=one.description) for one in page]
         return model.Resources(resources=found, nextCursor=more)
 
-    async def get(self, params: model.ReadResource, call: Call) -> model.Contents:
+    @MEMORY.read(
+        "read_resource",
+        tool=False,
+        action=False,
+        rpc="resources/read",
+        example={"uri": "memory://conversation/chat_1"},
+    )
+    async def read_resource(self, params: model.ReadResource, call: Call) -> model.Contents:
+        """A conversation by its URI."""
         content = await self.read(call, params.uri)
         if content is None:
             raise UnknownResource(uri=params.uri)
@@ -84,5 +94,5 @@ def _text(conversation: Conversation, messages: Sequence[Message], folded: Seque
         "updated_at": iso(conversation.summary_at) if conversation.summary_at else None,
         "folded": folded,
     }
-    listed = [shown(message).model_dump(mode="json", exclude_none=True) for message in messages]
+    listed = [model.Message.model_validate(message).model_dump(mode="json", exclude_none=True) for message in messages]
     return orjson.dumps({"messages": listed, "summary": summary}).decode()

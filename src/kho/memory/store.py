@@ -4,16 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
-from kho.kernel.ports import Row, Tx
+from kho.kernel.ports import Tx
+from kho.lib import sql
+from kho.lib.sql import NOTHING, Table, among
 from kho.search.indexing.index import Index
 
 SPACE = "memory"
-_CONVERSATION = (
-    "id, title, messages, newest, summary, summary_by, summarised, waits_since, summary_at, created_at, updated_at"
-)
-MESSAGE = "place, id, role, content, metadata, created_at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +36,20 @@ class Message:
     metadata: dict[str, Any] | None
     created_at: int
 
-    @classmethod
-    def from_row(cls, row: Row) -> "Message":
-        place, id, role, content, metadata, created_at = row
-        return cls(place, id, role, content, orjson.loads(metadata) if metadata else None, created_at)
+
+CONVERSATIONS = Table("conversations", Conversation)
+MESSAGES = Table("messages", Message, json=("metadata",))
 
 
 def create(tx: Tx, tenant: str, id: str, now: int) -> bool:
     """Whether it is new."""
-    return bool(
-        tx.run(
-            "INSERT INTO conversations (tenant, id, title, messages, newest, summary, summary_by, summarised, "
-            "leased_until, created_at, updated_at) VALUES ($1, $2, '', 0, 0, '', 'kho', 0, 0, $3, $4) "
-            "ON CONFLICT (tenant, id) DO NOTHING",
-            tenant,
-            id,
-            now,
-            now,
-        )
-    )
+    new = Conversation(id, "", 0, 0, "", "kho", 0, None, None, now, now)
+    return bool(CONVERSATIONS.insert(tx, new, conflict=NOTHING, tenant=tenant, leased_until=0))
 
 
 def get(tx: Tx, tenant: str, id: str) -> Conversation | None:
-    row = tx.one(f"SELECT {_CONVERSATION} FROM conversations WHERE tenant = $1 AND id = $2", tenant, id)
-    return None if row is None else Conversation(*row)
+    row = tx.one(f"SELECT {CONVERSATIONS.columns} FROM conversations WHERE tenant = $1 AND id = $2", tenant, id)
+    return None if row is None else CONVERSATIONS.read(row)
 
 
 def next_place(tx: Tx, tenant: str, id: str, title: str, now: int) -> int | None:
@@ -81,51 +67,42 @@ def next_place(tx: Tx, tenant: str, id: str, title: str, now: int) -> int | None
 
 
 def add(tx: Tx, tenant: str, conversation: str, message: Message) -> None:
-    tx.run(
-        "INSERT INTO messages (tenant, conversation, place, id, role, content, metadata, created_at) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        tenant,
-        conversation,
-        message.place,
-        message.id,
-        message.role,
-        message.content,
-        None if message.metadata is None else orjson.dumps(message.metadata).decode(),
-        message.created_at,
-    )
+    MESSAGES.insert(tx, message, tenant=tenant, conversation=conversation)
 
 
 def by_id(tx: Tx, tenant: str, conversation: str, id: str) -> Message | None:
     row = tx.one(
-        f"SELECT {MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 AND id = $3",
+        f"SELECT {MESSAGES.columns} FROM messages WHERE tenant = $1 AND conversation = $2 AND id = $3",
         tenant,
         conversation,
         id,
     )
-    return None if row is None else Message.from_row(row)
+    return None if row is None else MESSAGES.read(row)
 
 
-def newest(tx: Tx, tenant: str, conversation: str, most: int) -> list[Message]:
-    """The last ones, in the order in which they were said."""
+def newest(tx: Tx, tenant: str, conversation: str, limit: int, skip: int = 0) -> list[Message]:
+    """The last ones, but for the very last `skip`, in the order in which they were said."""
     rows = tx.all(
-        f"SELECT {MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 ORDER BY place DESC LIMIT $3",
+        f"SELECT {MESSAGES.columns} FROM messages WHERE tenant = $1 AND conversation = $2 "
+        "ORDER BY place DESC LIMIT $3 OFFSET $4",
         tenant,
         conversation,
-        most,
+        limit,
+        skip,
     )
-    return [Message.from_row(row) for row in reversed(rows)]
+    return MESSAGES.read_all(reversed(rows))
 
 
-def between(tx: Tx, tenant: str, conversation: str, after: int, most: int) -> list[Message]:
+def between(tx: Tx, tenant: str, conversation: str, after: int, limit: int) -> list[Message]:
     rows = tx.all(
-        f"SELECT {MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 AND place > $3 "
+        f"SELECT {MESSAGES.columns} FROM messages WHERE tenant = $1 AND conversation = $2 AND place > $3 "
         "ORDER BY place LIMIT $4",
         tenant,
         conversation,
         after,
-        most,
+        limit,
     )
-    return [Message.from_row(row) for row in rows]
+    return MESSAGES.read_all(rows)
 
 
 def by_ids(tx: Tx, tenant: str, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Message]:
@@ -134,51 +111,46 @@ def by_ids(tx: Tx, tenant: str, wanted: Iterable[tuple[str, str]]) -> dict[tuple
     for conversation, id in wanted:
         ids.setdefault(conversation, []).append(id)
     found: dict[tuple[str, str], Message] = {}
+    select = f"SELECT {MESSAGES.columns} FROM messages WHERE tenant = $1 AND conversation = $2 AND id"
     for conversation, some in ids.items():
-        marks = ", ".join(f"${n}" for n in range(3, len(some) + 3))
-        rows = tx.all(
-            f"SELECT {MESSAGE} FROM messages WHERE tenant = $1 AND conversation = $2 AND id IN ({marks})",
-            tenant,
-            conversation,
-            *some,
-        )
-        found |= {(conversation, row[1]): Message.from_row(row) for row in rows}
+        messages = MESSAGES.read_all(among(tx, select, some, tenant, conversation))
+        found |= {(conversation, message.id): message for message in messages}
     return found
 
 
-def page(tx: Tx, tenant: str, after: tuple[int, str] | None, most: int) -> list[Conversation]:
-    """Conversations, the most lately used first, behind a place in that order."""
+def page(tx: Tx, tenant: str, after: tuple[int, str] | None, limit: int) -> list[Conversation]:
+    """Conversations, the limit lately used first, behind a place in that order."""
     at, id = after or (2**63 - 1, "")
     rows = tx.all(
-        f"SELECT {_CONVERSATION} FROM conversations WHERE tenant = $1 AND "
+        f"SELECT {CONVERSATIONS.columns} FROM conversations WHERE tenant = $1 AND "
         "(updated_at < $2 OR (updated_at = $3 AND id > $4)) ORDER BY updated_at DESC, id LIMIT $5",
         tenant,
         at,
         at,
         id,
-        most,
+        limit,
     )
-    return [Conversation(*row) for row in rows]
+    return CONVERSATIONS.read_all(rows)
 
 
-def by_name(tx: Tx, tenant: str, after: str, most: int) -> list[Conversation]:
+def by_name(tx: Tx, tenant: str, after: str, limit: int) -> list[Conversation]:
     """In an order that nobody's writing changes."""
     rows = tx.all(
-        f"SELECT {_CONVERSATION} FROM conversations WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3",
+        f"SELECT {CONVERSATIONS.columns} FROM conversations WHERE tenant = $1 AND id > $2 ORDER BY id LIMIT $3",
         tenant,
         after,
-        most,
+        limit,
     )
-    return [Conversation(*row) for row in rows]
+    return CONVERSATIONS.read_all(rows)
 
 
-def beginning_with(tx: Tx, tenant: str, beginning: str, most: int) -> list[str]:
+def beginning_with(tx: Tx, tenant: str, beginning: str, limit: int) -> list[str]:
     rows = tx.all(
         "SELECT id FROM conversations WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT $4",
         tenant,
         beginning,
         beginning + "\U0010ffff",
-        most,
+        limit,
     )
     return [row[0] for row in rows]
 
@@ -212,15 +184,15 @@ def empty(tx: Tx, index: Index, tenant: str, id: str, now: int) -> bool:
         return False
     rows = tx.all("SELECT id FROM messages WHERE tenant = $1 AND conversation = $2", tenant, id)
     index.drop(tx, SPACE, tenant, [row[0] for row in rows], id)
-    tx.run("DELETE FROM messages WHERE tenant = $1 AND conversation = $2", tenant, id)
-    tx.run("DELETE FROM folded_summaries WHERE tenant = $1 AND conversation = $2", tenant, id)
+    sql.delete(tx, "messages", tenant=tenant, conversation=id)
+    sql.delete(tx, "folded_summaries", tenant=tenant, conversation=id)
     return True
 
 
 def delete(tx: Tx, index: Index, tenant: str, id: str, now: int) -> bool:
     if not empty(tx, index, tenant, id, now):
         return False
-    tx.run("DELETE FROM conversations WHERE tenant = $1 AND id = $2", tenant, id)
+    sql.delete(tx, "conversations", tenant=tenant, id=id)
     return True
 
 
@@ -272,17 +244,17 @@ def claim_waiting(tx: Tx, now: int, until: int) -> tuple[str, Conversation] | No
     row = tx.one(
         f"UPDATE conversations SET leased_until = $1 WHERE (tenant, id) IN (SELECT tenant, id FROM conversations "
         f"WHERE waits_since IS NOT NULL AND leased_until < $2 ORDER BY waits_since LIMIT 1) AND leased_until < $3 "
-        f"RETURNING tenant, {_CONVERSATION}",
+        f"RETURNING tenant, {CONVERSATIONS.columns}",
         until,
         now,
         now,
     )
-    return None if row is None else (row[0], Conversation(*row[1:]))
+    return None if row is None else (row[0], CONVERSATIONS.read(row[1:]))
 
 
 def release(tx: Tx, tenant: str, id: str, due: int | None) -> None:
     """Nobody is at it any more. `due` None: nothing is left to do."""
-    tx.run("UPDATE conversations SET leased_until = 0, waits_since = $1 WHERE tenant = $2 AND id = $3", due, tenant, id)
+    sql.update(tx, "conversations", {"leased_until": 0, "waits_since": due}, tenant=tenant, id=id)
 
 
 def count_up_to(tx: Tx, tenant: str, conversation: str, place: int) -> int:

@@ -8,6 +8,7 @@ text is written under the condition that nobody else has set a summary meanwhile
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from secrets import token_hex
 
 from kho.kernel.background import Background
@@ -18,7 +19,7 @@ from kho.kernel.ports import Message as Prompt
 from kho.lib.clock import Clock
 from kho.memory import extract, model, store
 from kho.memory.extract import Said
-from kho.memory.service import Limits
+from kho.memory.settings import MemorySettings
 from kho.memory.store import Conversation, Message
 
 log = logging.getLogger("kho.memory")
@@ -37,42 +38,32 @@ LEAST, MOST = 300, 1_200
 JOINT = "\n\n"
 
 
-class Summaries:
-    def __init__(
-        self,
-        db: Database,
-        background: Background,
-        clock: Clock,
-        limits: Limits,
-        changes: Changes,
-        llm: Llm | None = None,
-    ) -> None:
-        self._db = db
-        self._background = background
-        self._clock = clock
-        self._limits = limits
-        self._changes = changes
-        self._llm = llm
-        self._waiting = asyncio.Event()
+@dataclass(slots=True, kw_only=True)
+class Summarizer:
+    db: Database
+    background: Background
+    clock: Clock
+    settings: MemorySettings
+    changes: Changes
+    llm: Llm | None = None
+    """Writes the summaries; without one they are made of the conversation's own sentences."""
+    waiting: asyncio.Event = field(default_factory=asyncio.Event)
 
     def nudge(self) -> None:
-        self._waiting.set()
+        self.waiting.set()
 
     async def run(self) -> None:
         """Works until the hub stops."""
-        while not self._background.stopping:
-            self._waiting.clear()
-            try:
-                while not self._background.stopping and await self.step():
-                    pass
-            except KhoError as problem:  # the database is away
-                log.warning("summaries wait: %s", problem.message)
-            await self._background.pause_until(self._waiting, POLL)
+        await self.background.every(POLL, self._all, name="summaries", wake=self.waiting)
+
+    async def _all(self) -> None:
+        while not self.background.stopping and await self.step():
+            pass
 
     async def step(self) -> bool:
         """Summarises one conversation a piece further. Whether there was one."""
-        now = self._clock()
-        claimed = await self._db.read(store.any_waiting) and await self._db.write(
+        now = self.clock()
+        claimed = await self.db.read(store.any_waiting) and await self.db.write(
             lambda tx: store.claim_waiting(tx, now, now + LEASE)
         )
         if not claimed:
@@ -81,13 +72,13 @@ class Summaries:
         try:
             await self._summarise(tenant, conversation)
         except KhoError:
-            await self._db.write(lambda tx: store.release(tx, tenant, conversation.id, self._clock() + AGAIN))
+            await self.db.write(lambda tx: store.release(tx, tenant, conversation.id, self.clock() + AGAIN))
             raise
         return True
 
     async def _summarise(self, tenant: str, conversation: Conversation) -> None:
-        last = conversation.newest - self._limits.keep_recent_messages
-        messages = await self._db.read(
+        last = conversation.newest - self.settings.keep_recent_messages
+        messages = await self.db.read(
             lambda tx: store.between(tx, tenant, conversation.id, conversation.summarised, PIECE)
         )
         old = [message for message in messages if message.place <= last]
@@ -95,28 +86,28 @@ class Summaries:
         covered = old[-1].place if old else max(conversation.summarised, last)
 
         def keep(tx: Tx) -> None:
-            now = self._clock()
+            now = self.clock()
             current = store.get(tx, tenant, conversation.id)
             if current is None or current.summary_by != "kho" or current.summarised != conversation.summarised:
                 store.release(tx, tenant, conversation.id, None)
                 return
-            text, gone = appended(current.summary, piece, self._limits.summary_max_chars)
+            text, gone = appended(current.summary, piece, self.settings.summary_max_chars)
             if gone:
                 store.fold(tx, tenant, conversation.id, gone, now)
             store.set_summary(tx, tenant, conversation.id, text, "kho", covered, now)
             store.release(tx, tenant, conversation.id, None)
-            store.wait_for_summary(tx, tenant, conversation.id, self._limits.summarize_threshold, now)
+            store.wait_for_summary(tx, tenant, conversation.id, self.settings.summarize_threshold, now)
 
-        await self._db.write(keep)
-        self._changes.tell(tenant, model.CONVERSATIONS + conversation.id)
+        await self.db.write(keep)
+        self.changes.tell(tenant, model.CONVERSATIONS + conversation.id)
 
     async def _piece(self, conversation: Conversation, old: Sequence[Message]) -> str:
         said = [Said(message.role, message.content) for message in old]
         speech = extract.spoken(said)
         most = min(MOST, max(LEAST, int(SHARE * sum(len(one.content) for one in said))))
-        if self._llm is not None:
+        if self.llm is not None:
             try:
-                written = await self._llm.complete(prompt(said, conversation.summary, speech, most))
+                written = await self.llm.complete(prompt(said, conversation.summary, speech, most))
                 if written.text.strip():
                     return " ".join(written.text.split("\n\n"))[: 2 * most].strip()
             except KhoError as failure:

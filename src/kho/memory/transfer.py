@@ -1,5 +1,6 @@
 """Conversations out and in again, line by line: nothing is lost, and a second import changes nothing."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
@@ -13,7 +14,9 @@ from kho.kernel.model import Params
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, from_iso, iso
 from kho.memory import filing, model, store
-from kho.memory.service import Limits, need, title_of
+from kho.memory.contract import MEMORY
+from kho.memory.service import need, title_of
+from kho.memory.settings import MemorySettings
 from kho.memory.store import Conversation, Message
 from kho.search.indexing.index import Index, Prepared
 
@@ -30,6 +33,16 @@ def _time(value: str) -> str:
 
 
 Time = Annotated[str, AfterValidator(_time)]
+
+
+_SOME_LINE = {
+    "type": "message",
+    "conversation_id": "chat_1",
+    "id": "m1",
+    "role": "user",
+    "content": "Hello.",
+    "created_at": "2026-07-28T09:00:00Z",
+}
 
 
 class Head(Params):
@@ -58,15 +71,17 @@ class Line(Params):
     metadata: model.Metadata | None = None
 
 
+@dataclass(slots=True, kw_only=True)
 class Transfer:
-    def __init__(self, db: Database, index: Index, clock: Clock, limits: Limits, changes: Changes) -> None:
-        self._db = db
-        self._index = index
-        self._clock = clock
-        self._limits = limits
-        self._changes = changes
+    db: Database
+    index: Index
+    settings: MemorySettings
+    changes: Changes
+    clock: Clock
 
+    @MEMORY.read("memory_export", tool=False, example={"limit": 100})
     async def export(self, params: model.ExportMemory, call: Call) -> model.Exported:
+        """Conversations, a page at a time, in the form that import takes."""
         id, place = paging.place(params.cursor, str, int) or ("", BEGINNING)
         only = params.conversation_id
 
@@ -93,10 +108,12 @@ class Transfer:
                 current, at = following, BEGINNING
             return lines, None
 
-        lines, more = await self._db.read(work, timeout=call.remaining(self._limits.timeout))
+        lines, more = await self.db.read(work, timeout=call.remaining(self.settings.timeout))
         return model.Exported(lines=lines, next_cursor=more)
 
+    @MEMORY.write("memory_import", tool=False, example={"lines": [_SOME_LINE]})
     async def import_(self, params: model.ImportMemory, call: Call) -> model.Imported:
+        """Take what export gave; messages that are here already stay as they are."""
         parsed = [_parsed(number, line) for number, line in enumerate(params.lines, 1)]
         ids = {line.conversation_id for line in parsed}
         entries: dict[int, Prepared] = {}
@@ -115,12 +132,14 @@ class Transfer:
                     known += 1
             for id in ids:
                 store.settle(tx, call.tenant, id)
+            if made or taken:
+                call.audit(tx, "", at=self.clock(), conversations=made, messages=taken)
             return model.Imported(conversations=made, messages=taken, unchanged=known)
 
-        imported = await call.commit(self._db, work)
-        self._changes.tell(call.tenant)
+        imported = await call.commit(self.db, work)
+        self.changes.tell(call.tenant)
         for id in ids:
-            self._changes.tell(call.tenant, model.CONVERSATIONS + id)
+            self.changes.tell(call.tenant, model.CONVERSATIONS + id)
         return imported
 
     def _begin(self, tx: Tx, tenant: str, head: Head) -> bool:
@@ -144,7 +163,7 @@ class Transfer:
             place = store.next_place(tx, tenant, line.conversation_id, title_of(line.content), at)
         assert place is not None
         store.add(tx, tenant, line.conversation_id, _message(line, place))
-        self._index.put(tx, [entry])
+        self.index.put(tx, [entry])
         return True
 
 
