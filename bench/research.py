@@ -28,7 +28,7 @@ from bench.experiences import Corpus, percentile
 from bench.ratios import Ratio, against_loop
 
 from kho.app import Core, open_hub
-from kho.evaluation.hub_client import Ask, Door, asking
+from kho.evaluation.hub_client import Ask, Door, hub_client
 from kho.evaluation.metrics import mean, ndcg
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
@@ -61,7 +61,7 @@ async def opened(home: str, embedder: str, door: Door) -> AsyncGenerator[Opened,
         cores.append(core)
         return ()
 
-    async with open_hub(settings, more=look) as hub, asking(door, hub) as ask:
+    async with open_hub(settings, more=look) as hub, hub_client(door, hub) as ask:
         await ask("manage_collections", {"action": "create", "collection_name": COLLECTION})
         yield Opened(hub, cores[0], ask)
 

@@ -13,7 +13,7 @@ from tests.engines import schema, words_of
 
 from kho.kernel.ports import Database, Words
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres
+from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 
 # Tests that are about the model ask for it; the others need not wait until it is loaded. Child processes inherit this.
@@ -74,7 +74,7 @@ async def blank(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     if request.param == "sqlite":
         database = Sqlite.open(request.getfixturevalue("sqlite_path"))
     else:
-        database = Postgres.open(request.getfixturevalue("postgres_schema_url"), pool_size=4)
+        database = Postgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=4))
     yield database
     await database.aclose()
 
@@ -98,7 +98,7 @@ async def shared_database(request: pytest.FixtureRequest, slice_tables: tuple[st
     if request.param == "sqlite":
         database = Sqlite.open(None)
     else:
-        database = Postgres.open(request.getfixturevalue("module_schema_url"), pool_size=4)
+        database = Postgres.open(request.getfixturevalue("module_schema_url"), PostgresLimits(pool_size=4))
     try:
         await migrate(database, [OWN, slice_tables])
         yield database

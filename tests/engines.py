@@ -10,6 +10,7 @@ from kho.kernel.ports import Database, Vectors, Words
 from kho.storage.postgres.database import Postgres
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.sqlite import SqliteVectors
+from kho.storage.word_index.base import DEFAULT_LIMITS, PlanLimits
 from kho.storage.word_index.postgres import PostgresWords
 from kho.storage.word_index.sqlite import SqliteWords
 
@@ -26,8 +27,8 @@ def schema(postgres_url: str) -> Generator[str]:
         connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
 
 
-def words_of(database: Database) -> Words:
-    return SqliteWords() if database.engine == "sqlite" else PostgresWords()
+def words_of(database: Database, limits: PlanLimits = DEFAULT_LIMITS) -> Words:
+    return SqliteWords(limits) if database.engine == "sqlite" else PostgresWords(limits)
 
 
 def vectors_of(database: Database) -> Vectors:

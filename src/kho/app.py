@@ -31,13 +31,13 @@ from kho.search.query.searcher import Searcher
 from kho.settings import Embedding, Reranking, Settings
 from kho.settings import Llm as LlmSettings
 from kho.settings import Vision as VisionSettings
-from kho.storage.api_keys import Keys
+from kho.storage.api_keys import SqlApiKeys
 from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
-from kho.storage.receipts import Receipts
-from kho.storage.sqlite import vacuum as sqlite_wipe
+from kho.storage.receipts import SqlReceipts
 from kho.storage.sqlite.database import Sqlite
+from kho.storage.sqlite.vacuum import vacuum
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.qdrant import QdrantVectors
 from kho.storage.vector_index.sqlite import SqliteVectors
@@ -156,7 +156,7 @@ def document_tree(settings: Settings, core: Core, llm: Llm | None, search: toolb
 
     chosen = settings.documents
     telling = documents.Telling(chosen.webhook_timeout, tuple(chosen.webhook_backoff))
-    wipe = partial(sqlite_wipe.wipe, settings.home / DATABASE) if settings.database_url is None else None
+    wipe = partial(vacuum, settings.home / DATABASE) if settings.database_url is None else None
     return documents.capability(
         core.db, core.index, core.searcher, core.background, system_clock, chosen.timeout, llm, web, telling, wipe
     )
@@ -169,7 +169,7 @@ def boards(settings: Settings, core: Core) -> Capability:
         if chosen.approval is not None:
             return chosen.approval
         # A hub that serves others has keys: without them it answers this machine's user only.
-        return "code" if await Keys(core.db).in_use() else "auto"
+        return "code" if await SqlApiKeys(core.db).in_use() else "auto"
 
     where = settings.home, settings.database_url, settings.local.tenant
     offered = chosen.tools, chosen.user_tools
@@ -236,8 +236,8 @@ async def open_hub(
             version=__version__,
             registry=registry,
             ping=partial(_ping, core.db),
-            keys=Keys(core.db),
-            receipts=Receipts(core.db, system_clock),
+            keys=SqlApiKeys(core.db),
+            receipts=SqlReceipts(core.db, system_clock),
             clock=system_clock,
             local=local_principal(settings),
             public=_public(settings.experiences.public_tenant),

@@ -67,7 +67,7 @@ def examine(settings: Settings, **options: Any) -> Coroutine[Any, Any, dict[str,
 
 
 def asking(door: str, hub: Hub) -> AbstractAsyncContextManager[Any]:
-    return import_module("kho.evaluation.hub_client").asking(door, hub)
+    return import_module("kho.evaluation.hub_client").hub_client(door, hub)
 
 
 def attach(settings: Settings, url: str, tools: list[str], tell: Any) -> Coroutine[Any, Any, None]:

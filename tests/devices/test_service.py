@@ -23,7 +23,7 @@ from kho.devices.errors import (
 from kho.kernel.call import Call
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, in_words
 from kho.lib.clock import SECOND
-from kho.storage.receipts import Receipts
+from kho.storage.receipts import SqlReceipts
 
 pytestmark = pytest.mark.anyio
 A, B = "aa:aa:aa:aa:aa:01", "aa:aa:aa:aa:aa:02"
@@ -206,7 +206,7 @@ async def test_what_a_board_refuses_or_never_answers(house: House) -> None:
 
 async def test_a_request_that_is_repeated_while_it_runs_is_carried_out_once(house: House) -> None:
     wire = await house.join(Board(A))
-    receipts = Receipts(house.db, house.clock)
+    receipts = SqlReceipts(house.db, house.clock)
 
     def request() -> Call:
         receipt = receipts.issue(house.tenant, f"{house.tenant}-once", "digest", lambda result: b"{}")

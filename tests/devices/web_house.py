@@ -25,8 +25,8 @@ from kho.kernel.identity import ApiKey
 from kho.kernel.registry import Registry
 from kho.lib.clock import DAY
 from kho.settings import Settings
-from kho.storage.api_keys import Keys
-from kho.storage.receipts import Receipts
+from kho.storage.api_keys import SqlApiKeys
+from kho.storage.receipts import SqlReceipts
 
 Json = dict[str, Any]
 Houses = Callable[..., House]
@@ -73,7 +73,7 @@ async def web(house: House, *, by_code: bool = False, **chosen: Any) -> AsyncGen
     async def open_hub() -> AsyncGenerator[Hub, None]:
         local = Principal("local", house.tenant, frozenset({"*"}))
         registry = Registry((Capability("devices", "devices-server", (), web=pages),), background)
-        keys, receipts = Keys(house.db), Receipts(house.db, house.clock)
+        keys, receipts = SqlApiKeys(house.db), SqlReceipts(house.db, house.clock)
         yield Hub("test", registry, _nothing, keys, receipts, house.clock, local)
 
     settings = Settings()
@@ -89,7 +89,7 @@ async def _nothing() -> None:
 async def new_key(house: House, *scopes: str) -> str:
     id, text, digest = identity.mint()
     now = house.clock()
-    await Keys(house.db).add(ApiKey(id, "bot", house.tenant, scopes or ("*",), digest, now, now + DAY))
+    await SqlApiKeys(house.db).add(ApiKey(id, "bot", house.tenant, scopes or ("*",), digest, now, now + DAY))
     return text
 
 

@@ -20,7 +20,7 @@ from kho.kernel.ports import Database, Tx
 from kho.kernel.registry import Registry
 from kho.lib.clock import SECOND, system_clock
 from kho.settings import Documents, Settings
-from kho.storage.postgres.database import Postgres
+from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 
 Json = dict[str, Any]
@@ -157,7 +157,9 @@ async def idle(settings: Settings) -> AsyncGenerator[Office]:
 @contextlib.asynccontextmanager
 async def store(settings: Settings) -> AsyncGenerator[Database]:
     url = settings.database_url
-    database: Database = Sqlite.open(settings.home / "kho.db") if url is None else Postgres.open(url, pool_size=2)
+    database: Database = (
+        Sqlite.open(settings.home / "kho.db") if url is None else Postgres.open(url, PostgresLimits(pool_size=2))
+    )
     try:
         yield database
     finally:

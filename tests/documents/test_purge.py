@@ -20,8 +20,8 @@ from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Hub
 from kho.search.indexing.index import Index
 from kho.settings import Embedding, Search, Settings
-from kho.storage.sqlite import vacuum as sqlite_wipe
 from kho.storage.sqlite.connection import connect
+from kho.storage.sqlite.vacuum import vacuum
 
 Json = dict[str, Any]
 
@@ -262,7 +262,7 @@ def _deleting(desk: Desk) -> Deleting:
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "kho.db").write_bytes(b"not a database, but long enough to look like one " * 100)
     with pytest.raises(DatabaseError):
-        await sqlite_wipe.wipe(tmp_path / "kho.db")
+        await vacuum(tmp_path / "kho.db")
 
 
 def typed(settings: Settings, *words: str) -> tuple[int, str, str]:

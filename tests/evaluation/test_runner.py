@@ -10,7 +10,7 @@ import pytest
 
 from kho.app import open_hub
 from kho.evaluation.errors import BadConfiguration
-from kho.evaluation.hub_client import Ask, Door, asking
+from kho.evaluation.hub_client import Ask, Door, hub_client
 from kho.kernel.call import Call
 from kho.kernel.errors import Conflict, KhoError
 from kho.kernel.hub import Hub
@@ -64,7 +64,7 @@ async def evaluate(
     **more: Any,
 ) -> list[dict[str, Any]]:
     def ask(hub: Hub) -> AbstractAsyncContextManager[Ask]:
-        return asking(door, hub)
+        return hub_client(door, hub)
 
     def progress(what: str, done: int, total: int) -> None:
         if said is not None:

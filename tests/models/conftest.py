@@ -5,20 +5,20 @@ import pytest
 from kho.models.blas import limit_threads
 from kho.models.e5.runtime import Runtime
 from kho.models.e5.tokenizer import Tokenizer
-from kho.models.e5.weights import File, find
+from kho.models.e5.weights import WeightsFile, find
 
 
 @pytest.fixture(scope="session")
-def file() -> File:
+def file() -> WeightsFile:
     limit_threads(1)
-    return File(find())
+    return WeightsFile(find())
 
 
 @pytest.fixture(scope="session")
-def runtime(file: File) -> Runtime:
+def runtime(file: WeightsFile) -> Runtime:
     return Runtime(file)
 
 
 @pytest.fixture(scope="session")
-def tokenizer(file: File) -> Tokenizer:
+def tokenizer(file: WeightsFile) -> Tokenizer:
     return Tokenizer(file.vocabulary())

@@ -20,9 +20,9 @@ from kho.models.e5 import weights
 from kho.models.e5.embedder import E5
 from kho.models.e5.runtime import PASSAGE, QUERY, Runtime
 from kho.models.e5.tokenizer import Tokenizer
-from kho.models.e5.weights import File, find
+from kho.models.e5.weights import WeightsFile, find
 from kho.models.factory import EmbedderConfig, embedder
-from kho.models.in_process import LOW_PRIORITY, Worker, pieces
+from kho.models.in_process import LOW_PRIORITY, ModelThreads, batches
 
 TEXTS = [
     "Làm sao để sửa lỗi mất kết nối Wi-Fi trên bo mạch ESP32 khi điện áp tụt?",
@@ -162,7 +162,7 @@ async def test_a_caller_that_gives_up_is_not_worked_for(e5: E5) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")
 async def test_background_work_steps_back() -> None:
-    worker = Worker("test", threading.get_native_id)
+    worker = ModelThreads("test", threading.get_native_id)
 
     def priority(_: int) -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
@@ -175,7 +175,7 @@ async def test_background_work_steps_back() -> None:
 
 
 async def test_after_closing_it_says_so() -> None:
-    worker = Worker("test", object)
+    worker = ModelThreads("test", object)
     await worker.aclose()
     await worker.aclose()
     with pytest.raises(Unavailable, match="no longer in use"):
@@ -183,7 +183,7 @@ async def test_after_closing_it_says_so() -> None:
 
 
 async def test_a_model_that_bears_one_caller_gets_one() -> None:
-    worker = Worker("test", threading.Lock, alone=True)
+    worker = ModelThreads("test", threading.Lock, alone=True)
 
     def work(lock: Any) -> bool:
         taken = lock.acquire(blocking=False)
@@ -197,10 +197,10 @@ async def test_a_model_that_bears_one_caller_gets_one() -> None:
 
 def test_pieces_keep_the_order() -> None:
     texts = ["x " * 700, "a", "b", "y " * 2000, "c"]
-    cut = list(pieces(texts))
+    cut = list(batches(texts))
     assert [text for piece in cut for text in piece] == texts
     assert [len(piece) for piece in cut] == [3, 1, 1]
-    assert list(pieces([])) == []
+    assert list(batches([])) == []
 
 
 async def test_without_the_file_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,9 +233,9 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     for content, words in samples.items():
         path.write_bytes(content)
         with pytest.raises(Unavailable, match=words):
-            File(path)
+            WeightsFile(path)
     with pytest.raises(Unavailable, match="cannot be read"):
-        File(tmp_path / "nowhere")
+        WeightsFile(tmp_path / "nowhere")
 
 
 def test_the_thread_limit_reaches_numpy() -> None:

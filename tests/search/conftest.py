@@ -18,7 +18,7 @@ from kho.search.indexing.embedding_queue import Filling
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query.searcher import Limits, Searcher
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres
+from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.qdrant import QdrantVectors
@@ -176,7 +176,7 @@ async def core(request: pytest.FixtureRequest) -> AsyncIterator[Core]:
     def again() -> Database:
         db: Database
         if request.param == "postgres":
-            db = Postgres.open(request.getfixturevalue("postgres_schema_url"), pool_size=4)
+            db = Postgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=4))
         else:
             db = Sqlite.open(request.getfixturevalue("sqlite_path"), durable=False)
         opened.append(db)

@@ -10,8 +10,7 @@ import pytest
 
 from kho.kernel import errors
 from kho.kernel.ports import Tx
-from kho.storage.postgres import database as postgres
-from kho.storage.postgres.database import Postgres
+from kho.storage.postgres.database import Postgres, PostgresLimits
 
 KILL_AT_COMMIT = """
 CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS
@@ -23,7 +22,7 @@ FOR EACH ROW WHEN (NEW.id = 13) EXECUTE FUNCTION die();
 
 @pytest.fixture
 async def db(postgres_schema_url: str) -> AsyncIterator[Postgres]:
-    database = Postgres.open(postgres_schema_url, pool_size=5)
+    database = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=5))
     await database.write(lambda tx: tx.script("CREATE TABLE things (id BIGINT PRIMARY KEY, name TEXT)"))
     yield database
     await database.aclose()
@@ -56,8 +55,8 @@ async def test_a_deadlock_is_resolved_by_running_again(db: Postgres) -> None:
     assert len(runs) == 3
 
 
-async def test_endless_contention_is_given_up(db: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "_FIRST_PAUSE", 0.0)
+async def test_endless_contention_is_given_up(postgres_schema_url: str) -> None:
+    db = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=2, first_backoff=0.0))
     runs: list[int] = []
 
     def work(tx: Tx) -> None:
@@ -67,6 +66,7 @@ async def test_endless_contention_is_given_up(db: Postgres, monkeypatch: pytest.
     with pytest.raises(errors.DatabaseError, match="same rows"):
         await db.write(work)
     assert len(runs) == 8
+    await db.aclose()
 
 
 async def test_connections_that_died_while_idle_are_replaced(db: Postgres, postgres_schema_url: str) -> None:
@@ -127,9 +127,8 @@ async def test_the_loop_goes_on_while_the_database_works(db: Postgres) -> None:
     assert turns > 10
 
 
-async def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "_CONNECT_TIMEOUT", 0.1)
-    database = Postgres.open("postgresql:///secret?host=/nonexistent", pool_size=1)
+async def test_a_server_that_is_not_there_is_told() -> None:
+    database = Postgres.open("postgresql:///secret?host=/nonexistent", PostgresLimits(pool_size=1, connect_timeout=0.1))
     with pytest.raises(errors.DatabaseError, match="does not answer") as caught:
         await database.read(lambda tx: tx.one("SELECT 1"))
     assert "secret" not in caught.value.message

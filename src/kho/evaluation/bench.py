@@ -25,7 +25,7 @@ SPACE = "evaluation:"
 """Each corpus is a space by itself: how rare a word is must not depend on what else was measured here."""
 TENANT = "evaluation"
 """Whose the corpora are. The hub's local user is of this tenant while it measures."""
-WHOLE = 450
+MAX_WHOLE_TOKENS = 450
 """Tokens up to which a text is one passage. What is longer does not fit into the usual models and is cut up."""
 BATCH = 50
 
@@ -33,19 +33,19 @@ Progress = Callable[[str, int, int], None]
 """What is going on, how much of it is done, of how much."""
 
 
-class Search(Params):
+class EvaluationQuery(Params):
     corpus: str
     question: str
     limit: int = Field(default=10, ge=1, le=100)
 
 
-class Hit(Result):
+class EvaluationHit(Result):
     key: str
     score: float
 
 
-class Found(Result):
-    hits: list[Hit]
+class EvaluationAnswer(Result):
+    hits: list[EvaluationHit]
     notes: list[str]
     pending: int
 
@@ -62,8 +62,8 @@ class Bench:
         operation = Operation(
             name="evaluation.search",
             summary="Finds texts of a corpus that is being measured.",
-            params=Search,
-            result=Found,
+            params=EvaluationQuery,
+            result=EvaluationAnswer,
             run=self._search,
             scope="evaluation",
             tool=TOOL,
@@ -90,14 +90,14 @@ class Bench:
         if settled.left or settled.problem:
             raise Unavailable(f"{settled.left} texts got no vectors: {settled.problem or 'nobody knows why.'}")
 
-    async def _search(self, params: Search, call: Call) -> Found:
+    async def _search(self, params: EvaluationQuery, call: Call) -> EvaluationAnswer:
         if not params.question.strip():
             raise InvalidParams("The question is empty.", field="question")
         found = await self._searcher.search(
             Where(SPACE + params.corpus, call.tenant), params.question, limit=params.limit, per_key=True
         )
-        return Found(
-            hits=[Hit(key=hit.passage.key, score=round(hit.score, 6)) for hit in found.hits],
+        return EvaluationAnswer(
+            hits=[EvaluationHit(key=hit.passage.key, score=round(hit.score, 6)) for hit in found.hits],
             notes=list(found.notes),
             pending=found.pending,
         )
@@ -108,7 +108,7 @@ def _prepared(corpus: str, texts: Sequence[tuple[str, str]]) -> list[Prepared]:
 
 
 def _passages(text: str) -> list[Passage]:
-    if estimate(text) <= WHOLE:
+    if estimate(text) <= MAX_WHOLE_TOKENS:
         return [Passage((Text(text),))]
     return [Passage((Text(one.text),), " > ".join(one.heading)) for one in chunks(text)]
 

@@ -14,11 +14,11 @@ import orjson
 
 from kho.evaluation.errors import BadData
 
-LONGEST_ID = 512
+MAX_ID_LENGTH = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class JudgedQuestion:
     id: str
     text: str
     relevant: tuple[str, ...]
@@ -32,17 +32,17 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class Dataset:
     name: str
     texts: dict[str, str]
-    questions: list[Question]
+    questions: list[JudgedQuestion]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     name: str
     corpus: Corpus
-    questions: list[Question]
+    questions: list[JudgedQuestion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def tasks(files: Sequence[Path], queries: Path | None, variant: Variant) -> list
     return [_varied(task, variant) for task in made]
 
 
-def _together(data: Sequence[Data], asked: Data | None) -> list[Task]:
+def _together(data: Sequence[Dataset], asked: Dataset | None) -> list[Task]:
     """One corpus of all files. Relevant is the text of the question's own file; questions of another file may find
     the text of that id in any of them."""
     if len({one.name for one in data}) < len(data):
@@ -84,7 +84,7 @@ def _together(data: Sequence[Data], asked: Data | None) -> list[Task]:
     return [Task(f"{asked.name} → all", whole, _under(asked.questions, [one.name for one in data]))]
 
 
-def _under(questions: Sequence[Question], names: Sequence[str]) -> list[Question]:
+def _under(questions: Sequence[JudgedQuestion], names: Sequence[str]) -> list[JudgedQuestion]:
     return [
         replace(question, relevant=tuple(f"{name}/{id}" for name in names for id in question.relevant))
         for question in questions
@@ -116,7 +116,7 @@ def unmarked(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(char for char in apart if not unicodedata.combining(char)))
 
 
-def read(file: Path) -> Data:
+def read(file: Path) -> Dataset:
     try:
         content: Any = orjson.loads(file.read_bytes())
     except OSError as problem:
@@ -126,29 +126,29 @@ def read(file: Path) -> Data:
     if not isinstance(content, dict):
         raise BadData(f'{file} is not an object with "corpus" and "queries".')
     parts = cast(dict[str, Any], content)
-    return Data(file.stem, _texts(file, parts.get("corpus")), _questions(file, parts.get("queries")))
+    return Dataset(file.stem, _texts(file, parts.get("corpus")), _questions(file, parts.get("queries")))
 
 
 def _texts(file: Path, value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not value:
         raise BadData(f'{file}: "corpus" is an object of texts by id, with at least one.')
     for id, text in cast(dict[str, Any], value).items():
-        if not id or len(id) > LONGEST_ID or "\0" in id:
+        if not id or len(id) > MAX_ID_LENGTH or "\0" in id:
             raise BadData(
-                f'{file}: "corpus" has an id that is empty, longer than {LONGEST_ID} characters or has a NUL.'
+                f'{file}: "corpus" has an id that is empty, longer than {MAX_ID_LENGTH} characters or has a NUL.'
             )
         if not isinstance(text, str) or not text.strip():
             raise BadData(f'{file}: "corpus", entry {id!r}: it is not a text, or an empty one.')
     return cast(dict[str, str], value)
 
 
-def _questions(file: Path, value: Any) -> list[Question]:
+def _questions(file: Path, value: Any) -> list[JudgedQuestion]:
     if not isinstance(value, list) or not value:
         raise BadData(f'{file}: "queries" is a list of [id, question, [relevant ids]], with at least one.')
     return [_question(file, number, one) for number, one in enumerate(cast(list[Any], value), 1)]
 
 
-def _question(file: Path, number: int, value: Any) -> Question:
+def _question(file: Path, number: int, value: Any) -> JudgedQuestion:
     where = f'{file}: "queries", entry {number}'
     match value:
         case [str(id), str(text), [_, *_] as relevant]:
@@ -160,4 +160,4 @@ def _question(file: Path, number: int, value: Any) -> Question:
     for one in ids:
         if not isinstance(one, str):
             raise BadData(f"{where}: a relevant id is not a text.")
-    return Question(id, text, tuple(dict.fromkeys(cast(list[str], ids))))
+    return JudgedQuestion(id, text, tuple(dict.fromkeys(cast(list[str], ids))))

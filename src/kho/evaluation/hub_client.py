@@ -23,7 +23,7 @@ Door = Literal["memory", "mcp", "http"]
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """A tool's name and its arguments, to its answer."""
 
-PATIENCE = 120.0
+ANSWER_TIMEOUT = 120.0
 """Seconds for one answer. The hub gives up long before."""
 
 
@@ -41,7 +41,7 @@ class _Mcp:
 
 
 @asynccontextmanager
-async def asking(door: Door, hub: Hub) -> AsyncGenerator[Ask, None]:
+async def hub_client(door: Door, hub: Hub) -> AsyncGenerator[Ask, None]:
     """`memory` asks the registry itself, `mcp` speaks MCP without a wire, `http` speaks it to a server on loopback."""
     match door:
         case "memory":
@@ -50,15 +50,17 @@ async def asking(door: Door, hub: Hub) -> AsyncGenerator[Ask, None]:
             background = Background()
             served = McpDoor(hub, background, lambda ctx: hub.local, frozenset(), 50)
             try:
-                async with Client(served.server, read_timeout_seconds=PATIENCE) as client:
+                async with Client(served.server, read_timeout_seconds=ANSWER_TIMEOUT) as client:
                     yield _through(client)
             finally:
                 await background.drain()
         case "http":
             async with (
                 _served(hub) as url,
-                httpx2.AsyncClient(timeout=PATIENCE, trust_env=False, verify=False) as http,  # plain HTTP, no proxy
-                Client(streamable_http_client(url, http_client=http), read_timeout_seconds=PATIENCE) as client,
+                httpx2.AsyncClient(
+                    timeout=ANSWER_TIMEOUT, trust_env=False, verify=False
+                ) as http,  # plain HTTP, no proxy
+                Client(streamable_http_client(url, http_client=http), read_timeout_seconds=ANSWER_TIMEOUT) as client,
             ):
                 yield _through(client)
 

@@ -15,8 +15,8 @@ from kho.evaluation.errors import BadConfiguration
 from kho.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
 from kho.kernel.hub import Hub
 
-SHOWN = 10
-WARMING_UP = 5
+DEPTH = 10
+MAX_WARM_UP_QUESTIONS = 5
 """Questions at most that are asked before the clock runs: the model may have to be loaded."""
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
@@ -25,7 +25,7 @@ OpenBench = Callable[[Configuration, Path], AbstractAsyncContextManager[tuple[Hu
 
 
 @dataclass(slots=True)
-class _Asked:
+class _TaskResult:
     """One task in one configuration."""
 
     ndcg: list[float] = field(default_factory=list[float])
@@ -63,7 +63,7 @@ class Evaluation:
         chosen = [configuration(name) for name in configurations]
         if len({one.name for one in chosen}) < len(chosen):
             raise BadConfiguration("Two configurations have the same name, so their figures cannot be told apart.")
-        measured: dict[tuple[str, str], _Asked] = {}
+        measured: dict[tuple[str, str], _TaskResult] = {}
         with TemporaryDirectory(prefix="kho-eval-", ignore_cleanup_errors=True) as scratch:
             for one in chosen:
                 async with self.open_bench(one, cache or Path(scratch)) as (hub, bench), asking(hub) as ask:
@@ -78,14 +78,14 @@ class Evaluation:
         return {"rows": rows}
 
 
-async def _ask_all(task: Task, configuration: str, ask: Ask, progress: Progress) -> _Asked:
+async def _ask_all(task: Task, configuration: str, ask: Ask, progress: Progress) -> _TaskResult:
     what = f"Asking {task.name} ({configuration})"
-    for question in task.questions[:WARMING_UP]:
+    for question in task.questions[:MAX_WARM_UP_QUESTIONS]:
         # Another question than the one that is measured: answers are remembered.
         answer = await _answer(task, f"{question.text} {question.id}", ask)
         if not answer["notes"]:
             break
-    result = _Asked()
+    result = _TaskResult()
     cpu = time.process_time()
     for number, question in enumerate(task.questions):
         if number % 10 == 0:
@@ -94,7 +94,7 @@ async def _ask_all(task: Task, configuration: str, ask: Ask, progress: Progress)
         answer = await _answer(task, question.text, ask)
         result.seconds.append(time.perf_counter() - began)
         found = [hit["key"] for hit in answer["hits"]]
-        result.ndcg.append(ndcg(found, question.relevant, SHOWN))
+        result.ndcg.append(ndcg(found, question.relevant, DEPTH))
         result.recall.append(recall(found, question.relevant, 5))
         result.reciprocal.append(reciprocal_rank(found, question.relevant))
         result.empty += not found
@@ -116,10 +116,10 @@ async def _ask_all(task: Task, configuration: str, ask: Ask, progress: Progress)
 
 
 async def _answer(task: Task, question: str, ask: Ask) -> Any:
-    return await ask(TOOL, {"corpus": task.corpus.name, "question": question, "limit": SHOWN})
+    return await ask(TOOL, {"corpus": task.corpus.name, "question": question, "limit": DEPTH})
 
 
-def _row(task: Task, name: str, first: str, measured: Mapping[tuple[str, str], _Asked]) -> dict[str, Any]:
+def _row(task: Task, name: str, first: str, measured: Mapping[tuple[str, str], _TaskResult]) -> dict[str, Any]:
     asked, count = measured[task.name, name], len(task.questions)
     row: dict[str, Any] = {
         "task": task.name,

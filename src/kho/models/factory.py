@@ -7,9 +7,9 @@ from kho.kernel.errors import KhoError
 from kho.kernel.ports import Embedder, Reranker
 from kho.models.e5.embedder import E5
 from kho.models.hash_embedder import HashEmbedder
-from kho.models.http_client import Patience, Service
-from kho.models.local import CrossEncoder, HubEmbedder, Package
-from kho.models.openai import OpenAIChat, OpenAIEmbedder, OpenAIVision, Wanted
+from kho.models.http_client import ModelClient, RetryPolicy
+from kho.models.local import CrossEncoder, LocalEmbedder, Package
+from kho.models.openai import EmbeddingOptions, OpenAIChat, OpenAIEmbedder, OpenAIVision
 from kho.models.rerank_http import HttpReranker, Protocol
 
 EMBEDDERS = ("e5", "openai", *get_args(Package), "hash", "none")
@@ -65,10 +65,10 @@ def embedder(config: EmbedderConfig) -> Embedder | None:
         case "hash":
             return HashEmbedder(config.dimension or 256)
         case "openai":
-            patience = Patience(config.timeout, config.attempts, config.backoff)
+            patience = RetryPolicy(config.timeout, config.attempts, config.backoff)
             return OpenAIEmbedder(
-                Service(config.url, config.api_key, patience),
-                Wanted(
+                ModelClient(config.url, config.api_key, patience),
+                EmbeddingOptions(
                     model=_model(config.provider, config.model),
                     dimension=config.dimension,
                     ask_dimension=config.ask_dimension,
@@ -79,7 +79,7 @@ def embedder(config: EmbedderConfig) -> Embedder | None:
                 ),
             )
         case "fastembed" | "sentence-transformers" as package:
-            return HubEmbedder(
+            return LocalEmbedder(
                 package,
                 _model(package, config.model),
                 dimension=config.dimension,
@@ -99,7 +99,7 @@ def reranker(config: RerankerConfig) -> Reranker | None:
             if not config.url:
                 raise KhoError(f"The reranker {protocol} needs a url: set KHO_SEARCH__RERANKER__URL.")
             model = config.model if protocol == "tei" else _model(protocol, config.model)
-            service = Service(config.url, config.api_key, Patience(config.timeout, backoff=config.backoff))
+            service = ModelClient(config.url, config.api_key, RetryPolicy(config.timeout, backoff=config.backoff))
             return HttpReranker(service, protocol, model, batch=config.batch, concurrency=config.concurrency)
         case "fastembed" | "sentence-transformers" as package:
             return CrossEncoder(package, _model(package, config.model), threads=config.threads)
@@ -119,14 +119,14 @@ def llm(config: LlmConfig) -> OpenAIChat | None:
     """None means: without one."""
     if not config.url:
         return None
-    return OpenAIChat(Service(config.url, config.api_key, Patience(config.timeout)), config.model)
+    return OpenAIChat(ModelClient(config.url, config.api_key, RetryPolicy(config.timeout)), config.model)
 
 
 def vision(config: LlmConfig) -> OpenAIVision | None:
     """None means: without one."""
     if not config.url:
         return None
-    return OpenAIVision(Service(config.url, config.api_key, Patience(config.timeout)), config.model)
+    return OpenAIVision(ModelClient(config.url, config.api_key, RetryPolicy(config.timeout)), config.model)
 
 
 def _model(provider: str, model: str) -> str:

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 529}
-LONGEST_PAUSE = 30.0
+RETRIED_STATUSES = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+MAX_BACKOFF = 30.0
 """A server that wants to be left alone for longer is given up; the queue comes back later."""
-EXPLAINED = {400, 404, 413, 422}
+QUOTED_STATUSES = {400, 404, 413, 422}
 """Here the server's own words help (an unknown model, too long a text). A refused key may be quoted elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     timeout: float = 30.0
     """Seconds for one request."""
     attempts: int = 4
@@ -36,10 +36,10 @@ class Patience:
 
 
 @dataclass
-class Service:
+class ModelClient:
     url: str
     api_key: str = field(default="", repr=False)
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
     _client: "httpx2.AsyncClient | None" = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,10 +75,10 @@ class Service:
                 if response.is_success:
                     return await asyncio.to_thread(self._parse, response.content, read)
                 trouble = self._complaint(response)
-                if response.status_code not in BUSY:
+                if response.status_code not in RETRIED_STATUSES:
                     raise Unavailable(trouble)
                 pause = max(pause, _retry_after(response.headers.get("retry-after", "")))
-            if attempt == attempts or pause > LONGEST_PAUSE:
+            if attempt == attempts or pause > MAX_BACKOFF:
                 raise Unavailable(trouble)
             await asyncio.sleep(pause)
         raise AssertionError("at least one attempt is made")
@@ -117,13 +117,13 @@ class Service:
         trouble = f"{self._host} answered {response.status_code}"
         if response.status_code in {401, 403}:
             return f"{trouble}: the key is missing or not accepted"
-        if response.status_code in EXPLAINED:
+        if response.status_code in QUOTED_STATUSES:
             words = " ".join(response.text[:300].split())
             return f"{trouble}: {words.replace(self.api_key, '…') if self.api_key else words}"
         return trouble
 
 
-async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """All results in order. The first failure ends the others, and is raised as it is."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:

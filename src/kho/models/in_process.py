@@ -19,11 +19,11 @@ LOW_PRIORITY = 5
 """Not lower: a thread that waits for a busy processor while it holds the interpreter lock holds up the event loop."""
 PIECE_TOKENS = 1024
 """What background work does at a time: a fraction of a second."""
-LOOKED_AT = 100_000
+MAX_MEASURED = 100_000
 """Characters of a text that its size is judged by."""
 
 
-class Worker(Generic[M]):
+class ModelThreads(Generic[M]):
     """Two threads: one for those who wait for an answer, one of low priority for background work.
 
     `alone` is for models that do not bear two callers at once: then they take turns, and background work has to
@@ -71,12 +71,12 @@ class Worker(Generic[M]):
             return self._model
 
 
-def pieces(texts: Sequence[str], tokens: int = PIECE_TOKENS) -> Iterator[list[str]]:
-    """Cuts a batch into pieces of about so many tokens; a text stays whole."""
+def batches(texts: Sequence[str], tokens: int = PIECE_TOKENS) -> Iterator[list[str]]:
+    """Cuts a batch into smaller ones of about so many tokens; a text stays whole."""
     piece: list[str] = []
     size = 0
     for text in texts:
-        more = estimate_tokens(text[:LOOKED_AT])
+        more = estimate_tokens(text[:MAX_MEASURED])
         if piece and size + more > tokens:
             yield piece
             piece, size = [], 0

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kho.kernel.errors import Unavailable
-from kho.models.in_process import Worker, pieces
+from kho.models.in_process import ModelThreads, batches
 from kho.models.rerank_http import into_unit
-from kho.models.text import named, whole
+from kho.models.text import model_name, well_formed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,17 +22,17 @@ Encode = Callable[[list[str]], "Iterable[np.ndarray[Any, Any]]"]
 
 Score = Callable[[str, list[str]], Iterable[float]]
 
-PIECE_TOKENS = 512
-"""Smaller pieces than the built-in model's: here a query waits for the piece at hand."""
-TEXT = 24_000
+BATCH_TOKENS = 512
+"""Smaller batches than the built-in model's: here a query waits for the piece at hand."""
+MAX_TEXT = 24_000
 """Characters that can matter. Tokenizers are slow on the rest, which the model does not read."""
 
 
-RERANKED_TEXT = 8_000
+MAX_RERANKED_TEXT = 8_000
 """Characters of a text that can matter: cross-encoders read some 512 tokens."""
 
 
-class HubEmbedder:
+class LocalEmbedder:
     def __init__(
         self,
         package: Package,
@@ -48,11 +48,11 @@ class HubEmbedder:
         self._dimension = dimension
         self._query_prefix, self._passage_prefix = query_prefix, passage_prefix
         # Their tokenizers do not bear two threads at once.
-        self._worker = Worker(f"kho-{package}", lambda: load_encoder(package, name, threads), alone=True)
+        self._worker = ModelThreads(f"kho-{package}", lambda: load_encoder(package, name, threads), alone=True)
 
     @property
     def model(self) -> str:
-        return named(f"{self._package}/{self._name}", self._passage_prefix)
+        return model_name(f"{self._package}/{self._name}", self._passage_prefix)
 
     async def dimension(self) -> int:
         if self._dimension is None:
@@ -63,13 +63,15 @@ class HubEmbedder:
         import numpy as np
 
         rows: list[Matrix] = []
-        for piece in pieces([self._passage_prefix + whole(text[:TEXT]) for text in texts], PIECE_TOKENS):
+        for piece in batches([self._passage_prefix + well_formed(text[:MAX_TEXT]) for text in texts], BATCH_TOKENS):
             rows.append(await self._worker.later(lambda encode, p=piece: _unit(encode(p))))
         found = np.concatenate(rows) if rows else np.empty((0, await self.dimension()), np.float32)
         return self._checked(found)
 
     async def query(self, text: str) -> "Vector":
-        rows = await self._worker.soon(lambda encode: _unit(encode([self._query_prefix + whole(text[:TEXT])])))
+        rows = await self._worker.soon(
+            lambda encode: _unit(encode([self._query_prefix + well_formed(text[:MAX_TEXT])]))
+        )
         return self._checked(rows)[0]
 
     async def aclose(self) -> None:
@@ -108,14 +110,14 @@ def load_encoder(package: Package, name: str, threads: int) -> Encode:
 
 class CrossEncoder:
     def __init__(self, package: Package, name: str, *, threads: int = 1) -> None:
-        self._worker = Worker(f"kho-rerank-{package}", lambda: load_scorer(package, name, threads), alone=True)
+        self._worker = ModelThreads(f"kho-rerank-{package}", lambda: load_scorer(package, name, threads), alone=True)
 
     async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         if not passages:
             return []
-        texts = [whole(text[:RERANKED_TEXT]) for text in passages]
+        texts = [well_formed(text[:MAX_RERANKED_TEXT]) for text in passages]
         raw = await self._worker.soon(
-            lambda score: [float(number) for number in score(whole(query[:RERANKED_TEXT]), texts)]
+            lambda score: [float(number) for number in score(well_formed(query[:MAX_RERANKED_TEXT]), texts)]
         )
         return into_unit(raw, logits=True)
 

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any, Literal
 
 from kho.kernel.errors import Unavailable
-from kho.models.http_client import Service, together
+from kho.models.http_client import ModelClient, gather_all
 from kho.models.text import sendable
 
 Protocol = Literal["cohere", "jina", "tei"]
 
-TEXT = 8_000
+MAX_TEXT = 8_000
 """Characters of one text that are sent: rerankers read less than embedders."""
 ATTEMPTS = 2
 """Somebody waits, and can be answered without."""
@@ -20,7 +20,7 @@ ATTEMPTS = 2
 
 class HttpReranker:
     def __init__(
-        self, service: Service, protocol: Protocol, model: str = "", *, batch: int = 32, concurrency: int = 4
+        self, service: ModelClient, protocol: Protocol, model: str = "", *, batch: int = 32, concurrency: int = 4
     ) -> None:
         self._service = service
         self._protocol: Protocol = protocol
@@ -36,7 +36,7 @@ class HttpReranker:
                 return await self._score(query, batch)
 
         starts = range(0, len(passages), self._batch)
-        batches = await together(score(passages[at : at + self._batch]) for at in starts)
+        batches = await gather_all(score(passages[at : at + self._batch]) for at in starts)
         raw = [number for batch in batches for number in batch]
         self._logits = self._logits or any(not 0.0 <= number <= 1.0 for number in raw)
         return into_unit(raw, logits=self._logits)
@@ -45,8 +45,8 @@ class HttpReranker:
         await self._service.aclose()
 
     async def _score(self, query: str, passages: Sequence[str]) -> list[float]:
-        texts = [sendable(text[:TEXT]) for text in passages]
-        body: dict[str, Any] = {"query": sendable(query[:TEXT])}
+        texts = [sendable(text[:MAX_TEXT]) for text in passages]
+        body: dict[str, Any] = {"query": sendable(query[:MAX_TEXT])}
         if self._protocol == "tei":
             body |= {"texts": texts, "truncate": True}
         else:

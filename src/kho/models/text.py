@@ -44,17 +44,17 @@ def estimate_tokens(text: str) -> int:
 _surrogates = re.compile("[\ud800-\udfff]")
 
 
-def whole(text: str) -> str:
+def well_formed(text: str) -> str:
     """Without halves of characters, which can be neither sent nor cut into tokens."""
     return _surrogates.sub("\ufffd", text)
 
 
 def sendable(text: str) -> str:
     """Servers refuse an empty text."""
-    return whole(text) or " "
+    return well_formed(text) or " "
 
 
-def named(model: str, passage_prefix: str, dimension: int | None = None) -> str:
+def model_name(model: str, passage_prefix: str, dimension: int | None = None) -> str:
     """The name under which vectors may be compared: with all that changes them in it."""
     parts = [model]
     if dimension is not None:

@@ -12,7 +12,7 @@ def _key(row: Row) -> ApiKey:
     return ApiKey(row[0], row[1], row[2], tuple(row[3].split()), *row[4:])
 
 
-class Keys:
+class SqlApiKeys:
     def __init__(self, db: Database) -> None:
         self._db = db
 

@@ -37,7 +37,7 @@ class _Receipt:
         )
 
 
-class Receipts:
+class SqlReceipts:
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db = db
         self._clock = clock

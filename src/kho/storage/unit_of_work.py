@@ -11,7 +11,7 @@ from kho.kernel.ports import Tx
 T = TypeVar("T")
 
 
-class EndingTx(Tx, Protocol):
+class FinishableTx(Tx, Protocol):
     """A transaction as whoever commits it sees it."""
 
     failure: errors.KhoError | None
@@ -20,7 +20,7 @@ class EndingTx(Tx, Protocol):
     def end(self) -> None: ...
 
 
-def finish(work: Callable[[Tx], T], tx: EndingTx) -> T:
+def finish(work: Callable[[Tx], T], tx: FinishableTx) -> T:
     """The work's value, if the transaction is fit to be committed."""
     try:
         value = work(tx)
@@ -46,7 +46,7 @@ async def within(timeout: float | None, work: Awaitable[T]) -> T:
         raise errors.Timeout() from error
 
 
-class Caught:
+class CapturedError:
     """A `with` block whose exception is kept for the caller in another thread instead of going further up."""
 
     error: BaseException | None = None

@@ -9,7 +9,7 @@ import pytest
 from kho.kernel import errors
 from kho.kernel.ports import Filed, Tx, Where
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres
+from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.vector_index.postgres import PostgresVectors
 
 DIMENSION = 32
@@ -19,7 +19,7 @@ async def test_the_graph_finds_what_an_exact_search_finds(postgres_schema_url: s
     random = np.random.default_rng(1)
     rows = (np.linspace(-1, 1, DIMENSION) + 0.5 * random.standard_normal((2_000, DIMENSION))).astype(np.float32)
     asked = (np.linspace(-1, 1, DIMENSION) + 0.5 * random.standard_normal((20, DIMENSION))).astype(np.float32)
-    db = Postgres.open(postgres_schema_url, pool_size=2)
+    db = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=2))
     await migrate(db, [OWN])
     walking = PostgresVectors(db, exact=0)
     await walking.prepare("m", DIMENSION)
@@ -42,7 +42,7 @@ async def test_the_graph_finds_what_an_exact_search_finds(postgres_schema_url: s
 
 
 async def test_the_graph_is_used(postgres_schema_url: str) -> None:
-    db = Postgres.open(postgres_schema_url, pool_size=2)
+    db = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=2))
     await migrate(db, [OWN])
     vectors = PostgresVectors(db, exact=0)
     await vectors.prepare("m", 3)
@@ -59,13 +59,13 @@ async def test_the_graph_is_used(postgres_schema_url: str) -> None:
     await vectors.near("m", Where("s", "t"), np.array([1, 0, 0], np.float32), 5)
     await db.write(lambda tx: tx.script("SELECT pg_stat_force_next_flush()"))
     await db.aclose()
-    again = Postgres.open(postgres_schema_url, pool_size=1)
+    again = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=1))
     assert await again.read(used) > 0
     await again.aclose()
 
 
 async def test_a_graph_is_built_where_rows_are_many_and_mended_where_it_broke(postgres_schema_url: str) -> None:
-    db = Postgres.open(postgres_schema_url, pool_size=2)
+    db = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=2))
     await migrate(db, [OWN])
     vectors = PostgresVectors(db, exact=20)
     await vectors.prepare("m", 3)
@@ -104,7 +104,7 @@ async def test_a_graph_is_built_by_one_process_where_several_have_no_room(
     postgres_schema_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Shared memory cannot be made small for a test, so the first attempt is made to fail."""
-    db = Postgres.open(postgres_schema_url, pool_size=1)
+    db = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=1))
     await migrate(db, [OWN])
     vectors = PostgresVectors(db, exact=5)
     await vectors.prepare("m", 3)
@@ -133,7 +133,7 @@ async def test_a_graph_is_built_by_one_process_where_several_have_no_room(
 
 
 async def test_settings_of_one_statement_end_with_it(postgres_schema_url: str) -> None:
-    db = Postgres.open(postgres_schema_url, pool_size=1)
+    db = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=1))
     await db.maintain("CREATE TABLE kept AS SELECT current_setting('work_mem') AS memory", work_mem="5MB")
     assert await db.read(lambda tx: tx.one("SELECT memory FROM kept")) == ("5MB",)
     assert await db.read(lambda tx: tx.one("SELECT current_setting('work_mem')")) == ("4MB",)
@@ -148,7 +148,7 @@ async def test_without_pgvector_the_message_says_what_to_do(postgres_url: str) -
     bare = re.sub(r"/[^/?]*\?", "/bare?", postgres_url)
     with psycopg.connect(bare, autocommit=True) as admin:
         admin.execute("GRANT ALL ON SCHEMA public TO plain")
-    db = Postgres.open(re.sub("//[^@]*@", "//plain@", bare), pool_size=1)
+    db = Postgres.open(re.sub("//[^@]*@", "//plain@", bare), PostgresLimits(pool_size=1))
     await migrate(db, [OWN])
     with pytest.raises(errors.DatabaseError, match="CREATE EXTENSION vector;"):
         await PostgresVectors(db).prepare("m", 3)

@@ -142,7 +142,7 @@ async def test_an_interrupted_delivery_is_repeated_without_doubles(
     survivor = QdrantVectors(breaking, ":memory:", clock=clock)
     survivor._client = qdrant._client  # type: ignore[reportPrivateUsage] # the same Qdrant: in-process it has no address
     assert await survivor.deliver() == 0
-    clock.now += outbox.LEASE
+    clock.now += outbox.LEASE_DURATION
     assert await survivor.deliver() == 601
     assert await found(survivor) == list(range(1, 600))
     assert await waiting(breaking) == 0
@@ -173,12 +173,12 @@ async def test_while_qdrant_is_away_nothing_is_lost(breaking: Breaking, qdrant: 
     # Not again at once, whoever asks …
     assert await away.deliver() == await qdrant.deliver() == 0
     # … and twice as long after the second failure.
-    clock.now += outbox.FIRST_PAUSE
+    clock.now += outbox.FIRST_BACKOFF
     with pytest.raises(errors.Unavailable):
         await away.deliver()
-    clock.now += outbox.FIRST_PAUSE
+    clock.now += outbox.FIRST_BACKOFF
     assert await away.deliver() == 0
-    clock.now += outbox.FIRST_PAUSE
+    clock.now += outbox.FIRST_BACKOFF
     # It is back.
     assert await qdrant.deliver() == 3
     assert await found(qdrant) == [1]

@@ -11,7 +11,7 @@ from kho.kernel import errors
 from kho.kernel.ports import Filed, Tx, Where
 from kho.storage.migrate import OWN, migrate
 from kho.storage.sqlite.database import Sqlite
-from kho.storage.vector_index.sqlite import BLOCK, LEARN_AGAIN, SqliteVectors
+from kho.storage.vector_index.sqlite import BLOCK_ROWS, RELEARN_FACTOR, SqliteVectors
 
 Matrix = NDArray[np.float32]
 DIMENSION = 32
@@ -86,10 +86,10 @@ async def test_large_stores_find_what_an_exact_search_finds(db: Sqlite, vectors:
     rows = like_a_model(random, 10_000)
     await put(db, vectors, rows)
     found = await figures(db)
-    assert found["blocks"] == found["codes"] == 10_000 // BLOCK
-    assert found["tail"] == 10_000 % BLOCK
-    assert found["frames"] == 2  # with the first block, and with LEARN_AGAIN times as many
-    assert 10_000 // BLOCK >= LEARN_AGAIN
+    assert found["blocks"] == found["codes"] == 10_000 // BLOCK_ROWS
+    assert found["tail"] == 10_000 % BLOCK_ROWS
+    assert found["frames"] == 2  # with the first block, and with RELEARN_FACTOR times as many
+    assert 10_000 // BLOCK_ROWS >= RELEARN_FACTOR
     asked = like_a_model(random, 40)
     every = dict(enumerate(rows, start=1))
     assert await recall(vectors, every, asked) >= 0.98
@@ -120,7 +120,7 @@ async def test_deleting_and_adding_rots_neither_speed_nor_size(db: Sqlite, vecto
         following += 1_200
     after = await figures(db)
     assert after["rows"] == 4_000
-    assert after["tail"] < BLOCK
+    assert after["tail"] < BLOCK_ROWS
     # No block is less than half full, and what the others held is used again.
     assert after["blocks"] == after["codes"] <= 2 * before["blocks"]
     assert after["pages"] <= 1.4 * before["pages"]
@@ -128,25 +128,25 @@ async def test_deleting_and_adding_rots_neither_speed_nor_size(db: Sqlite, vecto
 
 
 async def test_the_last_of_a_block(db: Sqlite, vectors: SqliteVectors) -> None:
-    rows = like_a_model(np.random.default_rng(5), BLOCK)
+    rows = like_a_model(np.random.default_rng(5), BLOCK_ROWS)
     await put(db, vectors, rows)
     assert (await figures(db))["blocks"] == 1
-    await drop(db, vectors, range(1, BLOCK // 2 + 1))
+    await drop(db, vectors, range(1, BLOCK_ROWS // 2 + 1))
     assert (await figures(db))["blocks"] == 1
-    await drop(db, vectors, [BLOCK])
+    await drop(db, vectors, [BLOCK_ROWS])
     found = await figures(db)
-    assert (found["blocks"], found["codes"], found["tail"]) == (0, 0, BLOCK // 2 - 1)
-    assert len(await vectors.near("m", T, rows[0], BLOCK)) == BLOCK // 2 - 1
-    await drop(db, vectors, range(1, BLOCK + 1))
+    assert (found["blocks"], found["codes"], found["tail"]) == (0, 0, BLOCK_ROWS // 2 - 1)
+    assert len(await vectors.near("m", T, rows[0], BLOCK_ROWS)) == BLOCK_ROWS // 2 - 1
+    await drop(db, vectors, range(1, BLOCK_ROWS + 1))
     assert await vectors.near("m", T, rows[0], 10) == []
 
 
 async def test_a_row_that_moves_out_of_its_block(db: Sqlite, vectors: SqliteVectors) -> None:
-    rows = like_a_model(np.random.default_rng(6), BLOCK)
+    rows = like_a_model(np.random.default_rng(6), BLOCK_ROWS)
     await put(db, vectors, rows)
     assert (await vectors.near("m", T, rows[9], 1))[0][0] == 10
     await db.write(lambda tx: vectors.put(tx, "m", [(Filed(10, "s", "u"), rows[9])]))
-    assert 10 not in [seq for seq, _ in await vectors.near("m", T, rows[9], BLOCK)]
+    assert 10 not in [seq for seq, _ in await vectors.near("m", T, rows[9], BLOCK_ROWS)]
     assert (await vectors.near("m", Where("s", "u"), rows[9], 10))[0][0] == 10
 
 
@@ -154,24 +154,24 @@ async def test_a_second_process_sees_blocks_change(db: Sqlite, vectors: SqliteVe
     """Both have the blocks in memory when the other one writes."""
     there = Sqlite.open(sqlite_path, durable=False)
     other = SqliteVectors(there)
-    rows = like_a_model(np.random.default_rng(7), 3 * BLOCK)
-    await put(db, vectors, rows[:BLOCK])
-    for first in (0, BLOCK, 2 * BLOCK):
+    rows = like_a_model(np.random.default_rng(7), 3 * BLOCK_ROWS)
+    await put(db, vectors, rows[:BLOCK_ROWS])
+    for first in (0, BLOCK_ROWS, 2 * BLOCK_ROWS):
         if first:
-            await put(there, other, rows[first : first + BLOCK], first + 1)
+            await put(there, other, rows[first : first + BLOCK_ROWS], first + 1)
         for index in (vectors, other):
             assert (await index.near("m", T, rows[first + 5], 1))[0][0] == first + 6
         await drop(there, other, [first + 6])
         for index in (vectors, other):
             assert first + 6 not in [seq for seq, _ in await index.near("m", T, rows[first + 5], 10)]
-    await drop(db, vectors, range(BLOCK, 2 * BLOCK))
-    found = [seq for seq, _ in await other.near("m", T, rows[0], 4 * BLOCK)]
-    assert len(found) == len(set(found)) == 3 * BLOCK - 3 - (BLOCK - 1)
+    await drop(db, vectors, range(BLOCK_ROWS, 2 * BLOCK_ROWS))
+    found = [seq for seq, _ in await other.near("m", T, rows[0], 4 * BLOCK_ROWS)]
+    assert len(found) == len(set(found)) == 3 * BLOCK_ROWS - 3 - (BLOCK_ROWS - 1)
     await there.aclose()
 
 
 async def test_a_rollback_of_a_block(db: Sqlite, vectors: SqliteVectors) -> None:
-    rows = like_a_model(np.random.default_rng(8), 2 * BLOCK)
+    rows = like_a_model(np.random.default_rng(8), 2 * BLOCK_ROWS)
 
     def work(tx: Tx) -> None:
         vectors.put(tx, "m", [(Filed(seq, "s", "t"), row) for seq, row in enumerate(rows, start=1)])
@@ -181,13 +181,13 @@ async def test_a_rollback_of_a_block(db: Sqlite, vectors: SqliteVectors) -> None
         await db.write(work)
     assert await vectors.near("m", T, rows[0], 10) == []
     # The same numbers of blocks, now with other contents.
-    await put(db, vectors, rows[BLOCK:])
-    assert (await vectors.near("m", T, rows[BLOCK], 1))[0][0] == 1
+    await put(db, vectors, rows[BLOCK_ROWS:])
+    assert (await vectors.near("m", T, rows[BLOCK_ROWS], 1))[0][0] == 1
 
 
 async def test_thousands_of_equals(db: Sqlite, vectors: SqliteVectors) -> None:
     """Newest first, from the blocks as from the tail."""
-    count = 3 * BLOCK
+    count = 3 * BLOCK_ROWS
     await put(db, vectors, np.repeat(like_a_model(np.random.default_rng(2), 1), count, axis=0))
     found = await vectors.near("m", T, like_a_model(np.random.default_rng(2), 1)[0], 3)
     assert [seq for seq, _ in found] == [count, count - 1, count - 2]

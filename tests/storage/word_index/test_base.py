@@ -12,99 +12,97 @@ from hypothesis import strategies as st
 
 from kho.kernel.ports import Entry, Filed, Matched, Tx, Where, Words
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres
+from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.sqlite.database import Sqlite
-from kho.storage.word_index import base as shared
-from kho.storage.word_index.base import Clause, Found, Weighed, best, clauses, expected, full_score
+from kho.storage.word_index.base import Clause, PlanLimits, Scored, WeightedToken, best, clauses, expected, full_score
 from kho.storage.word_index.postgres import PostgresWords
 from kho.storage.word_index.sqlite import SqliteWords, best_of_few, best_of_many
 
-RARE, OTHER = Weighed("rare", 100, 500), Weighed("other", 90, 1_900)
-COMMON, USUAL = Weighed("common", 30, 20_000), Weighed("usual", 20, 40_000)
+RARE, OTHER = WeightedToken("rare", 100, 500), WeightedToken("other", 90, 1_900)
+COMMON, USUAL = WeightedToken("common", 30, 20_000), WeightedToken("usual", 20, 40_000)
 
 
 @dataclass
 class Asked:
     """Answers with given lists, and remembers what it was asked to look at."""
 
-    answers: list[Found]
+    answers: list[Scored]
     looks: list[list[set[str]]] = field(default_factory=list[list[set[str]]])
 
-    def look(self, clauses: Sequence[Clause], tokens: Sequence[Weighed], newest: int | None, limit: int) -> Found:
+    def look(
+        self, clauses: Sequence[Clause], tokens: Sequence[WeightedToken], newest: int | None, limit: int
+    ) -> Scored:
         self.looks.append([{item.token for item in clause} for clause in clauses])
         return self.answers.pop(0)
 
-    def look_at_newest(self, tokens: Sequence[Weighed], newest: int, limit: int) -> Found:
+    def look_at_newest(self, tokens: Sequence[WeightedToken], newest: int, limit: int) -> Scored:
         return self.look([tuple(tokens)], tokens, newest, limit)
 
-    def look_at_all(self, tokens: Sequence[Weighed], by_time: bool, limit: int) -> Found:
+    def look_at_all(self, tokens: Sequence[WeightedToken], by_time: bool, limit: int) -> Scored:
         raise AssertionError
 
     def count(self, terms: Sequence[tuple[str, str]]) -> list[int]:
         raise AssertionError
 
-    def recent(self, most: int) -> int:
+    def recent(self, limit: int) -> int:
         raise AssertionError
 
 
-@pytest.fixture(autouse=True)
-def thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows is about how they are used, not about what they are set to."""
-    for name, value in (("RARE", 2_000), ("REACH", 4_000), ("WALK", 400_000), ("COMBINED", 8), ("MOST_CLAUSES", 24)):
-        monkeypatch.setattr(shared, name, value)
+LIMITS = PlanLimits(rare=2_000, reach=4_000, walk=400_000, combined=8, max_clauses=24)
+"""What follows is about how they are used, not about what they are set to."""
 
 
-def filled(length: int, points: int, first: int = 1) -> Found:
+def filled(length: int, points: int, first: int = 1) -> Scored:
     return [(seq, points) for seq in range(first + length - 1, first - 1, -1)]
 
 
 def test_rare_tokens_are_followed_to_the_end() -> None:
     ask = Asked([filled(3, 1)])
-    assert best([RARE, OTHER], 100_000, 1.0, ask, 100) == filled(3, 1)
+    assert best([RARE, OTHER], 100_000, 1.0, ask, 100, LIMITS) == filled(3, 1)
     assert ask.looks == [[{"rare"}, {"other"}]]
 
 
 def test_a_full_list_that_nothing_else_can_enter_is_the_answer() -> None:
     ask = Asked([filled(100, full_score([COMMON]) + 1)])
-    assert len(best([RARE, COMMON], 100_000, 1.0, ask, 100)) == 100
+    assert len(best([RARE, COMMON], 100_000, 1.0, ask, 100, LIMITS)) == 100
     assert ask.looks == [[{"rare"}]]
 
 
 @pytest.mark.parametrize("first", [filled(39, 10_000), filled(100, full_score([COMMON, USUAL]))])
-def test_otherwise_combinations_of_common_tokens_are_looked_for(first: Found) -> None:
+def test_otherwise_combinations_of_common_tokens_are_looked_for(first: Scored) -> None:
     ask = Asked([first, filled(1, 99_999, 500)])
-    assert best([RARE, COMMON, USUAL], 1_000_000, 1.0, ask, 100)[0] == (500, 99_999)
+    assert best([RARE, COMMON, USUAL], 1_000_000, 1.0, ask, 100, LIMITS)[0] == (500, 99_999)
     assert ask.looks == [[{"rare"}], [{"common", "usual"}]]
 
 
 def test_many_rare_tokens_are_followed_in_portions_until_the_rest_cannot_matter() -> None:
-    tokens = [Weighed(str(number), 1_000 - number, 1_500) for number in range(9)]
+    tokens = [WeightedToken(str(number), 1_000 - number, 1_500) for number in range(9)]
     ask = Asked([filled(10, 1), filled(10, full_score(tokens[4:]) + 1, 50)])
-    assert best(tokens, 1_000_000, 1.0, ask, 10) == filled(10, full_score(tokens[4:]) + 1, 50)
+    assert best(tokens, 1_000_000, 1.0, ask, 10, LIMITS) == filled(10, full_score(tokens[4:]) + 1, 50)
     assert ask.looks == [[{"0"}, {"1"}], [{"2"}, {"3"}]]
 
 
 def test_without_rare_tokens_what_holds_the_whole_query_comes_first() -> None:
     ask = Asked([filled(100, 1)])
-    assert best([COMMON, USUAL], 100_000, 1.0, ask, 100) == filled(100, 1)
+    assert best([COMMON, USUAL], 100_000, 1.0, ask, 100, LIMITS) == filled(100, 1)
     assert ask.looks == [[{"common", "usual"}]]
 
 
 def test_a_filter_lets_more_tokens_lead() -> None:
-    assert clauses([COMMON, USUAL], 1_000_000, 1.0) == [(COMMON, USUAL)]
-    assert clauses([COMMON, USUAL], 1_000_000, 0.1) == [(COMMON,)]
-    assert clauses([COMMON, USUAL], 1_000_000, 0.05) == [(COMMON,), (USUAL,)]
+    assert clauses([COMMON, USUAL], 1_000_000, 1.0, LIMITS) == [(COMMON, USUAL)]
+    assert clauses([COMMON, USUAL], 1_000_000, 0.1, LIMITS) == [(COMMON,)]
+    assert clauses([COMMON, USUAL], 1_000_000, 0.05, LIMITS) == [(COMMON,), (USUAL,)]
 
 
 def test_the_heaviest_combinations_are_looked_for_within_the_reach() -> None:
-    tokens = [Weighed(f"t{number}", 40 - number, 30_000 + number) for number in range(12)]
-    picked = clauses(tokens, 1_000_000, 1.0)
-    assert sum(expected(clause, 1_000_000, 1.0) for clause in picked) <= shared.REACH
-    assert sum(item.frequency for clause in picked for item in clause) <= shared.WALK
-    assert 1 < len(picked) <= shared.MOST_CLAUSES
+    tokens = [WeightedToken(f"t{number}", 40 - number, 30_000 + number) for number in range(12)]
+    picked = clauses(tokens, 1_000_000, 1.0, LIMITS)
+    assert sum(expected(clause, 1_000_000, 1.0) for clause in picked) <= LIMITS.reach
+    assert sum(item.frequency for clause in picked for item in clause) <= LIMITS.walk
+    assert 1 < len(picked) <= LIMITS.max_clauses
     assert not any(set(one) < set(other) for one in picked for other in picked)
     # Even when every combination is too much, one is looked for.
-    assert len(clauses([Weighed(name, 1, 900_000) for name in "abcd"], 1_000_000, 1.0)) == 1
+    assert len(clauses([WeightedToken(name, 1, 900_000) for name in "abcd"], 1_000_000, 1.0, LIMITS)) == 1
 
 
 @given(
@@ -125,7 +123,9 @@ Corpus = Sequence[tuple[Filed, Sequence[str], Sequence[str]]]
 Query = tuple[Where, Sequence[tuple[str, float]], int]
 
 
-def on_both(url: str, corpus: Corpus, dropped: Sequence[int], queries: Sequence[Query]) -> list[Matched]:
+def on_both(
+    url: str, corpus: Corpus, dropped: Sequence[int], queries: Sequence[Query], limits: PlanLimits = LIMITS
+) -> list[Matched]:
     """What both databases answer, which must be the same."""
 
     def answer(tx: Tx, words: Words) -> list[Matched]:
@@ -137,11 +137,12 @@ def on_both(url: str, corpus: Corpus, dropped: Sequence[int], queries: Sequence[
         return [words.match(tx, *query) for query in queries]
 
     async def both() -> tuple[list[Matched], list[Matched]]:
-        lite, postgres = Sqlite.open(None), Postgres.open(url, pool_size=1)
+        lite, postgres = Sqlite.open(None), Postgres.open(url, PostgresLimits(pool_size=1))
         try:
             await asyncio.gather(migrate(lite, [OWN]), migrate(postgres, [OWN]))
             return await asyncio.gather(
-                lite.write(lambda tx: answer(tx, SqliteWords())), postgres.write(lambda tx: answer(tx, PostgresWords()))
+                lite.write(lambda tx: answer(tx, SqliteWords(limits))),
+                postgres.write(lambda tx: answer(tx, PostgresWords(limits))),
             )
         finally:
             await asyncio.gather(lite.aclose(), postgres.aclose())
@@ -242,10 +243,8 @@ def test_on_a_large_index_neither_whole_matches_nor_rare_tokens_are_missed(
         )
         where = Where("s", "t", dice.choice([(), ("a",)]), since=dice.choice([None, 100]))
         queries.append((where, [(token, 1.0) for token in asked], dice.choice([5, 20])))
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("RARE", 10), ("REACH", reach), ("MOST_CLAUSES", clauses), ("WALK", 800)):
-            patch.setattr(shared, name, value)
-        answers = on_both(postgres_schema_url, corpus, [], queries)
+    limits = PlanLimits(rare=10, reach=reach, max_clauses=clauses, walk=800)
+    answers = on_both(postgres_schema_url, corpus, [], queries, limits)
     for query, answer in zip(queries, answers, strict=True):
         right = shares(corpus, query, answer.rarity)
         assert dict(answer.found) == pytest.approx({seq: right[seq] for seq, _ in answer.found}, abs=1e-5)

@@ -7,6 +7,7 @@ from math import log
 from pathlib import Path
 
 import pytest
+from tests.engines import words_of
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Entry, Filed, Matched, Tx, Where, Words
@@ -183,10 +184,10 @@ NARROWED: list[tuple[Where, list[int]]] = [
 ]
 
 
-@pytest.mark.parametrize("reach", [0, 2, shared.REACH])
-async def test_filters_hold(db: Database, words: Words, reach: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reach", [0, 2, shared.DEFAULT_LIMITS.reach])
+async def test_filters_hold(db: Database, reach: int) -> None:
     """However the plan comes to look at them: by their tokens, by a narrow filter, or by a narrow time."""
-    monkeypatch.setattr(shared, "REACH", reach)
+    words = words_of(db, shared.PlanLimits(reach=reach))
     await file(db, words, *FILED)
     for where, seqs in NARROWED:
         assert await found(db, words, "x", where=where) == seqs, where
@@ -232,14 +233,11 @@ async def test_long_entries_and_long_queries_are_cut(db: Database, words: Words)
     assert await found(db, words, *many[: shared.MAX_QUERY_TOKENS]) == [1]
 
 
-async def test_common_tokens_are_counted_by_a_sample(
-    db: Database, words: Words, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared, "SAMPLED", 4)
-    monkeypatch.setattr(shared, "ENOUGH", 16)
+async def test_common_tokens_are_counted_by_a_sample(db: Database) -> None:
+    words = words_of(db, shared.PlanLimits(sampled=4, enough=16))
     entries = [((), ["all", *(["half"] if seq % 2 else []), *(["few"] if seq < 20 else [])]) for seq in range(1, 801)]
     await put(db, words, *entries)
-    sampled = [seq for seq in range(1, 801) if shared.is_sampled(seq)]
+    sampled = [seq for seq in range(1, 801) if shared.is_sampled(seq, 4)]
     assert 150 < len(sampled) < 250
     rarity = (await match(db, words, "all", "half", "few")).rarity
     size = 4 * len(sampled)

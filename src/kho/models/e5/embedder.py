@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kho.models.blas import limit_threads
 from kho.models.e5 import weights
 from kho.models.e5.runtime import PASSAGE, QUERY, Runtime
-from kho.models.in_process import Worker, pieces
+from kho.models.in_process import ModelThreads, batches
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
@@ -21,7 +21,7 @@ DIMENSION = 384
 class E5:
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
-        self._worker = Worker("kho-e5", self._load)
+        self._worker = ModelThreads("kho-e5", self._load)
 
     @property
     def model(self) -> str:
@@ -35,7 +35,7 @@ class E5:
 
         rows: list[Matrix] = []
         # Piece by piece: callers take turns, and one that gives up is not worked for any longer.
-        for piece in pieces(texts):
+        for piece in batches(texts):
             rows.append(await self._worker.later(lambda runtime, p=piece: runtime.vectors(p, PASSAGE)))
         return np.concatenate(rows) if rows else np.empty((0, DIMENSION), np.float32)
 

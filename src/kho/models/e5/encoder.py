@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kho.models.e5.weights import WORDS, File, unpack
+from kho.models.e5.weights import WORD_EMBEDDINGS, WeightsFile, unpack
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,9 +37,9 @@ class Layer:
 
 
 class Encoder:
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: WeightsFile) -> None:
         self.shape = file.shape
-        self._words = file.packed(WORDS, self.shape.width)
+        self._words = file.packed(WORD_EMBEDDINGS, self.shape.width)
         # Every token is of the first type.
         self._places = file.plain("emb.pos").reshape(-1, self.shape.width) + file.plain("emb.type")[: self.shape.width]
         self._norm = (file.plain("emb.ln.w"), file.plain("emb.ln.b"))
@@ -109,7 +109,7 @@ class _Room:
         self.curve = np.empty((GELU_ROWS, inner), np.float32)
 
 
-def _layer(file: File, number: int) -> Layer:
+def _layer(file: WeightsFile, number: int) -> Layer:
     import numpy as np
 
     width, inner = file.shape.width, file.shape.inner

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kho.models.e5.encoder import Encoder
 from kho.models.e5.tokenizer import Tokenizer
-from kho.models.e5.weights import File, find
+from kho.models.e5.weights import WeightsFile, find
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 QUERY = "query: "
 PASSAGE = "passage: "
 """The model was trained with these words in front."""
-WINDOWS = 8
+MAX_WINDOWS = 8
 """A longer text than the model takes is read in this many parts, and the vectors averaged; the rest has no say."""
-CHARACTERS = 100_000
+MAX_CHARACTERS = 100_000
 """More cannot matter within these parts."""
 STEP_TOKENS = 1024
 """How many tokens go through the layers together: enough for BLAS, little enough for the cache."""
 
 
 class Runtime:
-    def __init__(self, file: File | None = None) -> None:
-        file = file or File(find())
+    def __init__(self, file: WeightsFile | None = None) -> None:
+        file = file or WeightsFile(find())
         self._encoder = Encoder(file)
         self._tokenizer = Tokenizer(file.vocabulary())
         self.window = file.shape.positions - 2
         """Tokens that fit beside the marks of begin and end."""
 
-    def vectors(self, texts: Sequence[str], prefix: str, windows: int = WINDOWS) -> "Matrix":
+    def vectors(self, texts: Sequence[str], prefix: str, windows: int = MAX_WINDOWS) -> "Matrix":
         """One vector of length 1 per text."""
         import numpy as np
 
@@ -37,7 +37,7 @@ class Runtime:
         parts = [
             (number, part)
             for number, text in enumerate(texts)
-            for part in self._parts(self._tokenizer.ids(prefix + text[:CHARACTERS], windows * self.window))
+            for part in self._parts(self._tokenizer.ids(prefix + text[:MAX_CHARACTERS], windows * self.window))
         ]
         for step in self._steps(parts):
             for (number, part), states in zip(step, self._encoder.states([part for _, part in step]), strict=True):

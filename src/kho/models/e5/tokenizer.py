@@ -5,12 +5,12 @@ import unicodedata
 from collections.abc import Iterator
 
 from kho.models.e5.weights import Vocabulary
-from kho.models.text import whole
+from kho.models.text import well_formed
 
 SPACE = "▁"
 """Stands before a word. No piece has it elsewhere, so that words are cut independently of each other."""
-CACHED_WORDS = 50_000
-CACHED_LENGTH = 24
+MAX_CACHED_WORDS = 50_000
+MAX_CACHED_LENGTH = 24
 """Longer words are rarely met again; a Chinese sentence is one word."""
 
 _spaces = re.compile("  +")
@@ -18,7 +18,7 @@ _spaces = re.compile("  +")
 
 def clean(text: str) -> str:
     """Composed, because the model knows no letters with loose marks; and without halves of characters."""
-    return unicodedata.normalize("NFC", whole(text))
+    return unicodedata.normalize("NFC", well_formed(text))
 
 
 class Tokenizer:
@@ -43,8 +43,8 @@ class Tokenizer:
         known = self._words.get(word)
         if known is None:
             known = self._cut(word)
-            if len(word) <= CACHED_LENGTH:
-                if len(self._words) >= CACHED_WORDS:
+            if len(word) <= MAX_CACHED_LENGTH:
+                if len(self._words) >= MAX_CACHED_WORDS:
                     self._words.clear()
                 self._words[word] = known
         return known
@@ -52,13 +52,13 @@ class Tokenizer:
     def _cut(self, word: str) -> tuple[int, ...]:
         """The pieces whose scores add up to the most (Viterbi)."""
         pieces, scores, reach, unknown = self._pieces, self._scores, self._reach, self._unknown
-        whole = len(word)
-        best = [0.0] + [-1e30] * whole
-        piece = [unknown] * (whole + 1)
-        length = [1] * (whole + 1)
-        for start in range(whole):
+        letters = len(word)
+        best = [0.0] + [-1e30] * letters
+        piece = [unknown] * (letters + 1)
+        length = [1] * (letters + 1)
+        for start in range(letters):
             base = best[start]
-            for size in range(1, min(reach.get(word[start], 0), whole - start) + 1):
+            for size in range(1, min(reach.get(word[start], 0), letters - start) + 1):
                 number = pieces.get(word[start : start + size])
                 if number is not None and number != unknown:
                     score = base + scores[number]
@@ -67,7 +67,7 @@ class Tokenizer:
             if base + self._guess > best[start + 1]:
                 best[start + 1], piece[start + 1], length[start + 1] = base + self._guess, unknown, 1
         cut: list[int] = []
-        at = whole
+        at = letters
         while at:
             cut.append(piece[at])
             at -= length[at]

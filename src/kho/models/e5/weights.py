@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from kho.kernel.ports import Matrix
 
 MAGIC = b"E5S1"
-AT_A_TIME = 10_000
+PIECES_PER_STEP = 10_000
 """Pieces of the vocabulary."""
 BLOCK = 32
 """Weights that share a scale."""
 BLOCK_BYTES = 2 + BLOCK // 2
-WORDS = "emb.word"
+WORD_EMBEDDINGS = "emb.word"
 """The matrix of all pieces: three quarters of the file, of which a text needs a few rows."""
 FINGERPRINT = "23fbd381"
 """Of the file whose vectors are compared with each other; it is part of the model's name."""
@@ -70,7 +70,7 @@ def find() -> Path:
     )
 
 
-class File:
+class WeightsFile:
     """Opened without reading it: the pages that are touched are loaded, and other processes share them."""
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +90,7 @@ class File:
 
     def _fingerprint(self) -> str:
         """Of everything but the matrix of all pieces, which is left on the disk: what is read here is needed anyway."""
-        start, numbers = self._tensors[WORDS]
+        start, numbers = self._tensors[WORD_EMBEDDINGS]
         digest = hashlib.blake2b(digest_size=4)
         with memoryview(self._bytes) as data:
             digest.update(data[:start])
@@ -117,7 +117,7 @@ class File:
             _, numbers, offset, _ = struct.unpack_from("<BIQQ", data, at)
             at += 21
             self._tensors[name] = (offset, numbers)
-        self._tensors[WORDS]
+        self._tensors[WORD_EMBEDDINGS]
 
     def vocabulary(self) -> Vocabulary:
         import numpy as np
@@ -138,8 +138,8 @@ class File:
         text = blob.decode()
         ends = cuts.tolist()
         pieces: dict[str, int] = {}
-        for first in range(0, count, AT_A_TIME):
-            last = min(first + AT_A_TIME, count)
+        for first in range(0, count, PIECES_PER_STEP):
+            last = min(first + PIECES_PER_STEP, count)
             cut = map(text.__getitem__, map(slice, ends[first:last], ends[first + 1 : last + 1]))
             pieces.update(zip(cut, range(first, last), strict=True))
         firsts = np.frombuffer(text.encode("utf-32-le"), "<u4")[cuts[:-1]]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from kho.kernel import errors
@@ -24,26 +25,38 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_ATTEMPTS = 8
-_FIRST_PAUSE = 0.005
-_CONNECT_TIMEOUT = 10.0
+
+@dataclass(frozen=True, slots=True)
+class PostgresLimits:
+    pool_size: int = 8
+    connect_timeout: float = 10.0
+    """Seconds that a piece of work waits for a connection."""
+    max_attempts: int = 8
+    """Of a write that met others at the same rows."""
+    first_backoff: float = 0.005
+    """Seconds before the second attempt, doubled each time. The pause is random up to that."""
+
+
+_DEFAULT_LIMITS = PostgresLimits()
 
 
 class Postgres:
     """The `Database` port. A write is one READ COMMITTED transaction, a read one REPEATABLE READ snapshot."""
 
-    def __init__(self, pool: "ConnectionPool[Connection]", driver_error: "type[psycopg.Error]", pool_size: int) -> None:
+    def __init__(
+        self, pool: "ConnectionPool[Connection]", driver_error: "type[psycopg.Error]", limits: PostgresLimits
+    ) -> None:
         self._pool = pool
         self._driver_error = driver_error
-        self._size = pool_size
+        self._limits = limits
         # Apart, so that a write never waits behind a row of slow searches.
-        readers = max(1, pool_size * 3 // 8)
+        readers = max(1, limits.pool_size * 3 // 8)
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="kho-postgres-reader")
-        self._writers = ThreadPoolExecutor(max(1, pool_size - readers), thread_name_prefix="kho-postgres-writer")
+        self._writers = ThreadPoolExecutor(max(1, limits.pool_size - readers), thread_name_prefix="kho-postgres-writer")
         self._closed = False
 
     @classmethod
-    def open(cls, url: str, *, pool_size: int = 8) -> Self:
+    def open(cls, url: str, limits: PostgresLimits = _DEFAULT_LIMITS) -> Self:
         """Connections are made in the background: a wrong address shows at the first use."""
         try:
             import psycopg
@@ -57,11 +70,11 @@ class Postgres:
             kwargs={"autocommit": True, "cursor_factory": psycopg.RawCursor},
             configure=_configure,
             min_size=1,
-            max_size=pool_size,
-            timeout=_CONNECT_TIMEOUT,
+            max_size=limits.pool_size,
+            timeout=limits.connect_timeout,
             open=True,
         )
-        return cls(pool, psycopg.Error, pool_size)
+        return cls(pool, psycopg.Error, limits)
 
     @property
     def engine(self) -> Literal["sqlite", "postgres"]:
@@ -102,11 +115,11 @@ class Postgres:
             self._give_back(connection)
 
     def _write(self, work: Callable[[Tx], T]) -> T:
-        for attempt in range(_ATTEMPTS - 1):
+        for attempt in range(self._limits.max_attempts - 1):
             try:
                 return self._write_once(work)
             except Contended:
-                time.sleep(random.uniform(0, _FIRST_PAUSE * 2**attempt))
+                time.sleep(random.uniform(0, self._limits.first_backoff * 2**attempt))
         return self._write_once(work)
 
     def _write_once(self, work: Callable[[Tx], T]) -> T:
@@ -135,7 +148,7 @@ class Postgres:
     def _begin(self, statement: str) -> "Connection":
         """A connection that died while idle is only noticed here, before any work; then the next one is taken.
         After a restart of the server all of them may be dead."""
-        others = self._size
+        others = self._limits.pool_size
         while True:
             connection = self._take()
             try:

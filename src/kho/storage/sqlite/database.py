@@ -15,7 +15,7 @@ import apsw
 from kho.kernel import errors
 from kho.kernel.ports import Tx
 from kho.storage.sqlite.connection import Connection, connect
-from kho.storage.sqlite.reader_pool import Readers
+from kho.storage.sqlite.reader_pool import ReaderPool
 from kho.storage.sqlite.transaction import translate
 from kho.storage.sqlite.writer import Writer
 
@@ -34,7 +34,7 @@ _CHECKPOINT_AFTER_PAGES = 4_000
 class Sqlite:
     """The `Database` port. Writes are grouped into one durable commit; reads see a snapshot and never wait for them."""
 
-    def __init__(self, writer: Writer, readers: Readers, scratch: tempfile.TemporaryDirectory[str] | None) -> None:
+    def __init__(self, writer: Writer, readers: ReaderPool, scratch: tempfile.TemporaryDirectory[str] | None) -> None:
         self._writer = writer
         self._readers = readers
         self._scratch = scratch
@@ -53,7 +53,7 @@ class Sqlite:
         _make_private(path)
         name = str(path)
         writer = Writer(_connect(name, busy_timeout, "FULL" if durable else "OFF"))
-        return cls(writer, Readers(lambda: _connect_reader(name, busy_timeout), readers), scratch)
+        return cls(writer, ReaderPool(lambda: _connect_reader(name, busy_timeout), readers), scratch)
 
     @property
     def engine(self) -> Literal["sqlite", "postgres"]:

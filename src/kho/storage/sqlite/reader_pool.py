@@ -21,7 +21,7 @@ T = TypeVar("T")
 _AGAIN = 0.05
 
 
-class Readers:
+class ReaderPool:
     """At most `size` threads and as many connections, made when first needed."""
 
     def __init__(self, connect: Callable[[], Connection], size: int) -> None:

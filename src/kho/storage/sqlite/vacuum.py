@@ -13,11 +13,11 @@ from kho.kernel.errors import DatabaseError
 from kho.storage.sqlite.connection import connect
 from kho.storage.sqlite.transaction import translate
 
-PATIENCE = 60
+BUSY_TIMEOUT = 60
 """Seconds that it waits for others to end what they are writing or reading."""
 
 
-async def wipe(path: Path) -> None:
+async def vacuum(path: Path) -> None:
     """Takes as long as copying the file does, and as much room on the disk. Others read meanwhile, but do not write."""
     await asyncio.to_thread(_wipe, str(path))
 
@@ -27,7 +27,7 @@ def _wipe(name: str) -> None:
     try:
         connection = connect(name)
         try:
-            connection.set_busy_timeout(PATIENCE * 1000)
+            connection.set_busy_timeout(BUSY_TIMEOUT * 1000)
             connection.execute("INSERT INTO words_index (words_index) VALUES ('optimize')")
             connection.execute("VACUUM")
             busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -13,15 +13,15 @@ from kho.kernel import errors
 from kho.kernel.ports import Tx
 from kho.storage.sqlite.connection import Connection
 from kho.storage.sqlite.transaction import SqliteTx, translate
-from kho.storage.unit_of_work import Caught, finish
+from kho.storage.unit_of_work import CapturedError, finish
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-MAX_TOGETHER = 256
+MAX_GROUP = 256
 
 
-class Job:
+class WriteJob:
     """One caller's work, and what came of it."""
 
     def __init__(self, work: Callable[[Tx], Any], loop: asyncio.AbstractEventLoop) -> None:
@@ -33,7 +33,7 @@ class Job:
 
     def attempt(self, connection: Connection) -> None:
         self.value = None
-        with Caught() as caught:
+        with CapturedError() as caught:
             self.value = finish(self.work, SqliteTx(connection))
         self.error = caught.error
 
@@ -51,13 +51,13 @@ class Writer:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
         self._thread: threading.Thread | None = None
 
     async def write(self, work: Callable[[Tx], T]) -> T:
-        job = Job(work, asyncio.get_running_loop())
+        job = WriteJob(work, asyncio.get_running_loop())
         with self._lock:
             if self._closed:
                 raise errors.DatabaseError("The database is closed.")
@@ -95,16 +95,16 @@ class Writer:
             _deliver(jobs)
         return None not in taken
 
-    def _take_waiting(self) -> list[Job | None]:
-        waiting: list[Job | None] = []
+    def _take_waiting(self) -> list[WriteJob | None]:
+        waiting: list[WriteJob | None] = []
         try:
-            while len(waiting) < MAX_TOGETHER - 1:
+            while len(waiting) < MAX_GROUP - 1:
                 waiting.append(self._queue.get_nowait())
         except Empty:
             pass
         return waiting
 
-    def _commit(self, jobs: list[Job]) -> None:
+    def _commit(self, jobs: list[WriteJob]) -> None:
         done = 0
         try:
             if len(jobs) > 1 and self._commit_together(jobs):
@@ -117,7 +117,7 @@ class Writer:
             for job in jobs[done:]:
                 job.error = errors.DatabaseError(refusal.message)
 
-    def _commit_together(self, jobs: list[Job]) -> bool:
+    def _commit_together(self, jobs: list[WriteJob]) -> bool:
         """False when the group as a whole could not be committed; then nothing of it was."""
         self._begin()
         try:
@@ -136,7 +136,7 @@ class Writer:
             return False
         return True
 
-    def _commit_alone(self, job: Job) -> None:
+    def _commit_alone(self, job: WriteJob) -> None:
         self._begin()
         job.attempt(self._connection)
         if job.error is None:
@@ -161,7 +161,7 @@ class Writer:
             log.warning("sqlite: rollback: %s", error)
 
 
-def _deliver(jobs: list[Job]) -> None:
+def _deliver(jobs: list[WriteJob]) -> None:
     for loop in {job.loop for job in jobs}:
         try:
             loop.call_soon_threadsafe(_settle_all, [job for job in jobs if job.loop is loop])
@@ -169,6 +169,6 @@ def _deliver(jobs: list[Job]) -> None:
             log.warning("sqlite: the event loop closed before its writes were answered")
 
 
-def _settle_all(jobs: list[Job]) -> None:
+def _settle_all(jobs: list[WriteJob]) -> None:
     for job in jobs:
         job.settle()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_DIMENSION = 4_000
 """What pgvector's index takes in half precision; no model in use is wider."""
-AT_ONCE = 500
+BATCH_SIZE = 500
 """Numbers in one statement, rows in one request."""
 
 
@@ -91,7 +91,7 @@ def vector_of(model: str, dimension: int, vector: "Vector") -> "Vector":
     return matrix(model, dimension, [vector])[0]
 
 
-class Narrowing:
+class IndexFilter:
     """The filters of a search, as numbers."""
 
     def __init__(self, where: Where) -> None:

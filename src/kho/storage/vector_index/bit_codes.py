@@ -10,12 +10,14 @@ would be 38 %: all vectors of such models point roughly the same way.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kho.storage.vector_index.base import Narrowing
+from cachetools import LRUCache
+
+from kho.storage.vector_index.base import IndexFilter
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
-CLEARLY = 0.67
+CLEAR_DEVIATION = 0.67
 """Of a standard deviation: then a quarter of the numbers is clearly below, a quarter clearly above."""
 
-MANY = 32
+ISIN_THRESHOLD = 32
 """Values from which numpy's own search for any of them pays."""
 
 
@@ -45,7 +47,7 @@ class Frame:
 
 def learn(number: int, sample: "Matrix") -> Frame:
     centre = sample.mean(axis=0)
-    return Frame(number, centre, CLEARLY * float((sample - centre).std()))
+    return Frame(number, centre, CLEAR_DEVIATION * float((sample - centre).std()))
 
 
 def encode(frame: Frame, vectors: "Matrix") -> "Bits":
@@ -60,7 +62,7 @@ def encode(frame: Frame, vectors: "Matrix") -> "Bits":
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """Vectors of one owner with what a search may be narrowed by. It never changes; who died is kept beside it."""
 
     frame: int
@@ -80,29 +82,29 @@ class Block:
         return sum(array.nbytes for array in arrays)
 
 
-def meant_by(narrowing: Narrowing, block: Block) -> "Mask | None":
+def matching(index_filter: IndexFilter, block: CodeBlock) -> "Mask | None":
     """Which vectors of the block a search is about; None for all."""
     import numpy as np
 
-    if not narrowing.any:
+    if not index_filter.any:
         return None
     meant = np.ones(len(block.seqs), np.bool_)
-    if narrowing.collections:
-        meant &= _any_of(block.collections, narrowing.collections)
-    if narrowing.kinds:
-        meant &= _any_of(block.kinds, narrowing.kinds)
-    if narrowing.since is not None:
-        meant &= block.times >= narrowing.since
-    if narrowing.until is not None:
-        meant &= block.times < narrowing.until
-    for tags in ([tag] for tag in narrowing.tags):
+    if index_filter.collections:
+        meant &= _any_of(block.collections, index_filter.collections)
+    if index_filter.kinds:
+        meant &= _any_of(block.kinds, index_filter.kinds)
+    if index_filter.since is not None:
+        meant &= block.times >= index_filter.since
+    if index_filter.until is not None:
+        meant &= block.times < index_filter.until
+    for tags in ([tag] for tag in index_filter.tags):
         meant &= _tagged(block, tags)
-    if narrowing.any_tags:
-        meant &= _tagged(block, narrowing.any_tags)
+    if index_filter.any_tags:
+        meant &= _tagged(block, index_filter.any_tags)
     return meant
 
 
-def _tagged(block: Block, tags: Sequence[int]) -> "Mask":
+def _tagged(block: CodeBlock, tags: Sequence[int]) -> "Mask":
     """Which vectors have at least one of the tags."""
     import numpy as np
 
@@ -115,7 +117,7 @@ def _any_of(column: "Integers", values: Sequence[int]) -> "Mask":
     """Like numpy's isin, which is slow to start and worth it for many."""
     import numpy as np
 
-    if len(values) > MANY:
+    if len(values) > ISIN_THRESHOLD:
         return np.isin(column, values)
     found = column == values[0]
     for value in values[1:]:
@@ -124,9 +126,9 @@ def _any_of(column: "Integers", values: Sequence[int]) -> "Mask":
 
 
 def candidates(
-    blocks: "Iterable[tuple[Block, Mask | None]]", frames: "dict[int, Bits]", narrowing: Narrowing, most: int
+    blocks: "Iterable[tuple[CodeBlock, Mask | None]]", frames: "dict[int, Bits]", index_filter: IndexFilter, limit: int
 ) -> "Integers":
-    """The numbers of the `most` passages whose codes are nearest to the query's. `frames` has the query's code in each
+    """The numbers of the `limit` passages whose codes are nearest to the query's. `frames` has the query's code in each
     frame; a mask says which vectors of a block are alive."""
     import numpy as np
 
@@ -134,7 +136,7 @@ def candidates(
     distances: list[NDArray[np.uint16]] = []
     scratch: dict[tuple[int, ...], tuple[Bits, NDArray[np.uint8]]] = {}
     for block, alive in blocks:
-        meant = meant_by(narrowing, block)
+        meant = matching(index_filter, block)
         if alive is not None:
             meant = alive if meant is None else meant & alive
         if meant is not None and not meant.any():
@@ -155,50 +157,46 @@ def candidates(
     if not seqs:
         return np.zeros(0, np.int64)
     every, far = np.concatenate(seqs), np.concatenate(distances)
-    if len(every) <= most:
+    if len(every) <= limit:
         return every
     # Distances are small whole numbers: counting them finds the last one wanted faster than sorting.
-    last = np.searchsorted(np.cumsum(np.bincount(far)), most)
+    last = np.searchsorted(np.cumsum(np.bincount(far)), limit)
     closer, ties = every[far < last], every[far == last]
     # Thousands of equal vectors are no reason to score thousands. The newest would come first anyway.
-    return np.concatenate([closer, np.sort(ties)[len(closer) - most :]])
+    return np.concatenate([closer, np.sort(ties)[len(closer) - limit :]])
 
 
-class Cache:
+class BlockCache:
     """Blocks that were read before, several together, as numpy likes it. Blocks never change and their numbers are
     never used twice, so nothing here goes stale, whoever writes; only the room is limited."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, max_bytes: int) -> None:
         self._lock = threading.Lock()
-        self._groups: OrderedDict[tuple[int, ...], tuple[tuple[int, ...], Block]] = OrderedDict()
-        self._bytes = 0
+        self._groups: LRUCache[tuple[int, ...], tuple[tuple[int, ...], CodeBlock]] = LRUCache(
+            max_bytes, getsizeof=lambda group: group[1].nbytes
+        )
 
-    def get(self, key: tuple[int, ...], numbers: tuple[int, ...], load: Callable[[Sequence[int]], Block]) -> Block:
+    def get(
+        self, key: tuple[int, ...], numbers: tuple[int, ...], load: Callable[[Sequence[int]], CodeBlock]
+    ) -> CodeBlock:
         """The group under this key, if it is still made of these blocks."""
         with self._lock:
             known = self._groups.get(key)
-            if known is not None and known[0] == numbers:
-                self._groups.move_to_end(key)
-                return known[1]
+        if known is not None and known[0] == numbers:
+            return known[1]
         block = load(numbers)
-        with self._lock:
-            before = self._groups.pop(key, None)
-            self._bytes += block.nbytes - (before[1].nbytes if before else 0)
+        with self._lock, suppress(ValueError):  # a group that is larger than all the room is not kept
             self._groups[key] = numbers, block
-            while self._bytes > self._limit:
-                _, (_, gone) = self._groups.popitem(last=False)
-                self._bytes -= gone.nbytes
         return block
 
 
-def join(blocks: Sequence[Block]) -> Block:
+def join(blocks: Sequence[CodeBlock]) -> CodeBlock:
     """Blocks of one frame as one."""
     import numpy as np
 
     sizes = [len(block.seqs) for block in blocks]
     starts = np.repeat(np.cumsum([0, *sizes[:-1]]), [len(block.tags) for block in blocks])
-    return Block(
+    return CodeBlock(
         blocks[0].frame,
         np.concatenate([block.seqs for block in blocks]),
         np.concatenate([block.collections for block in blocks]),

@@ -1,7 +1,7 @@
 """The vector index on PostgreSQL: pgvector's HNSW graph, half-precision vectors (cosines are right to 0.001).
 
 A graph is walked from vector to vector, so a filter that few rows pass would make it walk for long and miss some.
-Therefore the rows that pass are counted first, up to EXACT: if they are so few, all of them are scored. So they are
+Therefore the rows that pass are counted first, up to MAX_EXACT: if they are so few, all of them are scored. So they are
 while there is no graph yet: it is built when there are many rows and none wait, because row by row that takes five
 times as long. It is built in memory, of which it is given as much as it needs: with the 64 MB that a server allows by
 itself, a graph of more than some thirty thousand vectors is built on disk, which takes several times as long.
@@ -17,7 +17,7 @@ import orjson
 from kho.kernel import errors
 from kho.kernel.ports import Database, Filed, Tx, Where
 from kho.storage.digests import number_of
-from kho.storage.vector_index.base import Narrowing, find, latest, look_up, matrix, register, registered, vector_of
+from kho.storage.vector_index.base import IndexFilter, find, latest, look_up, matrix, register, registered, vector_of
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ENGINE = "postgres"
-EXACT = 5_000
+MAX_EXACT = 5_000
 """Rows that are scored one by one rather than through the graph."""
 M, EF_CONSTRUCTION = 24, 128
 """How well the graph is connected. Twice pgvector's own: vectors that all point roughly the same way need it. With a
@@ -33,14 +33,14 @@ filter that one row in ten passes (40,000 vectors like those of multilingual-e5-
 with pgvector's graph, to 99.3 % with this one (both at 400 below), which takes twice as long to build."""
 EF_SEARCH = 600
 """How many vectors the graph is asked for at a time, at least: the larger the store, the more are needed."""
-MOST_EF_SEARCH = 1_000
+MAX_EF_SEARCH = 1_000
 """pgvector allows no more; the iterative scan goes on from there."""
-SPARE = 4
+OVERSAMPLING = 4
 """Times the limit that is taken from the graph, because its order is only roughly right."""
-MOST_WALKED = 40_000
+MAX_SCANNED = 40_000
 """Vectors after which an iterative scan gives up: enough for 80 hits where one row in 500 passes the filters."""
 
-MOST_MEMORY = 2 * 1024**3
+MAX_BUILD_MEMORY = 2 * 1024**3
 """Bytes in which a graph is built: a million vectors of 384 numbers fit."""
 
 _LOCK = 0x6B686F_76  # "khov": two processes may prepare at once
@@ -65,7 +65,7 @@ CREATE INDEX CONCURRENTLY IF NOT EXISTS vectors_{n}_graph ON vectors_{n} USING h
 WITH (m = {m}, ef_construction = {ef})
 """
 _NO_GRAPH = "DROP INDEX CONCURRENTLY IF EXISTS vectors_{n}_graph"
-_MANY = "SELECT count(*) FROM (SELECT 1 FROM vectors_{n} LIMIT {most}) AS rows"
+_MANY = "SELECT count(*) FROM (SELECT 1 FROM vectors_{n} LIMIT {limit}) AS rows"
 _STANDING = """
 SELECT indisvalid, EXISTS (SELECT 1 FROM pg_stat_progress_create_index WHERE index_relid = indexrelid)
 FROM pg_index WHERE indexrelid = to_regclass('vectors_{n}_graph')
@@ -80,7 +80,9 @@ _REFILE = """
 UPDATE vectors_{n} SET space = $1, tenant = $2, collection = $3, kind = $4, created_at = $5, tags = $6::bigint[]
 WHERE seq = $7
 """
-_COUNT = "SELECT count(*) FROM (SELECT 1 FROM vectors_{n} WHERE space = $1 AND tenant = $2{more} LIMIT {most}) AS meant"
+_COUNT = (
+    "SELECT count(*) FROM (SELECT 1 FROM vectors_{n} WHERE space = $1 AND tenant = $2{more} LIMIT {limit}) AS meant"
+)
 _EXACT = """
 WITH meant AS MATERIALIZED (SELECT seq, vector FROM vectors_{n} WHERE space = $1 AND tenant = $2{more})
 SELECT seq, -(vector <#> $3::halfvec) AS cosine FROM meant ORDER BY cosine DESC, seq DESC LIMIT $4
@@ -97,7 +99,7 @@ SELECT seq, -distance FROM nearest ORDER BY distance, seq DESC LIMIT $5
 class PostgresVectors:
     """The `Vectors` port."""
 
-    def __init__(self, db: Database, *, exact: int = EXACT) -> None:
+    def __init__(self, db: Database, *, exact: int = MAX_EXACT) -> None:
         self._db = db
         self._exact = exact
 
@@ -157,7 +159,7 @@ class PostgresVectors:
         count = await self._db.read(lambda tx: tx.one(f"SELECT count(*) FROM vectors_{number}"))
         rows = 0 if count is None else count[0]
         # A vector, its neighbours (twice M on the lowest level), and what holds them together.
-        memory = min(max(rows * (2 * dimension + 2 * M * 16 + 512), 64 * 1024**2), MOST_MEMORY)
+        memory = min(max(rows * (2 * dimension + 2 * M * 16 + 512), 64 * 1024**2), MAX_BUILD_MEMORY)
         graph = _GRAPH.format(n=number, m=M, ef=EF_CONSTRUCTION)
         wanted = f"{memory // 1024}kB"
         try:
@@ -200,7 +202,7 @@ def _graph(tx: Tx, number: int, exact: int) -> Literal["ready", "building", "bro
     row = tx.one(_STANDING.format(n=number))
     if row is not None:
         return "ready" if row[0] else "building" if row[1] else "broken"
-    count = tx.one(_MANY.format(n=number, most=exact + 1))
+    count = tx.one(_MANY.format(n=number, limit=exact + 1))
     return "missing" if count is not None and count[0] > exact else "needless"
 
 
@@ -209,25 +211,25 @@ def _near(tx: Tx, model: str, where: Where, vector: "Vector", limit: int, exact:
     if known is None:
         return []
     query = _literal(vector_of(model, known.dimension, vector))
-    narrowing = Narrowing(where)
-    more = narrowing.sql()
-    if narrowing.tags:
-        more += f" AND tags @> '{_array(narrowing.tags)}'::bigint[]"
-    if narrowing.any_tags:
-        more += f" AND tags && '{_array(narrowing.any_tags)}'::bigint[]"
-    count = tx.one(_COUNT.format(n=known.number, more=more, most=exact + 1), where.space, where.tenant)
+    index_filter = IndexFilter(where)
+    more = index_filter.sql()
+    if index_filter.tags:
+        more += f" AND tags @> '{_array(index_filter.tags)}'::bigint[]"
+    if index_filter.any_tags:
+        more += f" AND tags && '{_array(index_filter.any_tags)}'::bigint[]"
+    count = tx.one(_COUNT.format(n=known.number, more=more, limit=exact + 1), where.space, where.tenant)
     if count is None or count[0] == 0:
         return []
-    if count[0] <= exact or SPARE * limit > MOST_WALKED or _graph(tx, known.number, exact) != "ready":
+    if count[0] <= exact or OVERSAMPLING * limit > MAX_SCANNED or _graph(tx, known.number, exact) != "ready":
         rows = tx.all(_EXACT.format(n=known.number, more=more), where.space, where.tenant, query, limit)
     else:
-        wanted = max(SPARE * limit, 40)
+        wanted = max(OVERSAMPLING * limit, 40)
         # For this transaction only. Without sorting the planner has no choice but to walk the graph.
         tx.one(
             "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('enable_sort', 'off', true), "
             "set_config('hnsw.ef_search', $1, true), set_config('hnsw.max_scan_tuples', $2, true)",
-            str(min(max(EF_SEARCH, wanted), MOST_EF_SEARCH)),
-            str(MOST_WALKED),
+            str(min(max(EF_SEARCH, wanted), MAX_EF_SEARCH)),
+            str(MAX_SCANNED),
         )
         rows = tx.all(_WALK.format(n=known.number, more=more), query, where.space, where.tenant, wanted, limit)
     return [(seq, min(1.0, max(-1.0, cosine))) for seq, cosine in rows]

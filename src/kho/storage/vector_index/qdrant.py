@@ -20,7 +20,7 @@ from kho.lib.clock import Clock, system_clock
 from kho.storage.leases import SqlLeases
 from kho.storage.unit_of_work import within
 from kho.storage.vector_index import qdrant_outbox as outbox
-from kho.storage.vector_index.base import AT_ONCE, find, latest, look_up, matrix, register, registered, vector_of
+from kho.storage.vector_index.base import BATCH_SIZE, find, latest, look_up, matrix, register, registered, vector_of
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ENGINE = "qdrant"
-REQUEST_SECONDS = 10
-THREADS = 4
+REQUEST_TIMEOUT = 10
+MAX_REQUESTS = 4
 """Requests to a server at once. Its in-process mode is not safe for threads and gets one."""
 OVERSAMPLING = 2.0
 """Times the limit that Qdrant takes by its int8 copies before it scores with the vectors themselves."""
 EF_SEARCH = 128
-MOST = 10_000
+MAX_HITS = 10_000
 """Hits that are asked for at most: Qdrant answers in one message."""
 
 
@@ -60,12 +60,12 @@ class QdrantVectors:
         self._prefix = prefix
         self._clock = clock
         self._local = location == ":memory:" or location.startswith("path:")
-        self._threads = ThreadPoolExecutor(1 if self._local else THREADS, thread_name_prefix="kho-qdrant")
+        self._threads = ThreadPoolExecutor(1 if self._local else MAX_REQUESTS, thread_name_prefix="kho-qdrant")
         self._client: QdrantClient | None = None
         self._identity: str | None = None
         self._ready: set[int] = set()
         """Models whose collection is known to exist."""
-        self._lease = SqlLeases(clock).rows("vector_deliveries", ("model",), outbox.LEASE)
+        self._lease = SqlLeases(clock).rows("vector_deliveries", ("model",), outbox.LEASE_DURATION)
 
     async def prepare(self, model: str, dimension: int) -> None:
         """Registers the model. Its collection is made with the first delivery or search: Qdrant may be away now."""
@@ -91,7 +91,7 @@ class QdrantVectors:
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
         for known in registered(tx, ENGINE):
-            outbox.add_gone(tx, known.number, seqs)
+            outbox.add_deleted(tx, known.number, seqs)
 
     async def near(
         self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
@@ -112,7 +112,7 @@ class QdrantVectors:
         every failure) further calls do nothing. They also leave alone what another process is delivering.
         """
         count = 0
-        for number in await self._db.read(outbox.waiting):
+        for number in await self._db.read(outbox.models_waiting):
             if await self._db.write(lambda tx, number=number: outbox.claim(tx, self._lease, number, self._clock())):
                 count += await self._deliver(number)
         return count
@@ -145,11 +145,11 @@ class QdrantVectors:
         try:
             name = await self._collection(number)
             while True:
-                told = await self._db.read(lambda tx: outbox.take(tx, number, AT_ONCE))
-                if not told:
+                rows = await self._db.read(lambda tx: outbox.take(tx, number, BATCH_SIZE))
+                if not rows:
                     break
-                await self._ask(lambda client, told=told: _tell(client, name, told))
-                numbers = [one.number for one in told]
+                await self._ask(lambda client, rows=rows: _send(client, name, rows))
+                numbers = [row.number for row in rows]
                 count += len(numbers)
                 if not await self._db.write(
                     lambda tx, numbers=numbers: outbox.delivered(tx, self._lease, number, numbers)
@@ -202,7 +202,7 @@ class QdrantVectors:
             else:
                 # It would ask the server for its version now, and warn.
                 self._client = QdrantClient(
-                    url=self._location, api_key=self._api_key, timeout=REQUEST_SECONDS, check_compatibility=False
+                    url=self._location, api_key=self._api_key, timeout=REQUEST_TIMEOUT, check_compatibility=False
                 )
         return self._client
 
@@ -239,7 +239,7 @@ class QdrantVectors:
     ) -> list[tuple[int, float]]:
         from qdrant_client import models
 
-        limit = min(limit, MOST)
+        limit = min(limit, MAX_HITS)
         params = models.SearchParams(
             hnsw_ef=max(EF_SEARCH, limit),
             quantization=models.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING),
@@ -256,24 +256,24 @@ class QdrantVectors:
         return sorted(found, key=lambda hit: (-hit[1], -hit[0]))
 
 
-def _tell(client: "QdrantClient", name: str, told: Sequence[outbox.Told]) -> None:
+def _send(client: "QdrantClient", name: str, rows: Sequence[outbox.OutboxRow]) -> None:
     import numpy as np
     from qdrant_client import models
 
-    last: dict[int, outbox.Told] = {}
-    for one in told:
-        before = last.get(one.seq)
+    last: dict[int, outbox.OutboxRow] = {}
+    for row in rows:
+        before = last.get(row.seq)
         # Filed, and then filed elsewhere: the vector came with the first.
-        last[one.seq] = replace(one, vector=before.vector) if before and one.payload and not one.vector else one
+        last[row.seq] = replace(row, vector=before.vector) if before and row.payload and not row.vector else row
     points = [
         models.PointStruct(
-            id=one.seq, payload=json.loads(one.payload), vector=np.frombuffer(one.vector, "<f4").tolist()
+            id=row.seq, payload=json.loads(row.payload), vector=np.frombuffer(row.vector, "<f4").tolist()
         )
-        for one in last.values()
-        if one.payload is not None and one.vector is not None
+        for row in last.values()
+        if row.payload is not None and row.vector is not None
     ]
-    elsewhere = {one.seq: one.payload for one in last.values() if one.payload is not None and one.vector is None}
-    gone = [one.seq for one in last.values() if one.payload is None]
+    elsewhere = {row.seq: row.payload for row in last.values() if row.payload is not None and row.vector is None}
+    gone = [row.seq for row in last.values() if row.payload is None]
     if points:
         client.upsert(name, points, wait=True)
     if elsewhere:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from kho.kernel.ports import Lease, Tx
 
-LEASE = 30_000_000
+LEASE_DURATION = 30_000_000
 """Microseconds. Longer than any request to a server may take (qdrant.REQUEST_SECONDS)."""
-FIRST_PAUSE = 1_000_000
-LONGEST_PAUSE = 60_000_000
+FIRST_BACKOFF = 1_000_000
+MAX_BACKOFF = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OutboxRow:
     number: int
     seq: int
     payload: str | None
@@ -34,11 +34,11 @@ def add(tx: Tx, model: int, rows: Iterable[tuple[int, str, bytes | None]]) -> No
     )
 
 
-def add_gone(tx: Tx, model: int, seqs: Iterable[int]) -> None:
+def add_deleted(tx: Tx, model: int, seqs: Iterable[int]) -> None:
     tx.many("INSERT INTO vector_outbox (model, seq) VALUES ($1, $2)", ((model, seq) for seq in seqs))
 
 
-def waiting(tx: Tx) -> list[int]:
+def models_waiting(tx: Tx) -> list[int]:
     """The models that have something to deliver."""
     rows = tx.all(
         "SELECT number FROM vector_models WHERE EXISTS "
@@ -54,11 +54,11 @@ def claim(tx: Tx, lease: Lease, model: int, now: int) -> bool:
     return due is not None and lease.take(tx, model)
 
 
-def take(tx: Tx, model: int, most: int) -> list[Told]:
+def take(tx: Tx, model: int, limit: int) -> list[OutboxRow]:
     rows = tx.all(
-        "SELECT number, seq, payload, vector FROM vector_outbox WHERE model = $1 ORDER BY number LIMIT $2", model, most
+        "SELECT number, seq, payload, vector FROM vector_outbox WHERE model = $1 ORDER BY number LIMIT $2", model, limit
     )
-    return [Told(*row) for row in rows]
+    return [OutboxRow(*row) for row in rows]
 
 
 def delivered(tx: Tx, lease: Lease, model: int, numbers: Sequence[int]) -> bool:
@@ -79,6 +79,6 @@ def failed(tx: Tx, lease: Lease, model: int, now: int) -> None:
     if not lease.hold(tx, model):
         return
     row = tx.one("SELECT attempts FROM vector_deliveries WHERE model = $1", model)
-    pause = min(FIRST_PAUSE * 2 ** min(row[0] if row else 0, 16), LONGEST_PAUSE)
+    pause = min(FIRST_BACKOFF * 2 ** min(row[0] if row else 0, 16), MAX_BACKOFF)
     tx.run("UPDATE vector_deliveries SET attempts = attempts + 1, due_at = $1 WHERE model = $2", now + pause, model)
     lease.release(tx, model)

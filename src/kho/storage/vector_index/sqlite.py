@@ -1,7 +1,7 @@
 """The vector index on SQLite: ordinary tables, in the same file and transaction as everything else.
 
 A vector is a row, in half precision (cosines are right to 0.0002). The rows of an owner (a tenant in a space) that
-came last are its tail, which a search scores in full: small stores are exact. Whenever a tail reaches BLOCK rows
+came last are its tail, which a search scores in full: small stores are exact. Whenever a tail reaches BLOCK_ROWS rows
 they are packed into a block of short codes; a search compares the codes, then scores the best with their rows.
 
 sqlite-vec was measured for this and not taken. Its vec0 spends most of a search on picking the k best of each chunk,
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from kho.kernel.ports import Database, Filed, Row, Tx, Where
 from kho.storage.digests import number_of
 from kho.storage.vector_index.base import (
-    AT_ONCE,
+    BATCH_SIZE,
+    IndexFilter,
     Model,
-    Narrowing,
     best_first,
     find,
     latest,
@@ -30,25 +30,25 @@ from kho.storage.vector_index.base import (
     registered,
     vector_of,
 )
-from kho.storage.vector_index.bit_codes import Block, Cache, Frame, array, candidates, encode, join, learn
+from kho.storage.vector_index.bit_codes import BlockCache, CodeBlock, Frame, array, candidates, encode, join, learn
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
     from kho.storage.vector_index.bit_codes import Bits, Mask
 
 ENGINE = "sqlite"
-BLOCK = 256
+BLOCK_ROWS = 256
 """Rows in a block. A tail is up to as long, and is scored in less than 1 ms."""
-GROUP = 16
+GROUP_BLOCKS = 16
 """Blocks that are kept in memory, and scanned, as one: fewer calls, and still small enough for the CPU's cache."""
-CANDIDATES, MOST_CANDIDATES = 240, 1_600
+MIN_CANDIDATES, MAX_CANDIDATES = 240, 1_600
 """Best codes that are scored in full, at least and at most …"""
 ROWS_PER_CANDIDATE = 250
 """… and one more for so many rows in between: that makes 280 of 10,000 and 640 of 100,000, and among these are more
 than 99 % of the true ten. The share that is needed falls with the number of rows."""
-LEARN_AGAIN = 8
+RELEARN_FACTOR = 8
 """There is a new frame each time there are this many times the blocks: the first texts may be unlike the later."""
-SAMPLE = 4_096
+SAMPLE_SIZE = 4_096
 """Vectors from which a frame is learnt."""
 CACHE_BYTES = 256 * 1024 * 1024
 """For the codes of 1.4 million vectors of 384 numbers; more are read from the file at every search."""
@@ -100,7 +100,7 @@ class SqliteVectors:
 
     def __init__(self, db: Database, *, cache_bytes: int = CACHE_BYTES) -> None:
         self._db = db
-        self._cache = Cache(cache_bytes)
+        self._cache = BlockCache(cache_bytes)
 
     async def prepare(self, model: str, dimension: int) -> None:
         def work(tx: Tx) -> None:
@@ -116,9 +116,9 @@ class SqliteVectors:
 
     def refile(self, tx: Tx, model: str, rows: Sequence[Filed]) -> None:
         known = look_up(tx, ENGINE, model)
-        for start in range(0, len(rows) if known else 0, AT_ONCE):
+        for start in range(0, len(rows) if known else 0, BATCH_SIZE):
             assert known is not None
-            some = {filed.seq: filed for filed in rows[start : start + AT_ONCE]}
+            some = {filed.seq: filed for filed in rows[start : start + BATCH_SIZE]}
             # A block holds what its rows are filed under, so they leave it.
             _put(tx, known, [(some[seq], vector) for seq, vector in _rows(tx, known, list(some))])
 
@@ -153,22 +153,22 @@ class SqliteVectors:
         row = tx.one("SELECT number FROM vector_owners WHERE space = $1 AND tenant = $2", where.space, where.tenant)
         if row is None:
             return []
-        narrowing = Narrowing(where)
-        rows = _tail(tx, known, row[0], narrowing)
+        index_filter = IndexFilter(where)
+        rows = _tail(tx, known, row[0], index_filter)
         frames = {frame.number: encode(frame, query[None, :]) for frame in _frames(tx, known)}
         blocks = tx.all(
             f"SELECT number, place, frame, dead FROM vectors_{known.number}_blocks WHERE owner = $1 ORDER BY place",
             row[0],
         )
-        most = max(min(CANDIDATES + len(blocks) * BLOCK // ROWS_PER_CANDIDATE, MOST_CANDIDATES), 4 * limit)
-        seqs = candidates(self._groups(tx, known, row[0], blocks), frames, narrowing, most)
+        count = max(min(MIN_CANDIDATES + len(blocks) * BLOCK_ROWS // ROWS_PER_CANDIDATE, MAX_CANDIDATES), 4 * limit)
+        seqs = candidates(self._groups(tx, known, row[0], blocks), frames, index_filter, count)
         rows += _rows(tx, known, seqs.tolist())
         return _scored(rows, known, query, limit)
 
-    def _groups(self, tx: Tx, known: Model, owner: int, rows: list[Row]) -> "Iterator[tuple[Block, Mask | None]]":
+    def _groups(self, tx: Tx, known: Model, owner: int, rows: list[Row]) -> "Iterator[tuple[CodeBlock, Mask | None]]":
         import numpy as np
 
-        for (place, frame), group in groupby(rows, lambda row: (row[1] // GROUP, row[2])):
+        for (place, frame), group in groupby(rows, lambda row: (row[1] // GROUP_BLOCKS, row[2])):
             members = list(group)
             block = self._cache.get(
                 (known.number, owner, place, frame),
@@ -213,11 +213,12 @@ def _tags(tags: Iterable[str]) -> bytes:
     return b"".join(number_of(tag).to_bytes(8, "little", signed=True) for tag in dict.fromkeys(tags))
 
 
-def _tail(tx: Tx, known: Model, owner: int, narrowing: Narrowing) -> list[Row]:
+def _tail(tx: Tx, known: Model, owner: int, index_filter: IndexFilter) -> list[Row]:
     """The rows of the tail that are meant: number and vector."""
-    wanted, some = (_set(tags) for tags in (narrowing.tags, narrowing.any_tags))
+    wanted, some = (_set(tags) for tags in (index_filter.tags, index_filter.any_tags))
     rows = tx.all(
-        f"SELECT seq, vector, tags FROM vectors_{known.number} WHERE owner = $1 AND block = 0{narrowing.sql()}", owner
+        f"SELECT seq, vector, tags FROM vectors_{known.number} WHERE owner = $1 AND block = 0{index_filter.sql()}",
+        owner,
     )
     if not wanted and not some:
         return [row[:2] for row in rows]
@@ -270,7 +271,7 @@ def _frames(tx: Tx, known: Model) -> list[Frame]:
     return [Frame(number, array(centre, "<f4"), width) for number, centre, width in rows]
 
 
-def _load(tx: Tx, known: Model, numbers: Sequence[int]) -> Block:
+def _load(tx: Tx, known: Model, numbers: Sequence[int]) -> CodeBlock:
     rows = tx.all(
         "SELECT number, frame, seqs, collections, kinds, times, tags, tag_places, codes "
         f"FROM vectors_{known.number}_codes WHERE number {_ANY_OF}",
@@ -280,10 +281,10 @@ def _load(tx: Tx, known: Model, numbers: Sequence[int]) -> Block:
     return join([by_number[number] for number in numbers])
 
 
-def _block(row: Row) -> Block:
+def _block(row: Row) -> CodeBlock:
     seqs, collections, kinds, times, tags = (array(data, "<i8") for data in row[2:7])
     codes: Bits = array(row[8], "u8").reshape(-1, len(seqs))
-    return Block(row[1], seqs, collections, kinds, times, tags, array(row[7], "<u2"), codes)
+    return CodeBlock(row[1], seqs, collections, kinds, times, tags, array(row[7], "<u2"), codes)
 
 
 def _forget(tx: Tx, known: Model, seqs: Sequence[int]) -> set[int]:
@@ -291,8 +292,8 @@ def _forget(tx: Tx, known: Model, seqs: Sequence[int]) -> set[int]:
     rows go back to the tail: deleting rots neither the speed nor the size. Returns the owners of such blocks."""
     table = f"vectors_{known.number}"
     dead: dict[int, list[int]] = {}
-    for start in range(0, len(seqs), AT_ONCE):
-        some = json.dumps(list(seqs[start : start + AT_ONCE]))
+    for start in range(0, len(seqs), BATCH_SIZE):
+        some = json.dumps(list(seqs[start : start + BATCH_SIZE]))
         rows = tx.all(f"SELECT block, place FROM {table} WHERE seq {_ANY_OF}", some)
         for block, place in rows:
             if block:
@@ -308,7 +309,7 @@ def _bury(tx: Tx, table: str, block: int, places: Iterable[int]) -> list[int]:
     dead = bytearray(row[1])
     for place in places:
         dead[place >> 3] |= 0x80 >> (place & 7)
-    if 2 * int.from_bytes(dead, "big").bit_count() <= BLOCK:
+    if 2 * int.from_bytes(dead, "big").bit_count() <= BLOCK_ROWS:
         tx.run(f"UPDATE {table}_blocks SET dead = $1 WHERE number = $2", bytes(dead), block)
         return []
     codes = tx.one(f"SELECT seqs FROM {table}_codes WHERE number = $1", block)
@@ -325,12 +326,12 @@ def _pack(tx: Tx, known: Model, owner: int) -> None:
     """Turns a tail that has become long into blocks."""
     table = f"vectors_{known.number}"
     length = tx.one(f"SELECT count(*) FROM {table} WHERE owner = $1 AND block = 0", owner)
-    for _ in range((length[0] if length else 0) // BLOCK):
+    for _ in range((length[0] if length else 0) // BLOCK_ROWS):
         rows = tx.all(
             f"SELECT seq, collection, kind, created_at, tags, vector FROM {table} "
             "WHERE owner = $1 AND block = 0 ORDER BY seq LIMIT $2",
             owner,
-            BLOCK,
+            BLOCK_ROWS,
         )
         vectors = _matrix((row[5] for row in rows), known)
         frame = _frame(tx, known, vectors)
@@ -339,7 +340,7 @@ def _pack(tx: Tx, known: Model, owner: int) -> None:
             f"SELECT $1, 1 + coalesce(max(place), 0), $2, $3 FROM {table}_blocks WHERE owner = $1",
             owner,
             frame.number,
-            bytes(BLOCK // 8),
+            bytes(BLOCK_ROWS // 8),
         )
         tx.run(
             f"INSERT INTO {table}_codes (number, frame, seqs, collections, kinds, times, tags, tag_places, codes) "
@@ -375,11 +376,11 @@ def _frame(tx: Tx, known: Model, vectors: "Matrix") -> Frame:
     row = tx.one(f"SELECT number, centre, width, blocks FROM {table}_frames ORDER BY number DESC LIMIT 1")
     count = tx.one(f"SELECT count(*) FROM {table}_blocks")
     blocks = 1 + (count[0] if count else 0)
-    if row is not None and blocks < LEARN_AGAIN * row[3]:
+    if row is not None and blocks < RELEARN_FACTOR * row[3]:
         return Frame(row[0], array(row[1], "<f4"), row[2])
     ends = tx.one(f"SELECT min(seq), max(seq) FROM {table}")
     assert ends is not None
-    spread = sorted({ends[0] + (ends[1] - ends[0]) * step // SAMPLE for step in range(SAMPLE + 1)})
+    spread = sorted({ends[0] + (ends[1] - ends[0]) * step // SAMPLE_SIZE for step in range(SAMPLE_SIZE + 1)})
     sample = _matrix((vector for _, vector in _rows(tx, known, spread)), known)
     frame = learn(0, np.concatenate([sample, vectors]) if row is None else sample)
     tx.run(

@@ -1,8 +1,8 @@
 """What the two word indexes share: what a query's tokens weigh, and which entries are worth a look.
 
 An index has terms. A term is a letter, which says what it is, and a text: "w" and a token, "c" and a collection, "k"
-and a kind, "t" and a tag, "e" alone for every entry. One entry in SAMPLED carries all its terms a second time behind
-an "s": counting these tells how common a common term is, at a fraction of the cost.
+and a kind, "t" and a tag, "e" alone for every entry. One entry in 64 (`PlanLimits.sampled`) carries all its terms
+again behind an "s": counting these tells how common a common term is, at a fraction of the cost.
 
 Weights are whole numbers, so that sums are exact, and equal entries tie alike on both databases.
 """
@@ -22,75 +22,88 @@ MAX_ENTRY_TOKENS = 20_000
 IN_BODY, IN_HEAD = 4, 1
 """An entry with the token anywhere gets 4 parts of its weight, and 1 part more if it is in the head."""
 
-RARE = 1_200
-"""Whatever holds a token that is in fewer entries than this is looked at, unless better entries fill the list …"""
-EXACT = 40
-"""… or the best of it, so many or a quarter: who reads further may miss an entry that holds common tokens only."""
-REACH = 1_500
-"""About how many entries are looked at for the sake of commoner tokens."""
-WALK = 400_000
-"""About how many places of the index are passed while looking for entries that hold several of them."""
-COMBINED = 8
-"""So many of the weightiest common tokens are tried in combinations, in pairs and threes …"""
-MOST_CLAUSES = 24
-"""… and so many combinations are asked for."""
-
-SAMPLED = 64
-ENOUGH = 64
-"""A term that this many sampled entries hold is not counted further: it is in about 4,000, give or take an eighth."""
-
 QUARTERS = 4
 _STEP = 1_000_000
 
+
+@dataclass(frozen=True, slots=True)
+class PlanLimits:
+    """How far a query goes through the index. The same for both engines, so that they answer alike."""
+
+    rare: int = 1_200
+    """Entries that hold a token of fewer entries than this are all scored, unless better ones fill the list first."""
+    exact: int = 40
+    """The first so many of a list (or a quarter of it) are exact: behind them, an entry that holds only common tokens
+    may be missed."""
+    reach: int = 1_500
+    """About how many entries are scored for the sake of common tokens."""
+    walk: int = 400_000
+    """About how many postings are passed while looking for entries that hold several common tokens."""
+    combined: int = 8
+    """How many of the weightiest common tokens are tried in combinations of two and three."""
+    max_clauses: int = 24
+    """Combinations in one statement."""
+    sampled: int = 64
+    """One entry in this many carries its terms a second time, for counting. Fixed once a store has entries."""
+    enough: int = 64
+    """A term that so many sampled entries hold is not counted further: it is in about 4,000, give or take an eighth."""
+
+
+DEFAULT_LIMITS = PlanLimits()
+
 Term = tuple[str, str]
-Found = list[tuple[int, int]]
+Scored = list[tuple[int, int]]
 """Entries (their seq) with their points, best first, newest first among equals."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeightedToken:
     token: str
     weight: int
     frequency: int
 
 
-Clause = tuple[Weighed, ...]
+Clause = tuple[WeightedToken, ...]
 """Tokens that an entry must hold together."""
 
 
-class Search(Protocol):
+class IndexQuery(Protocol):
     """One query on an engine: it knows the tenant, the filter and the weights."""
 
     def count(self, terms: Sequence[Term]) -> list[int]:
         """How many entries of the tenant hold each term."""
         ...
 
-    def recent(self, most: int) -> int:
-        """How many entries of the tenant are in the time asked for, as far as `most`."""
+    def recent(self, limit: int) -> int:
+        """How many entries of the tenant are in the time asked for, up to `limit`."""
         ...
 
-    def look(self, clauses: Sequence[Clause], tokens: Sequence[Weighed], newest: int | None, limit: int) -> Found:
+    def look(
+        self, clauses: Sequence[Clause], tokens: Sequence[WeightedToken], newest: int | None, limit: int
+    ) -> Scored:
         """The best of the entries that fit the filter and any of the clauses; only of the `newest`, if given."""
         ...
 
-    def look_at_newest(self, tokens: Sequence[Weighed], newest: int, limit: int) -> Found:
+    def look_at_newest(self, tokens: Sequence[WeightedToken], newest: int, limit: int) -> Scored:
         """The best of the newest entries that fit the filter and hold all the tokens, as a good part of all do."""
         ...
 
-    def look_at_all(self, tokens: Sequence[Weighed], by_time: bool, limit: int) -> Found:
+    def look_at_all(self, tokens: Sequence[WeightedToken], by_time: bool, limit: int) -> Scored:
         """The best of all entries that fit the filter, which is known to be narrow, in time or otherwise."""
         ...
 
 
-def search(search: Search, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
+def search(
+    search: IndexQuery, where: Where, tokens: Sequence[tuple[str, float]], limit: int, limits: PlanLimits
+) -> Matched:
     """The whole of a match; what differs between the databases is behind `search`."""
-    importance = chosen(tokens)
+    importance = query_tokens(tokens)
     if not importance:
         return Matched([], {})
     groups = filters(where)
     every: Term = ("e", "")
     asked = [every, *(("w", token) for token in importance), *(term for group in groups for term in group)]
-    counted = dict(zip(asked, frequencies(search.count, asked), strict=True))
+    counted = dict(zip(asked, frequencies(search.count, asked, limits), strict=True))
     entries = counted[every]
     rarity = {token: log(1 + (entries + 10) / (counted["w", token] + 1)) for token in importance}
     weighed = weigh(importance, rarity, {token: counted["w", token] for token in importance})
@@ -99,16 +112,16 @@ def search(search: Search, where: Where, tokens: Sequence[tuple[str, float]], li
         return Matched([], rarity)
     fitting = min([entries, *(sum(counted[term] for term in group) for group in groups)])
     timed = where.since is not None or where.until is not None
-    in_time = search.recent(REACH + 1) if timed else entries
-    if min(fitting, in_time) <= min(REACH, sum(item.frequency for item in known)):
+    in_time = search.recent(limits.reach + 1) if timed else entries
+    if min(fitting, in_time) <= min(limits.reach, sum(item.frequency for item in known)):
         found = search.look_at_all(known, in_time < fitting, limit)
     else:
-        found = best(known, entries, min(1.0, fitting / max(1, entries)), search, limit)
+        found = best(known, entries, min(1.0, fitting / max(1, entries)), search, limit, limits)
     total = full_score(weighed)
     return Matched([(seq, points / total) for seq, points in found], rarity)
 
 
-def chosen(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
+def query_tokens(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
     """The distinct tokens that count, the most important first, with their importance."""
     importance: dict[str, float] = {}
     for token, value in tokens:
@@ -130,25 +143,27 @@ def filters(where: Where) -> list[list[Term]]:
     return groups
 
 
-def frequencies(count: Callable[[Sequence[Term]], list[int]], terms: Sequence[Term]) -> list[int]:
+def frequencies(count: Callable[[Sequence[Term]], list[int]], terms: Sequence[Term], limits: PlanLimits) -> list[int]:
     """How many entries hold each term: exact up to some thousands, estimated above."""
-    found = [sampled * SAMPLED for sampled in count([(f"s{letter}", text) for letter, text in terms])]
-    few = [place for place, number in enumerate(found) if number < ENOUGH * SAMPLED]
+    found = [sampled * limits.sampled for sampled in count([(f"s{letter}", text) for letter, text in terms])]
+    few = [place for place, number in enumerate(found) if number < limits.enough * limits.sampled]
     for place, number in zip(few, count([terms[place] for place in few]) if few else (), strict=True):
         found[place] = number
     return found
 
 
-def weigh(importance: dict[str, float], rarity: dict[str, float], counted: dict[str, int]) -> list[Weighed]:
+def weigh(importance: dict[str, float], rarity: dict[str, float], counted: dict[str, int]) -> list[WeightedToken]:
     """Rarer tokens weigh more."""
-    most = max(importance.values())
+    highest = max(importance.values())
     return [
-        Weighed(token, max(1, round(_STEP * value / most * rarity[token])), counted[token])
+        WeightedToken(token, max(1, round(_STEP * value / highest * rarity[token])), counted[token])
         for token, value in importance.items()
     ]
 
 
-def best(known: Sequence[Weighed], entries: int, fitting: float, search: Search, limit: int) -> Found:
+def best(
+    known: Sequence[WeightedToken], entries: int, fitting: float, search: IndexQuery, limit: int, limits: PlanLimits
+) -> Scored:
     """The best entries for a query, without looking at all that hold any of its tokens.
 
     The rare tokens come first, weightiest first, until nothing that holds only the rest could still enter the list:
@@ -156,20 +171,20 @@ def best(known: Sequence[Weighed], entries: int, fitting: float, search: Search,
     are looked for that weigh most. If there is no rare token, entries that hold the whole query are found first.
     """
     ranked = sorted(known, key=lambda item: (-item.weight, item.token))
-    rare = [item for item in ranked if item.frequency < RARE]
-    common = [item for item in ranked if item.frequency >= RARE]
+    rare = [item for item in ranked if item.frequency < limits.rare]
+    common = [item for item in ranked if item.frequency >= limits.rare]
     found: dict[int, int] = {}
     while rare:
-        if _is_settled(found, [*rare, *common], limit):
+        if _is_settled(found, [*rare, *common], limit, limits.exact):
             return top(found, limit)
         group, reached = list[Clause](), 0.0
-        while rare and (not group or reached + rare[0].frequency * fitting <= REACH):
+        while rare and (not group or reached + rare[0].frequency * fitting <= limits.reach):
             group.append((rare[0],))
             reached += rare.pop(0).frequency * fitting
         found.update(search.look(group, known, None, limit))
-    if not common or _is_settled(found, common, limit):
+    if not common or _is_settled(found, common, limit, limits.exact):
         return top(found, limit)
-    newest = max(REACH, limit)
+    newest = max(limits.reach, limit)
     if len(common) == len(known):
         if expected(common, entries, fitting) > 4 * newest:
             whole = search.look_at_newest(common, newest, limit)
@@ -178,39 +193,39 @@ def best(known: Sequence[Weighed], entries: int, fitting: float, search: Search,
         if len(whole) >= limit or len(common) == 1:
             return whole
         found.update(whole)
-    found.update(search.look(clauses(common, entries, fitting), known, 2 * newest, limit))
+    found.update(search.look(clauses(common, entries, fitting, limits), known, 2 * newest, limit))
     return top(found, limit)
 
 
-def _is_settled(found: dict[int, int], rest: Iterable[Weighed], limit: int) -> bool:
+def _is_settled(found: dict[int, int], rest: Iterable[WeightedToken], limit: int, exact: int) -> bool:
     """Whether no entry that holds nothing but the rest could be among the best of the list."""
-    best = min(limit, max(EXACT, limit // 4))
+    best = min(limit, max(exact, limit // 4))
     return len(found) >= best and top(found, best)[-1][1] > full_score(rest)
 
 
-def clauses(common: Sequence[Weighed], entries: int, fitting: float) -> list[Clause]:
-    """Which combinations to look for: all that weigh at least so much, as low as REACH and WALK allow.
+def clauses(common: Sequence[WeightedToken], entries: int, fitting: float, limits: PlanLimits) -> list[Clause]:
+    """Which combinations to look for: all that weigh at least so much, as low as the limits `reach` and `walk` allow.
 
     As the weight of a token is the logarithm of its rarity, these are nearly all that few entries hold.
     """
-    options: list[tuple[int, float, frozenset[Weighed]]] = []
+    options: list[tuple[int, float, frozenset[WeightedToken]]] = []
     for size in (1, 2, 3):
-        for group in combinations(common[:COMBINED], size):
+        for group in combinations(common[: limits.combined], size):
             number = expected(group, entries, fitting)
             options.append((sum(item.weight for item in group), number, frozenset(group)))
     options.sort(key=lambda option: (-option[0], len(option[2])))
-    picked, kept = options[:1], list[tuple[int, float, frozenset[Weighed]]]()
+    picked, kept = options[:1], list[tuple[int, float, frozenset[WeightedToken]]]()
     for option in options:
         # What holds fewer of the same tokens covers it: with a lower weight there may be less to ask for.
         kept = [*(other for other in kept if not other[2] >= option[2]), option]
         walked = sum(item.frequency for _, _, group in kept for item in group)
         reached = sum(number for _, number, _ in kept)
-        if reached <= REACH and walked <= WALK and len(kept) <= MOST_CLAUSES:
+        if reached <= limits.reach and walked <= limits.walk and len(kept) <= limits.max_clauses:
             picked = kept
     return [tuple(item for item in common if item in group) for _, _, group in picked]
 
 
-def expected(tokens: Iterable[Weighed], entries: int, fitting: float) -> float:
+def expected(tokens: Iterable[WeightedToken], entries: int, fitting: float) -> float:
     """In how many entries tokens should be together, if they knew nothing of each other."""
     number = entries * fitting
     for item in tokens:
@@ -218,11 +233,11 @@ def expected(tokens: Iterable[Weighed], entries: int, fitting: float) -> float:
     return number
 
 
-def top(found: dict[int, int], limit: int) -> Found:
+def top(found: dict[int, int], limit: int) -> Scored:
     return sorted(found.items(), key=lambda item: (-item[1], -item[0]))[:limit]
 
 
-def full_score(weighed: Iterable[Weighed]) -> int:
+def full_score(weighed: Iterable[WeightedToken]) -> int:
     """What an entry gets that has every token in its head."""
     return (IN_BODY + IN_HEAD) * sum(token.weight for token in weighed)
 
@@ -263,9 +278,9 @@ def marks(filed: Filed) -> list[Term]:
     return [("e", ""), ("c", filed.collection), ("k", filed.kind), *(("t", tag) for tag in dict.fromkeys(filed.tags))]
 
 
-def is_sampled(seq: int) -> bool:
+def is_sampled(seq: int, one_in: int) -> bool:
     """By a scrambled number: tenants may well take turns."""
-    return (seq * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 32 < 0x1_0000_0000 // SAMPLED
+    return (seq * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 32 < 0x1_0000_0000 // one_in
 
 
 def scope(where: Where | Filed) -> tuple[str, int]:

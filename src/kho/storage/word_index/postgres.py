@@ -9,12 +9,14 @@ from collections.abc import Iterable, Sequence
 from kho.kernel.ports import Counted, Entry, Filed, Matched, Tx, Where
 from kho.storage.digests import number_of
 from kho.storage.word_index.base import (
+    DEFAULT_LIMITS,
     IN_BODY,
     IN_HEAD,
     Clause,
-    Found,
+    PlanLimits,
+    Scored,
     Term,
-    Weighed,
+    WeightedToken,
     count_of,
     distinct,
     filters,
@@ -61,6 +63,9 @@ _BY_INDEX, _AS_BEFORE = "SET LOCAL enable_seqscan = off", "SET LOCAL enable_seqs
 class PostgresWords:
     """The `Words` port."""
 
+    def __init__(self, limits: PlanLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+
     def put(self, tx: Tx, entries: Iterable[Entry]) -> None:
         columns: tuple[list[object], ...] = ([], [], [], [], [], [], [])
         numbers: dict[int, _Numbers] = {}
@@ -72,7 +77,7 @@ class PostgresWords:
                 numbers[mark] = _Numbers(mark)
             terms = list(map(numbers[mark].__getitem__, tokens))
             others = marks(filed)
-            if is_sampled(filed.seq):
+            if is_sampled(filed.seq, self._limits.sampled):
                 others += [(f"s{letter}", text) for letter, text in [*others, *(("w", token) for token in tokens)]]
             terms += (str(mark ^ number_of(*term)) for term in others)
             held = '"{' + ",".join(terms) + '}"'
@@ -87,7 +92,7 @@ class PostgresWords:
 
     def match(self, tx: Tx, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
         tx.run(_BY_INDEX)
-        found = search(_Search(tx, where), where, tokens, limit)
+        found = search(_Search(tx, where), where, tokens, limit, self._limits)
         tx.run(_AS_BEFORE)
         return found
 
@@ -118,33 +123,35 @@ class _Search:
     def count(self, terms: Sequence[Term]) -> list[int]:
         return [row[0] for row in self._tx.all(_COUNTS, _array(self._term(term) for term in terms))]
 
-    def recent(self, most: int) -> int:
-        row = self._tx.one(_RECENT, *self._window, most)
+    def recent(self, limit: int) -> int:
+        row = self._tx.one(_RECENT, *self._window, limit)
         return row[0] if row else 0
 
-    def look(self, clauses: Sequence[Clause], tokens: Sequence[Weighed], newest: int | None, limit: int) -> Found:
+    def look(
+        self, clauses: Sequence[Clause], tokens: Sequence[WeightedToken], newest: int | None, limit: int
+    ) -> Scored:
         single = [self._term(("w", clause[0].token)) for clause in clauses if len(clause) == 1]
         leading = [f"terms && {_literal(single)}"] if single else []
         leading += (self._together(clause) for clause in clauses if len(clause) > 1)
         scored = self._scored(tokens, f" AND ({' OR '.join(leading)})")
         return self._best(scored if newest is None else _NEWEST.format(scored=scored, newest=newest), limit)
 
-    def look_at_newest(self, tokens: Sequence[Weighed], newest: int, limit: int) -> Found:
+    def look_at_newest(self, tokens: Sequence[WeightedToken], newest: int, limit: int) -> Scored:
         scored = self._scored(tokens, f" AND {self._together(tokens)}")
         return self._best(_FIRST_MET.format(scored=scored, newest=newest), limit)
 
-    def look_at_all(self, tokens: Sequence[Weighed], by_time: bool, limit: int) -> Found:
+    def look_at_all(self, tokens: Sequence[WeightedToken], by_time: bool, limit: int) -> Scored:
         return self._best(self._scored(tokens, ""), limit)
 
-    def _scored(self, tokens: Sequence[Weighed], leading: str) -> str:
+    def _scored(self, tokens: Sequence[WeightedToken], leading: str) -> str:
         points = " + ".join(_points(self._term(("w", item.token)), item.weight) for item in tokens)
         return _SCORED.format(points=points, fitting=leading + self._fitting)
 
-    def _best(self, entries: str, limit: int) -> Found:
+    def _best(self, entries: str, limit: int) -> Scored:
         rows = self._tx.all(_BEST.format(entries=entries), *self._window, limit)
         return [(row[0], row[1]) for row in rows if row[1]]
 
-    def _together(self, tokens: Sequence[Weighed]) -> str:
+    def _together(self, tokens: Sequence[WeightedToken]) -> str:
         return f"terms @> {_literal(self._term(('w', item.token)) for item in tokens)}"
 
     def _term(self, term: Term) -> int:

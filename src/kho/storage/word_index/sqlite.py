@@ -12,12 +12,14 @@ from zlib import crc32
 from kho.kernel.ports import Counted, Entry, Matched, Tx, Where
 from kho.storage.digests import digest
 from kho.storage.word_index.base import (
+    DEFAULT_LIMITS,
     IN_BODY,
     IN_HEAD,
     Clause,
-    Found,
+    PlanLimits,
+    Scored,
     Term,
-    Weighed,
+    WeightedToken,
     count_of,
     distinct,
     filters,
@@ -28,8 +30,8 @@ from kho.storage.word_index.base import (
     top,
 )
 
-SOME, MANY = 40, 250
-"""From here on numpy is faster, and from here on loading it pays."""
+NUMPY_PAYS, LOADING_NUMPY_PAYS = 40, 250
+"""Rows from which numpy is faster: when it is loaded already, and when it has to be loaded first."""
 
 # What the tokenizer 'ascii' leaves whole and as it is; a surrogate cannot be stored.
 _AS_IT_IS = re.compile("(?!0x)[0-9a-z\x80-\ud7ff\ue000-\U0010ffff]{1,64}")
@@ -59,7 +61,7 @@ SELECT seq, tokens, counts, length FROM words_entries
 WHERE seq IN (SELECT value FROM json_each($1)) AND NOT scope <> $2
 """
 
-MOST_REMEMBERED = 200_000
+MAX_CACHED_TERMS = 200_000
 """Tokens whose terms are kept at hand."""
 
 Row = tuple[int, int, bytes]
@@ -68,13 +70,14 @@ Row = tuple[int, int, bytes]
 class SqliteWords:
     """The `Words` port."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: PlanLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
         self._forms = _Forms()
 
     def put(self, tx: Tx, entries: Iterable[Entry]) -> None:
         rows: list[tuple[int, int, int, int, bytes, bytes, int]] = []
         terms: list[tuple[int, str]] = []
-        if len(self._forms) > MOST_REMEMBERED:
+        if len(self._forms) > MAX_CACHED_TERMS:
             self._forms.clear()
         for entry in entries:
             filed = entry.filed
@@ -82,7 +85,7 @@ class SqliteWords:
             forms = list(map(self._forms.__getitem__, tokens))
             plain = [term for term, _ in forms]
             plain += (_term(term) for term in marks(filed))
-            if is_sampled(filed.seq):
+            if is_sampled(filed.seq, self._limits.sampled):
                 plain += [f"s{term}" for term in plain]
             mark, number = scope(filed)
             rows.append(
@@ -111,7 +114,7 @@ class SqliteWords:
         tx.run("DELETE FROM words_entries WHERE seq IN (SELECT value FROM json_each($1))", gone)
 
     def match(self, tx: Tx, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
-        return search(_Search(tx, where), where, tokens, limit)
+        return search(_Search(tx, where), where, tokens, limit, self._limits)
 
     def counted(self, tx: Tx, where: Where, seqs: Sequence[int], tokens: Iterable[str]) -> dict[int, Counted]:
         wanted = [(token, _number(token)) for token in tokens]
@@ -137,20 +140,22 @@ class _Search:
         row = self._tx.one(_COUNTS, json.dumps([self._term(term) for term in terms]))
         return json.loads(row[0]) if row else []
 
-    def recent(self, most: int) -> int:
-        row = self._tx.one(_RECENT, self._scope, self._since, self._until, most)
+    def recent(self, limit: int) -> int:
+        row = self._tx.one(_RECENT, self._scope, self._since, self._until, limit)
         return row[0] if row else 0
 
-    def look(self, clauses: Sequence[Clause], tokens: Sequence[Weighed], newest: int | None, limit: int) -> Found:
+    def look(
+        self, clauses: Sequence[Clause], tokens: Sequence[WeightedToken], newest: int | None, limit: int
+    ) -> Scored:
         leading = " OR ".join(
             "(" + " AND ".join(self._term(("w", item.token)) for item in clause) + ")" for clause in clauses
         )
         return self._best(f"({leading}) AND {self._fitting}" if self._fitting else leading, tokens, newest, limit)
 
-    def look_at_newest(self, tokens: Sequence[Weighed], newest: int, limit: int) -> Found:
+    def look_at_newest(self, tokens: Sequence[WeightedToken], newest: int, limit: int) -> Scored:
         return self.look([tuple(tokens)], tokens, newest, limit)
 
-    def look_at_all(self, tokens: Sequence[Weighed], by_time: bool, limit: int) -> Found:
+    def look_at_all(self, tokens: Sequence[WeightedToken], by_time: bool, limit: int) -> Scored:
         if not by_time:
             return self._best(self._fitting or self._term(("e", "")), tokens, None, limit)
         window = (self._scope, self._since, self._until)
@@ -158,9 +163,9 @@ class _Search:
             return best_of(self._tx.all(_IN_TIME + _AND_FITTING, *window, self._fitting), tokens, limit)
         return best_of(self._tx.all(_IN_TIME, *window), tokens, limit)
 
-    def _best(self, expression: str, tokens: Sequence[Weighed], newest: int | None, limit: int) -> Found:
-        most = -1 if newest is None else newest
-        rows = self._tx.all(_LOOK, expression, self._scope, self._since, self._until, most)
+    def _best(self, expression: str, tokens: Sequence[WeightedToken], newest: int | None, limit: int) -> Scored:
+        limit_rows = -1 if newest is None else newest
+        rows = self._tx.all(_LOOK, expression, self._scope, self._since, self._until, limit_rows)
         return best_of(rows, tokens, limit)
 
     def _term(self, term: Term) -> str:
@@ -175,14 +180,14 @@ class _Forms(dict[str, tuple[str, bytes]]):
         return forms
 
 
-def best_of(rows: Sequence[Row], tokens: Sequence[Weighed], limit: int) -> Found:
+def best_of(rows: Sequence[Row], tokens: Sequence[WeightedToken], limit: int) -> Scored:
     """The best of some entries."""
     weights = [(_number(item.token), item.weight) for item in tokens]
-    many = len(rows) >= (SOME if "numpy" in sys.modules else MANY)
+    many = len(rows) >= (NUMPY_PAYS if "numpy" in sys.modules else LOADING_NUMPY_PAYS)
     return best_of_many(rows, weights, limit) if many else best_of_few(rows, weights, limit)
 
 
-def best_of_few(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> Found:
+def best_of_few(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> Scored:
     found: dict[int, int] = {}
     for seq, heads, numbers in rows:
         places = ((weight, _place(numbers, number)) for number, weight in weights)
@@ -200,7 +205,7 @@ def _place(numbers: bytes, number: bytes) -> int:
     return at // 4
 
 
-def best_of_many(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> Found:
+def best_of_many(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> Scored:
     """The same, for thousands: all their tokens in one array."""
     import numpy as np
 
