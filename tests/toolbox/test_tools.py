@@ -12,10 +12,10 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.registry import Registry
-from kho.toolbox import duckduckgo, fetch
+from kho.toolbox import duckduckgo, fetch_url
 from kho.toolbox.duckduckgo import DuckDuckGo, SearchProblem, Settings, laid_out
 from kho.toolbox.errors import ToolFailed
-from kho.toolbox.operations import Box
+from kho.toolbox.service import Box
 from kho.toolbox.tool import Tool
 
 CALL = Call(Principal("someone", "t", frozenset({"*"})))
@@ -170,7 +170,7 @@ async def test_fetch_url_reads_a_page_and_cuts_it() -> None:
         return ok(b"words " * 50, kinds[path])
 
     async with server(handle) as port:
-        tools = registry(fetch.tool(web(port), read))
+        tools = registry(fetch_url.tool(web(port), read))
 
         async def fetched(path: str, **more: int) -> Any:
             arguments: dict[str, Any] = {"url": f"http://open.example:{port}{path}", **more}
@@ -186,7 +186,7 @@ async def test_fetch_url_reads_a_page_and_cuts_it() -> None:
 
 
 async def test_a_tool_of_ones_own_is_one_entry() -> None:
-    from kho.toolbox.operations import ListTools
+    from kho.toolbox.service import ListTools
 
     async def shout(params: ListTools, call: Call) -> str:
         return "HELLO"

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from kho.kernel.capability import Capability
-from kho.toolbox import duckduckgo, fetch
+from kho.toolbox import duckduckgo, fetch_url
 from kho.toolbox.duckduckgo import DuckDuckGo
 from kho.toolbox.duckduckgo import Settings as SearchSettings
 from kho.toolbox.errors import ToolFailed
-from kho.toolbox.fetch import Read
-from kho.toolbox.operations import Box
+from kho.toolbox.fetch_url import Read
+from kho.toolbox.service import Box
 from kho.toolbox.tool import Tool
 from kho.toolbox.web import Web
 
@@ -24,7 +24,7 @@ def capability(
 ) -> Capability:
     """`read` turns a page's bytes into text, and `stop` lets go of what it needs; `more` tools are for programs that
     embed Kho."""
-    box = Box([duckduckgo.tool(search), fetch.tool(web, read), *more])
+    box = Box([duckduckgo.tool(search), fetch_url.tool(web, read), *more])
     return Capability(
         "toolbox", "tool-server", box.operations, "Tools that run on the server: web search and web pages.", stop=stop
     )
