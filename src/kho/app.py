@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from kho import __version__, devices, documents, research, toolbox
+from kho import __version__, devices, documents, research
 from kho.doors import logs
 from kho.experiences import capability as experiences
 from kho.kernel.background import Background
@@ -43,6 +43,9 @@ from kho.storage.vector_index.qdrant import QdrantVectors
 from kho.storage.vector_index.sqlite import SqliteVectors
 from kho.storage.word_index.postgres import PostgresWords
 from kho.storage.word_index.sqlite import SqliteWords
+from kho.toolbox import capability as toolbox
+from kho.toolbox.duckduckgo import DuckDuckGo
+from kho.toolbox.errors import ToolFailed
 
 FAULTS = devices.FAULTS
 """What virtual boards can be told to do wrong."""
@@ -107,7 +110,7 @@ def reranker_config(chosen: Reranking) -> factory.RerankerConfig:
 
 def capabilities(settings: Settings, core: Core) -> list[Capability]:
     llm = factory.llm(llm_config(settings.llm))
-    search = web_search(settings)
+    search = DuckDuckGo(settings.toolbox)
     talks = memory.capability(core, settings.memory, llm=llm)
     return [
         talks if llm is None else replace(talks, stop=(*talks.stop, llm.aclose)),
@@ -119,25 +122,16 @@ def capabilities(settings: Settings, core: Core) -> list[Capability]:
     ]
 
 
-def web_search(settings: Settings) -> toolbox.DuckDuckGo:
-    chosen = settings.toolbox
-    return toolbox.DuckDuckGo(
-        toolbox.SearchSettings(chosen.search_timeout, chosen.search_region, chosen.search_safe, chosen.search_proxy)
-    )
-
-
-def tools(settings: Settings, search: toolbox.DuckDuckGo) -> Capability:
-    chosen = settings.toolbox
+def tools(settings: Settings, search: DuckDuckGo) -> Capability:
     reader = research.Worker()
 
     async def read(content: bytes, name: str) -> str:
         try:
             return (await reader.read(content, name)).text
         except research.Unreadable as problem:
-            raise toolbox.ToolFailed(f"The page cannot be read: {problem.reason}") from None
+            raise ToolFailed(f"The page cannot be read: {problem.reason}") from None
 
-    web = toolbox.Web(chosen.fetch_timeout, chosen.fetch_max_bytes)
-    return toolbox.capability(search, web, read, stop=(reader.aclose,))
+    return toolbox.capability(settings.toolbox, search=search, read=read, stop=(reader.aclose,))
 
 
 def research_collections(settings: Settings, core: Core) -> Capability:
@@ -149,7 +143,7 @@ def research_collections(settings: Settings, core: Core) -> Capability:
     )
 
 
-def document_tree(settings: Settings, core: Core, llm: Llm | None, search: toolbox.DuckDuckGo) -> Capability:
+def document_tree(settings: Settings, core: Core, llm: Llm | None, search: DuckDuckGo) -> Capability:
     async def web(query: str, call: Call) -> list[documents.External]:
         found = await search.results(query, call)
         return [documents.External(one["title"], one["href"], one["body"]) for one in found]

@@ -23,6 +23,7 @@ from pydantic_settings.exceptions import SettingsError
 from kho.experiences.settings import ExperienceSettings
 from kho.kernel.section import BrokerUrl, Listening, ModelUrl, Section, WebAddress
 from kho.memory.settings import MemorySettings
+from kho.toolbox.settings import ToolboxSettings
 
 
 class InvalidSettings(Exception):
@@ -91,17 +92,6 @@ class Devices(Section):
     settings. When not set, they are told the WebSocket."""
     mqtt_broker: Listening = ""
     """Where a broker of Kho's own listens, e.g. '127.0.0.1:1883'; boards are told so. Needs kho[mqtt]."""
-
-
-class Toolbox(Section):
-    search_timeout: float = Field(default=15.0, gt=0, le=120)
-    search_region: str = "wt-wt"
-    """e.g. 'vn-vi', 'cn-zh', 'us-en'; 'wt-wt' is everywhere."""
-    search_safe: Literal["on", "moderate", "off"] = "moderate"
-    search_proxy: str = ""
-    """e.g. 'http://proxy.example.org:3128'"""
-    fetch_timeout: float = Field(default=20.0, gt=0, le=120)
-    fetch_max_bytes: int = Field(default=5 * 1024 * 1024, ge=1024)
 
 
 class ChatModel(Section):
@@ -210,7 +200,7 @@ class Settings(BaseSettings):
     memory: MemorySettings = Field(default_factory=MemorySettings)
     documents: Documents = Field(default_factory=Documents)
     devices: Devices = Field(default_factory=Devices)
-    toolbox: Toolbox = Field(default_factory=Toolbox)
+    toolbox: ToolboxSettings = Field(default_factory=ToolboxSettings)
     llm: Llm = Field(default_factory=Llm)
     vision: Vision = Field(default_factory=Vision)
     search: Search = Field(default_factory=Search)

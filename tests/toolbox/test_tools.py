@@ -13,16 +13,17 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.registry import Registry
 from kho.toolbox import duckduckgo, fetch_url
-from kho.toolbox.duckduckgo import DuckDuckGo, SearchProblem, Settings, laid_out
+from kho.toolbox.duckduckgo import DuckDuckGo, SearchProblem, laid_out
 from kho.toolbox.errors import ToolFailed
-from kho.toolbox.service import Box
+from kho.toolbox.service import Toolbox
+from kho.toolbox.settings import ToolboxSettings
 from kho.toolbox.tool import Tool
 
 CALL = Call(Principal("someone", "t", frozenset({"*"})))
 
 
 def registry(*tools: Tool) -> Registry:
-    return Registry([Capability("toolbox", "tool-server", Box(tools).operations)], Background())
+    return Registry([Capability("toolbox", "tool-server", Toolbox(tools).operations)], Background())
 
 
 async def ask(tools: Registry, method: str, params: dict[str, Any]) -> Any:
@@ -32,7 +33,7 @@ async def ask(tools: Registry, method: str, params: dict[str, Any]) -> Any:
     return outcome.error or outcome.value
 
 
-def hits(query: str, settings: Settings) -> Sequence[dict[str, Any]]:
+def hits(query: str, settings: ToolboxSettings) -> Sequence[dict[str, Any]]:
     return [{"title": f"{query} {n}", "href": f"https://example.org/{n}", "body": "Two\nlines."} for n in range(7)]
 
 
@@ -41,7 +42,7 @@ async def read(content: bytes, name: str) -> str:
 
 
 async def test_the_list_is_the_contracts() -> None:
-    found = await ask(registry(duckduckgo.tool(DuckDuckGo(Settings(), hits))), "tools/list", {})
+    found = await ask(registry(duckduckgo.tool(DuckDuckGo(ToolboxSettings(), hits))), "tools/list", {})
     assert found == {
         "tools": [
             {
@@ -64,7 +65,7 @@ async def test_the_list_is_the_contracts() -> None:
 
 
 async def test_a_search_is_laid_out_as_the_contract_shows() -> None:
-    tools = registry(duckduckgo.tool(DuckDuckGo(Settings(), hits)))
+    tools = registry(duckduckgo.tool(DuckDuckGo(ToolboxSettings(), hits)))
     found = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "sâu răng"}})
     [content] = found["content"]
     assert content["type"] == "text"
@@ -89,19 +90,19 @@ async def test_a_search_is_laid_out_as_the_contract_shows() -> None:
     ],
 )
 async def test_wrong_calls(params: dict[str, Any], code: int) -> None:
-    assert (await ask(registry(duckduckgo.tool(DuckDuckGo(Settings(), hits))), "tools/call", params)).rpc == code
+    assert (await ask(registry(duckduckgo.tool(DuckDuckGo(ToolboxSettings(), hits))), "tools/call", params)).rpc == code
 
 
 async def test_one_retry_then_the_contracts_error() -> None:
     tries: list[str] = []
 
-    def failing(query: str, settings: Settings) -> Sequence[dict[str, Any]]:
+    def failing(query: str, settings: ToolboxSettings) -> Sequence[dict[str, Any]]:
         tries.append(query)
         if query == "luck" and len(tries) == 2:
             return hits(query, settings)
         raise SearchProblem("no network")
 
-    tools = registry(duckduckgo.tool(DuckDuckGo(Settings(), failing)))
+    tools = registry(duckduckgo.tool(DuckDuckGo(ToolboxSettings(), failing)))
     error = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "x"}})
     assert (error.rpc, error.code) == (-32002, "TOOL_FAILED")
     assert "no network" in error.message
@@ -114,12 +115,12 @@ async def test_one_retry_then_the_contracts_error() -> None:
 async def test_the_same_question_is_not_asked_twice() -> None:
     tries: list[str] = []
 
-    def counting(query: str, settings: Settings) -> Sequence[dict[str, Any]]:
+    def counting(query: str, settings: ToolboxSettings) -> Sequence[dict[str, Any]]:
         tries.append(query)
         return hits(query, settings)
 
     for keep, expected in ((300.0, ["a", "b"]), (0.0, ["a", "a", "b", "a"])):
-        tools = registry(duckduckgo.tool(DuckDuckGo(Settings(keep=keep), counting)))
+        tools = registry(duckduckgo.tool(DuckDuckGo(ToolboxSettings(), counting, keep)))
         for query in ("a", "a", "b", "a"):
             await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": query}})
         assert tries == expected
@@ -137,7 +138,9 @@ async def test_the_real_search_behind_a_wall() -> None:
 
     async with listening(refuse) as port:
         began = time.monotonic()
-        tools = registry(duckduckgo.tool(DuckDuckGo(Settings(timeout=20.0, proxy=f"http://127.0.0.1:{port}"))))
+        tools = registry(
+            duckduckgo.tool(DuckDuckGo(ToolboxSettings(search_timeout=20.0, search_proxy=f"http://127.0.0.1:{port}")))
+        )
         error = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "x"}})
         assert isinstance(error, ToolFailed)
         assert time.monotonic() - began < 30
@@ -151,7 +154,7 @@ def test_region_and_safe_search_reach_the_kept_package(monkeypatch: pytest.Monke
         return []
 
     monkeypatch.setattr("ddgs.DDGS.text", text)  # it would leave this machine
-    assert duckduckgo.ask("sâu răng", Settings(region="vn-vi", safe_search="off")) == []
+    assert duckduckgo.ask("sâu răng", ToolboxSettings(search_region="vn-vi", search_safe="off")) == []
     [options] = asked
     assert (options["query"], options["region"], options["safesearch"]) == ("sâu răng", "vn-vi", "off")
     assert options["max_results"] == 5
@@ -159,7 +162,9 @@ def test_region_and_safe_search_reach_the_kept_package(monkeypatch: pytest.Monke
 
 async def test_a_search_that_hangs_ends_in_time() -> None:
     async with listening(silent) as port:
-        tools = registry(duckduckgo.tool(DuckDuckGo(Settings(timeout=2.0, proxy=f"http://127.0.0.1:{port}"))))
+        tools = registry(
+            duckduckgo.tool(DuckDuckGo(ToolboxSettings(search_timeout=2.0, search_proxy=f"http://127.0.0.1:{port}")))
+        )
         error = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "x"}})
         assert isinstance(error, ToolFailed)
 

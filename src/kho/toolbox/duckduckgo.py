@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -14,30 +13,19 @@ from pydantic_core import PydanticCustomError
 from kho.kernel.call import Call
 from kho.kernel.model import Params
 from kho.toolbox.errors import ToolFailed
+from kho.toolbox.settings import ToolboxSettings
 from kho.toolbox.tool import Tool
 
 log = logging.getLogger("kho.toolbox")
 
-MOST = 5
-MAX_ANSWERS = 256
-"""Answers that are kept for `Settings.keep`: the same question asked again need not leave the machine."""
+MAX_RESULTS = 5
+MAX_ANSWERS, ANSWER_TTL = 256, 300.0
+"""Answers that are kept, and for how many seconds: the same question asked again need not leave the machine."""
 ATTEMPTS = 2
 PAUSE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    timeout: float = 15.0
-    """Seconds for the whole search."""
-    region: str = "wt-wt"
-    safe_search: str = "moderate"
-    proxy: str = ""
-    """e.g. 'http://proxy.example.org:3128'"""
-    keep: float = 300.0
-    """Seconds for which an answer is kept."""
-
-
-Search = Callable[[str, Settings], Sequence[dict[str, Any]]]
+Search = Callable[[str, ToolboxSettings], Sequence[dict[str, Any]]]
 """A query to results with title, href and body. Blocks; raises SearchProblem."""
 
 
@@ -52,10 +40,10 @@ class SearchWeb(Params):
 
 
 class DuckDuckGo:
-    def __init__(self, settings: Settings, search: Search | None = None) -> None:
+    def __init__(self, settings: ToolboxSettings, search: Search | None = None, ttl: float = ANSWER_TTL) -> None:
         self._settings = settings
         self._search = search or ask
-        self._answers: TTLCache[str, Sequence[dict[str, Any]]] = TTLCache(MAX_ANSWERS, settings.keep)
+        self._answers: TTLCache[str, Sequence[dict[str, Any]]] = TTLCache(MAX_ANSWERS, ttl)
 
     async def run(self, params: SearchWeb, call: Call) -> str:
         """As the contract shows it."""
@@ -67,11 +55,11 @@ class DuckDuckGo:
         if known is not None:
             return known
         try:
-            async with asyncio.timeout(call.remaining(self._settings.timeout)):
+            async with asyncio.timeout(call.remaining(self._settings.search_timeout)):
                 answer = await self._ask(query)
         except TimeoutError:
             raise ToolFailed(
-                f"The web search did not answer within {self._settings.timeout:g} s. Is this machine online?"
+                f"The web search did not answer within {self._settings.search_timeout:g} s. Is this machine online?"
             ) from None
         self._answers[query] = answer
         return answer
@@ -93,17 +81,19 @@ class SearchProblem(Exception):
     """In words for people."""
 
 
-def ask(query: str, settings: Settings) -> Sequence[dict[str, Any]]:
+def ask(query: str, settings: ToolboxSettings) -> Sequence[dict[str, Any]]:
     """Through the kept package, which is loaded now and not before."""
     ddgs = import_module("ddgs")
     errors = import_module("ddgs.exceptions")
     try:
-        client = ddgs.DDGS(proxy=settings.proxy or None, timeout=max(1, round(settings.timeout / ATTEMPTS)))
+        client = ddgs.DDGS(
+            proxy=settings.search_proxy or None, timeout=max(1, round(settings.search_timeout / ATTEMPTS))
+        )
         return client.text(
             query,
-            region=settings.region,
-            safesearch=settings.safe_search,
-            max_results=MOST,
+            region=settings.search_region,
+            safesearch=settings.search_safe,
+            max_results=MAX_RESULTS,
             backend="duckduckgo",
         )
     except errors.TimeoutException:
@@ -121,7 +111,7 @@ def laid_out(results: Sequence[dict[str, Any]]) -> str:
         return "No results found."
     return "".join(
         f"Title: {_line(one.get('title'))}\nContent: {_line(one.get('body'))}\nLink: {_line(one.get('href'))}\n---\n"
-        for one in results[:MOST]
+        for one in results[:MAX_RESULTS]
     )
 
 

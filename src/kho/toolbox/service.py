@@ -44,7 +44,7 @@ class Answer(Result):
     content: list[Text]
 
 
-class Box:
+class Toolbox:
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._operations = {tool.name: _operation(tool) for tool in tools}

@@ -53,7 +53,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 @dataclass(frozen=True, slots=True)
 class Web:
     timeout: float = 20.0
-    most: int = 5 * 1024 * 1024
+    max_bytes: int = 5 * 1024 * 1024
     """Bytes of a page."""
     ports: frozenset[int] = frozenset({80, 443, 8080, 8443})
     allowed: Callable[[Address], bool] = is_public
@@ -96,8 +96,8 @@ class Web:
                 content = bytearray()
                 async for chunk in response.aiter_bytes():
                     content += chunk
-                    if len(content) > self.most:
-                        raise ToolFailed(f"The page is larger than {self.most // (1024 * 1024)} MB.")
+                    if len(content) > self.max_bytes:
+                        raise ToolFailed(f"The page is larger than {self.max_bytes // (1024 * 1024)} MB.")
                 return Fetched(url, response.headers.get("content-type", ""), bytes(content))
         except (httpx2.HTTPError, httpx2.InvalidURL) as problem:
             raise ToolFailed(f"The page cannot be had ({type(problem).__name__}). Is this machine online?") from None
