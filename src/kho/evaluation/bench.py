@@ -24,13 +24,13 @@ TOOL = "eval_search"
 SPACE = "evaluation:"
 """Each corpus is a space by itself: how rare a word is must not depend on what else was measured here."""
 TENANT = "evaluation"
-"""Whose the corpora are. The hub's local user is of this tenant while it measures."""
+"""Tenant of the corpora. The hub's local user is of this tenant while it measures."""
 MAX_WHOLE_TOKENS = 450
 """Tokens up to which a text is one passage. What is longer does not fit into the usual models and is cut up."""
 BATCH = 50
 
 Progress = Callable[[str, int, int], None]
-"""What is going on, how much of it is done, of how much."""
+"""Reports progress: the name of the step, how much is done, and of how much."""
 
 
 class EvaluationQuery(Params):

@@ -1,4 +1,4 @@
-"""What is compared: the settings as they are, or with changes."""
+"""Configurations to compare: the settings as they are, or with changes."""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ class Configuration:
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings that differ, nested as in the settings file."""
     lean: float | None = None
-    """How much the words decide, whatever the question looks like."""
+    """Weight of the keyword score, whatever the question looks like."""
     look: bool = True
-    """Whether the best are looked at closely."""
+    """False leaves out the closer look at the best hits."""
 
 
 NAMED = {
@@ -35,7 +35,7 @@ NAMED = {
 
 
 def configuration(text: str) -> Configuration:
-    """By its name, or from a TOML file of settings."""
+    """Finds a configuration by its name, or reads a TOML file of settings."""
     if text in NAMED:
         return NAMED[text]
     file = Path(text)

@@ -47,7 +47,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What is asked of the files, other than their own questions over their own corpus."""
+    """Variations of a task: marks stripped, corpora joined, fewer questions."""
 
     strip_marks: bool = False
     together: bool = False
@@ -111,7 +111,7 @@ def corpus(name: str, texts: dict[str, str]) -> Corpus:
 
 
 def unmarked(text: str) -> str:
-    """As Vietnamese is typed on a phone: without marks, and d for đ."""
+    """Removes Vietnamese marks and turns đ into d, as people type on a phone."""
     apart = unicodedata.normalize("NFD", text.replace("đ", "d").replace("Đ", "D"))
     return unicodedata.normalize("NFC", "".join(char for char in apart if not unicodedata.combining(char)))
 

@@ -1,4 +1,4 @@
-"""What can be wrong with an evaluation."""
+"""Errors of an evaluation."""
 
 from kho.kernel.errors import InvalidParams
 

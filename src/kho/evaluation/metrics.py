@@ -1,4 +1,7 @@
-"""How good a ranked list is. Relevance is yes or no; a list that is shorter than asked for ends where it ends."""
+"""Metrics of ranked lists: nDCG, recall, reciprocal rank.
+
+Relevance is yes or no; a list that is shorter than asked for ends where it ends.
+"""
 
 from collections.abc import Collection, Sequence
 from math import floor, log2

@@ -1,4 +1,4 @@
-"""How many threads numpy's matrix multiplication may use. numpy has no setting for it after it is loaded."""
+"""Limits the threads of numpy's matrix multiplication. numpy has no setting for it after it is loaded."""
 
 import ctypes
 import logging

@@ -1,4 +1,4 @@
-"""From settings to an embedder, a reranker and a language model."""
+"""Makes the embedder, the reranker, the language model and the vision model that the settings name."""
 
 from dataclasses import dataclass, field
 from typing import get_args
@@ -25,12 +25,12 @@ class EmbedderConfig:
     model: str = ""
     api_key: str = field(default="", repr=False)
     dimension: int | None = None
-    """How long the vectors are, when it is known. hash: how long they shall be."""
+    """Length of the vectors, when it is known. hash: the length to make."""
     ask_dimension: bool = False
     """openai: asks the server to shorten its vectors to `dimension`."""
     query_prefix: str = ""
     passage_prefix: str = ""
-    """What a model was trained to see in front, e.g. "query: " and "passage: ". e5 brings its own."""
+    """Prefixes that a model was trained with, e.g. "query: " and "passage: ". e5 brings its own."""
     timeout: float = 30.0
     attempts: int = 4
     backoff: float = 0.5
@@ -45,7 +45,7 @@ class RerankerConfig:
     provider: str = "none"
     """One of RERANKERS."""
     url: str = ""
-    """What comes before /rerank, e.g. https://api.cohere.com/v2."""
+    """Address before /rerank, e.g. https://api.cohere.com/v2."""
     model: str = ""
     api_key: str = field(default="", repr=False)
     timeout: float = 10.0

@@ -1,4 +1,4 @@
-"""Asks a model server over HTTP: patient with a busy one, plain about a broken one, silent about the key."""
+"""HTTP client of model servers: retries a busy one, reports a broken one in plain words, never quotes the key."""
 
 import asyncio
 import ipaddress

@@ -18,7 +18,7 @@ T = TypeVar("T")
 LOW_PRIORITY = 5
 """Not lower: a thread that waits for a busy processor while it holds the interpreter lock holds up the event loop."""
 PIECE_TOKENS = 1024
-"""What background work does at a time: a fraction of a second."""
+"""Tokens that background work embeds at a time: a fraction of a second."""
 MAX_MEASURED = 100_000
 """Characters of a text that its size is judged by."""
 

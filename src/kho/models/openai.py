@@ -33,7 +33,7 @@ VISION_TASK = (
 class EmbeddingOptions:
     model: str
     dimension: int | None = None
-    """How long the vectors are. Learnt from the server when it is not said here."""
+    """Length of the vectors. Learnt from the server when it is not given here."""
     ask_dimension: bool = False
     """Asks for that length: for models that can shorten their vectors. Others refuse it."""
     query_prefix: str = ""

@@ -28,7 +28,7 @@ class HttpReranker:
         self._batch = batch
         self._room = asyncio.Semaphore(concurrency)
         self._logits = False
-        """Whether this server was ever seen to send more than 1 or less than 0."""
+        """True once this server has sent a score above 1 or below 0."""
 
     async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
         async def score(batch: Sequence[str]) -> list[float]:

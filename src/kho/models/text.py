@@ -1,4 +1,4 @@
-"""What all models need done to a text: an estimate of its tokens, no lone surrogates; and the name of a model.
+"""Helpers that all models share: token estimates, texts without lone surrogates, names of models.
 
 The estimate is for the vocabulary of XLM-RoBERTa (multilingual-e5, bge-m3 and others share it); others come out of the
 same order. The factors are the averages of Vietnamese, Chinese and English prose, of Vietnamese without its marks,
@@ -22,9 +22,9 @@ PLAIN_WORD = 1.3
 MARKED_WORD = 1.1
 """Mostly Vietnamese: a syllable is a token."""
 LONG = 10
-"""Letters of a word from which on it is cut in pieces …"""
+"""Letters up to which a word is one token or so; longer words are cut in pieces."""
 LETTER = 0.3
-"""… and how much each further letter adds."""
+"""Tokens that each further letter of a long word adds."""
 HAN = 0.68
 OTHER_LETTER = 0.45
 

@@ -1,1 +1,1 @@
-"""Where the rows live: SQLite and PostgreSQL behind the same ports, their migrations and word indexes."""
+"""SQLite and PostgreSQL behind the same ports, with migrations, word and vector indexes, leases, keys and receipts."""

@@ -73,7 +73,7 @@ def load(folders: Sequence[tuple[str, Path]], engine: str) -> list[Migration]:
 
 
 def missing(known: Sequence[Migration], applied: Applied) -> list[Migration]:
-    """What is still to be applied. Refuses a database whose history is not the program's."""
+    """The migrations still to be applied. Refuses a database whose history is not the program's."""
     slices = {migration.slice for migration in known}
     numbers = {(migration.slice, migration.number) for migration in known}
     for slice, number in sorted(applied):

@@ -1,4 +1,4 @@
-"""What both databases ask of a statement and its parameters, checked alike so that a mistake shows on either."""
+"""Checks of a statement and its parameters, alike for both databases so that a mistake shows on either."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _PARAMETER = re.compile(r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\
 
 @lru_cache(maxsize=4096)
 def count_params(sql: str) -> int:
-    """How many parameters `sql` takes. SQLite numbers `$n` by first appearance and PostgreSQL by its digits,
+    """The number of parameters that `sql` takes. SQLite numbers `$n` by first appearance and PostgreSQL by its digits,
     so the two only agree when they first appear as $1, $2, $3 …; anything else is refused."""
     count = 0
     for match in _PARAMETER.finditer(sql):

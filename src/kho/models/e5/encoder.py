@@ -97,7 +97,7 @@ class Encoder:
 
 
 class _Room:
-    """Where the layers put what is in between: allocated once for all of them."""
+    """Buffers for intermediate results, allocated once for all layers."""
 
     def __init__(self, tokens: int, width: int, inner: int) -> None:
         import numpy as np

@@ -18,7 +18,7 @@ MAX_WINDOWS = 8
 MAX_CHARACTERS = 100_000
 """More cannot matter within these parts."""
 STEP_TOKENS = 1024
-"""How many tokens go through the layers together: enough for BLAS, little enough for the cache."""
+"""Tokens that go through the layers together: enough for BLAS, few enough for the CPU's cache."""
 
 
 class Runtime:

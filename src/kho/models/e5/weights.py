@@ -29,7 +29,7 @@ BLOCK_BYTES = 2 + BLOCK // 2
 WORD_EMBEDDINGS = "emb.word"
 """The matrix of all pieces: three quarters of the file, of which a text needs a few rows."""
 FINGERPRINT = "23fbd381"
-"""Of the file whose vectors are compared with each other; it is part of the model's name."""
+"""Digest of the file that the vectors were made with; it is part of the model's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Vocabulary:
     pieces: dict[str, int]
     scores: list[float]
     reach: dict[str, int]
-    """By first character, the length of the longest piece: how far it is worth looking."""
+    """Length of the longest piece by its first character: how far it is worth looking."""
     normal: dict[int, str]
-    """What a character becomes before it is cut; for `str.translate`."""
+    """Replacements of characters before a text is cut; for `str.translate`."""
     begin: int
     end: int
     unknown: int
@@ -89,7 +89,7 @@ class WeightsFile:
             raise Unavailable(f"{path.name} is another model than this version of Kho knows")
 
     def _fingerprint(self) -> str:
-        """Of everything but the matrix of all pieces, which is left on the disk: what is read here is needed anyway."""
+        """Digest of everything but the word embeddings, which stay on the disk: what is read here is needed anyway."""
         start, numbers = self._tensors[WORD_EMBEDDINGS]
         digest = hashlib.blake2b(digest_size=4)
         with memoryview(self._bytes) as data:

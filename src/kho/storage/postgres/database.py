@@ -32,7 +32,7 @@ class PostgresLimits:
     connect_timeout: float = 10.0
     """Seconds that a piece of work waits for a connection."""
     max_attempts: int = 8
-    """Of a write that met others at the same rows."""
+    """Attempts of a write that conflicts with others at the same rows."""
     first_backoff: float = 0.005
     """Seconds before the second attempt, doubled each time. The pause is random up to that."""
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 _SOUND_SINCE = (3, 51, 3)
 _WAL_KEPT_AFTER_CHECKPOINT = 64 * 1024 * 1024
 _READER_CACHE_KIB = 32 * 1024
-"""Of each reader: the default of 2 MB sends every search of a large index back to the file."""
+"""Page cache of each reader: the default of 2 MB sends every search of a large index back to the file."""
 _CHECKPOINT_AFTER_PAGES = 4_000
 """16 MB: a checkpoint costs two more fsyncs, so under load it should be rare."""
 

@@ -82,7 +82,7 @@ class SqliteTx:
             raise self._fail(error) from error
 
     def end(self) -> None:
-        """From here on the transaction cannot be used, even if the work kept hold of it."""
+        """Makes the transaction unusable, even for work that kept a reference to it."""
         self.failure = self.failure or errors.DatabaseError("The transaction is over.")
 
     def _fetch(self, sql: str, params: Sequence[Value], *, only_first: bool = False) -> list[Row]:

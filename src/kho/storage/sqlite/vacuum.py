@@ -1,7 +1,7 @@
-"""Rewriting the embedded database's file, so that nothing is left of rows that were deleted.
+"""Rewrites the embedded database's file, so that nothing is left of rows that were deleted.
 
 SQLite keeps deleted rows in pages that it has not used again, the word index keeps the terms of a deleted passage until
-it merges its segments, and the write-ahead log keeps old pages until it begins anew.
+it merges its segments, and the write-ahead log keeps old pages until it starts over.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from kho.storage.sqlite.connection import connect
 from kho.storage.sqlite.transaction import translate
 
 BUSY_TIMEOUT = 60
-"""Seconds that it waits for others to end what they are writing or reading."""
+"""Seconds to wait for other connections to finish what they write or read."""
 
 
 async def vacuum(path: Path) -> None:

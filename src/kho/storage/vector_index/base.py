@@ -1,4 +1,4 @@
-"""What the vector indexes share: which vectors are accepted, and which number a model has.
+"""Shared by the vector indexes: checks of vectors, the registry of models, and filters.
 
 Whatever comes in is brought to length 1, so that a dot product is the cosine on every engine.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
 
 MAX_DIMENSION = 4_000
-"""What pgvector's index takes in half precision; no model in use is wider."""
+"""The widest vector that pgvector's index takes in half precision; no model in use is wider."""
 BATCH_SIZE = 500
 """Numbers in one statement, rows in one request."""
 

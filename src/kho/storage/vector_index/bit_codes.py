@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 CLEAR_DEVIATION = 0.67
-"""Of a standard deviation: then a quarter of the numbers is clearly below, a quarter clearly above."""
+"""Share of a standard deviation that counts as clear: a quarter of the numbers is then below, a quarter above."""
 
 ISIN_THRESHOLD = 32
 """Values from which numpy's own search for any of them pays."""
@@ -38,7 +38,7 @@ ISIN_THRESHOLD = 32
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What "usual" and "clearly" mean, learnt from a sample. A block stays in the frame it was made in."""
+    """The centre and width of the codes, learnt from a sample. A block stays in the frame it was made in."""
 
     number: int
     centre: "Vector"
@@ -71,9 +71,9 @@ class CodeBlock:
     kinds: "Integers"
     times: "Integers"
     tags: "Integers"
-    """Of all its vectors …"""
+    """Tags of all its vectors, one after the other."""
     tag_places: "NDArray[np.uint16]"
-    """… and of which one each is."""
+    """For each tag, the place of the vector that it belongs to."""
     codes: "Bits"
 
     @property
@@ -83,7 +83,7 @@ class CodeBlock:
 
 
 def matching(index_filter: IndexFilter, block: CodeBlock) -> "Mask | None":
-    """Which vectors of the block a search is about; None for all."""
+    """Mask of the block's vectors that pass the filter; None for all."""
     import numpy as np
 
     if not index_filter.any:
@@ -105,7 +105,7 @@ def matching(index_filter: IndexFilter, block: CodeBlock) -> "Mask | None":
 
 
 def _tagged(block: CodeBlock, tags: Sequence[int]) -> "Mask":
-    """Which vectors have at least one of the tags."""
+    """Mask of the vectors that have at least one of the tags."""
     import numpy as np
 
     found = np.zeros(len(block.seqs), np.bool_)

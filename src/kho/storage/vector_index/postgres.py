@@ -28,11 +28,11 @@ ENGINE = "postgres"
 MAX_EXACT = 5_000
 """Rows that are scored one by one rather than through the graph."""
 M, EF_CONSTRUCTION = 24, 128
-"""How well the graph is connected. Twice pgvector's own: vectors that all point roughly the same way need it. With a
+"""Connections of the graph. Twice pgvector's own: vectors that all point roughly the same way need it. With a
 filter that one row in ten passes (40,000 vectors like those of multilingual-e5-small), the true ten are found to 98 %
 with pgvector's graph, to 99.3 % with this one (both at 400 below), which takes twice as long to build."""
 EF_SEARCH = 600
-"""How many vectors the graph is asked for at a time, at least: the larger the store, the more are needed."""
+"""Vectors asked of the graph at a time, at least: the larger the store, the more are needed."""
 MAX_EF_SEARCH = 1_000
 """pgvector allows no more; the iterative scan goes on from there."""
 OVERSAMPLING = 4
@@ -256,7 +256,7 @@ def _get(tx: Tx, model: str, where: Where, seqs: Sequence[int]) -> "dict[int, Ve
 
 
 def _columns(filed: Filed) -> tuple[str, str, int, int, int, str]:
-    """What a search is narrowed by."""
+    """The columns that a search can be filtered by."""
     tags = _array(map(number_of, dict.fromkeys(filed.tags)))
     return filed.space, filed.tenant, number_of(filed.collection), number_of(filed.kind), filed.created_at, tags
 

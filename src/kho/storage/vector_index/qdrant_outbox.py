@@ -1,4 +1,4 @@
-"""What an index server still has to be told: written with the rows in one transaction, delivered afterwards.
+"""Changes that an index server has not received yet: written with the rows in one transaction, delivered afterwards.
 
 One process at a time delivers for a model, on a lease, in the order of writing: a passage that was filed and then
 dropped must not come back. A delivery that is cut short is repeated; telling a server twice does no harm.
@@ -48,7 +48,7 @@ def models_waiting(tx: Tx) -> list[int]:
 
 
 def claim(tx: Tx, lease: Lease, model: int, now: int) -> bool:
-    """Whether this process may deliver now: nobody else does, and the last failure is long enough ago."""
+    """Takes the lease of a model's deliveries. False while another process has it, or a failure is too recent."""
     tx.run("INSERT INTO vector_deliveries (model) VALUES ($1) ON CONFLICT DO NOTHING", model)
     due = tx.one("SELECT 1 FROM vector_deliveries WHERE model = $1 AND due_at <= $2", model, now)
     return due is not None and lease.take(tx, model)
@@ -62,7 +62,7 @@ def take(tx: Tx, model: int, limit: int) -> list[OutboxRow]:
 
 
 def delivered(tx: Tx, lease: Lease, model: int, numbers: Sequence[int]) -> bool:
-    """Strikes out what was told, and holds the lease. False if another process holds it by now."""
+    """Deletes what was delivered, and holds the lease. False if another process holds it by now."""
     held = lease.hold(tx, model)
     if held:
         tx.run("UPDATE vector_deliveries SET attempts = 0, due_at = 0 WHERE model = $1", model)

@@ -42,9 +42,9 @@ BLOCK_ROWS = 256
 GROUP_BLOCKS = 16
 """Blocks that are kept in memory, and scanned, as one: fewer calls, and still small enough for the CPU's cache."""
 MIN_CANDIDATES, MAX_CANDIDATES = 240, 1_600
-"""Best codes that are scored in full, at least and at most …"""
+"""Candidates whose vectors are scored in full after the codes were compared, at least and at most."""
 ROWS_PER_CANDIDATE = 250
-"""… and one more for so many rows in between: that makes 280 of 10,000 and 640 of 100,000, and among these are more
+"""One candidate more for so many rows: that makes 280 of 10,000 and 640 of 100,000, and among these are more
 than 99 % of the true ten. The share that is needed falls with the number of rows."""
 RELEARN_FACTOR = 8
 """There is a new frame each time there are this many times the blocks: the first texts may be unlike the later."""

@@ -1,4 +1,4 @@
-"""What the two word indexes share: what a query's tokens weigh, and which entries are worth a look.
+"""Query planning that both word indexes share: token weights, and which entries are worth scoring.
 
 An index has terms. A term is a letter, which says what it is, and a text: "w" and a token, "c" and a collection, "k"
 and a kind, "t" and a tag, "e" alone for every entry. One entry in 64 (`PlanLimits.sampled`) carries all its terms
@@ -28,7 +28,7 @@ _STEP = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """How far a query goes through the index. The same for both engines, so that they answer alike."""
+    """Limits of a query's walk through the index. The same for both engines, so that they answer alike."""
 
     rare: int = 1_200
     """Entries that hold a token of fewer entries than this are all scored, unless better ones fill the list first."""
@@ -40,7 +40,7 @@ class PlanLimits:
     walk: int = 400_000
     """About how many postings are passed while looking for entries that hold several common tokens."""
     combined: int = 8
-    """How many of the weightiest common tokens are tried in combinations of two and three."""
+    """The weightiest common tokens, so many of them, are tried in combinations of two and three."""
     max_clauses: int = 24
     """Combinations in one statement."""
     sampled: int = 64
@@ -71,11 +71,11 @@ class IndexQuery(Protocol):
     """One query on an engine: it knows the tenant, the filter and the weights."""
 
     def count(self, terms: Sequence[Term]) -> list[int]:
-        """How many entries of the tenant hold each term."""
+        """Counts the tenant's entries that hold each term."""
         ...
 
     def recent(self, limit: int) -> int:
-        """How many entries of the tenant are in the time asked for, up to `limit`."""
+        """Counts the tenant's entries in the time asked for, up to `limit`."""
         ...
 
     def look(
@@ -144,7 +144,7 @@ def filters(where: Where) -> list[list[Term]]:
 
 
 def frequencies(count: Callable[[Sequence[Term]], list[int]], terms: Sequence[Term], limits: PlanLimits) -> list[int]:
-    """How many entries hold each term: exact up to some thousands, estimated above."""
+    """Counts the entries that hold each term: exact up to some thousands, estimated above."""
     found = [sampled * limits.sampled for sampled in count([(f"s{letter}", text) for letter, text in terms])]
     few = [place for place, number in enumerate(found) if number < limits.enough * limits.sampled]
     for place, number in zip(few, count([terms[place] for place in few]) if few else (), strict=True):
@@ -198,13 +198,13 @@ def best(
 
 
 def _is_settled(found: dict[int, int], rest: Iterable[WeightedToken], limit: int, exact: int) -> bool:
-    """Whether no entry that holds nothing but the rest could be among the best of the list."""
+    """True if no entry that holds nothing but the rest could be among the best of the list."""
     best = min(limit, max(exact, limit // 4))
     return len(found) >= best and top(found, best)[-1][1] > full_score(rest)
 
 
 def clauses(common: Sequence[WeightedToken], entries: int, fitting: float, limits: PlanLimits) -> list[Clause]:
-    """Which combinations to look for: all that weigh at least so much, as low as the limits `reach` and `walk` allow.
+    """Chooses the combinations to look for: the weightiest, as many as the limits `reach` and `walk` allow.
 
     As the weight of a token is the logarithm of its rarity, these are nearly all that few entries hold.
     """
@@ -226,7 +226,7 @@ def clauses(common: Sequence[WeightedToken], entries: int, fitting: float, limit
 
 
 def expected(tokens: Iterable[WeightedToken], entries: int, fitting: float) -> float:
-    """In how many entries tokens should be together, if they knew nothing of each other."""
+    """Expected number of entries that hold all the tokens, if tokens were independent of each other."""
     number = entries * fitting
     for item in tokens:
         number *= min(1.0, item.frequency / max(1, entries))
@@ -238,7 +238,7 @@ def top(found: dict[int, int], limit: int) -> Scored:
 
 
 def full_score(weighed: Iterable[WeightedToken]) -> int:
-    """What an entry gets that has every token in its head."""
+    """The score of an entry that has every token in its head."""
     return (IN_BODY + IN_HEAD) * sum(token.weight for token in weighed)
 
 
@@ -256,7 +256,7 @@ def distinct(entry: Entry) -> tuple[list[str], int, bytes]:
 
 
 def count_of(counts: bytes, place: int) -> float:
-    """What the token at this place counts. An entry from before tokens were counted has each once."""
+    """The count of the token at this place. An entry from before tokens were counted has each once."""
     return counts[place] / QUARTERS if counts else 1.0
 
 
@@ -279,12 +279,12 @@ def marks(filed: Filed) -> list[Term]:
 
 
 def is_sampled(seq: int, one_in: int) -> bool:
-    """By a scrambled number: tenants may well take turns."""
+    """Chooses by a scrambled number, because the numbers of two tenants may alternate."""
     return (seq * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 32 < 0x1_0000_0000 // one_in
 
 
 def scope(where: Where | Filed) -> tuple[str, int]:
-    """What stands for (space, tenant): a mark in every term, and a number in every row.
+    """Digests of (space, tenant): a mark in every term, and a number in every row.
 
     A query walks the postings of its own mark; the number, of other bits, guards against two tenants of one mark.
     """

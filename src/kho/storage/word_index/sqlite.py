@@ -198,7 +198,7 @@ def best_of_few(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit
 
 
 def _place(numbers: bytes, number: bytes) -> int:
-    """Where a number is among others, or -1. Searched for as bytes: faster than reading them all as numbers."""
+    """The place of a number among others, or -1. Searched for as bytes: faster than reading them all as numbers."""
     at = numbers.find(number)
     while at > 0 and at % 4:  # the end of one number and the beginning of the next
         at = numbers.find(number, at + 1)
