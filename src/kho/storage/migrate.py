@@ -6,6 +6,7 @@ A file is `NNN_name.sql` for both databases, or a pair `NNN_name.sqlite.sql` and
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,14 @@ from pathlib import Path
 from kho.kernel import errors
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, system_clock
+from kho.storage.sqlite import backup
+from kho.storage.sqlite.transaction import Busy
 
 OWN: tuple[str, Path] = ("storage", Path(__file__).parent / "migrations")
 """The storage layer's own folder, to be passed to `migrate` before the slices'."""
 
+PATIENCE = 600.0
+"""Seconds to wait for another process that brings the database up to date. A copy of 10 GB is made meanwhile."""
 _FILE = re.compile(r"(\d{3})_([a-z0-9_]+)(?:\.(sqlite|postgres))?\.sql")
 _LOCK = 0x6B686F  # "kho"; any number does, as long as every process takes the same
 _EXISTS = {
@@ -56,12 +61,18 @@ class Migration:
 async def migrate(db: Database, folders: Sequence[tuple[str, Path]], *, clock: Clock = system_clock) -> None:
     """Brings the database up to date, or changes nothing and raises MigrationError.
 
-    Several processes may start at once: one applies, the others wait and find nothing left to do.
+    Several processes may start at once: one applies, the others wait and find nothing left to do. A SQLite file that
+    has data is copied first (sqlite/backup.py), under the same lock.
     """
     known = await asyncio.to_thread(load, folders, db.engine)
+    give_up = time.monotonic() + PATIENCE
     # A database that is up to date is the usual case, and takes no write lock.
-    if missing(known, await db.read(_applied)):
-        await db.write(lambda tx: _apply(tx, known, clock))
+    while missing(known, await db.read(_applied)):
+        try:
+            await db.write(lambda tx: _apply(tx, known, clock))
+        except Busy:  # longer than a write waits: most likely another process copies the store, then migrates it
+            if time.monotonic() > give_up:
+                raise
 
 
 def load(folders: Sequence[tuple[str, Path]], engine: str) -> list[Migration]:
@@ -119,8 +130,12 @@ def _applied(tx: Tx) -> Applied:
 def _apply(tx: Tx, known: Sequence[Migration], clock: Clock) -> None:
     if tx.engine == "postgres":
         tx.one("SELECT pg_advisory_xact_lock($1)", _LOCK)
+    applied = _applied(tx)
+    pending = missing(known, applied)
+    if tx.engine == "sqlite" and applied and pending:
+        _copy(tx, pending[0])
     tx.script(_TABLE)
-    for migration in missing(known, _applied(tx)):
+    for migration in pending:
         try:
             tx.script(migration.sql)
         except errors.KhoError as error:
@@ -133,3 +148,12 @@ def _apply(tx: Tx, known: Sequence[Migration], clock: Clock) -> None:
             migration.sha256,
             clock(),
         )
+
+
+def _copy(tx: Tx, first: Migration) -> None:
+    row = tx.one("SELECT file FROM pragma_database_list WHERE name = 'main'")
+    assert row is not None
+    try:
+        backup.keep(Path(row[0]), str(first).replace("/", "-"))
+    except errors.DatabaseError as error:
+        raise MigrationError(error.message) from error

@@ -16,8 +16,6 @@ log = logging.getLogger(__name__)
 _DUPLICATE = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID}
 _PLAIN_WORDS: list[tuple[type[apsw.Error], str]] = [
     (apsw.ConstraintError, "A row breaks a rule of the database. Nothing was changed."),
-    (apsw.BusyError, "The database is busy: another process is writing. Nothing was changed; try again."),
-    (apsw.LockedError, "The database is busy: another process is writing. Nothing was changed; try again."),
     (apsw.FullError, "The disk is full. Nothing was changed; free some space, then try again."),
     (apsw.IOError, "The disk reported an error. Nothing was changed."),
     (apsw.CantOpenError, "The database file cannot be opened: check that its folder exists and is yours."),
@@ -27,6 +25,10 @@ _PLAIN_WORDS: list[tuple[type[apsw.Error], str]] = [
 ]
 
 
+class Busy(errors.DatabaseError):
+    """The database is busy: another process is writing. Nothing was changed; try again."""
+
+
 def translate(error: apsw.Error) -> errors.KhoError:
     """The kernel's error for the driver's. The message names no path and no SQL; the log has the details."""
     if isinstance(error, apsw.InterruptError):
@@ -34,6 +36,8 @@ def translate(error: apsw.Error) -> errors.KhoError:
     if isinstance(error, apsw.ConstraintError) and getattr(error, "extendedresult", 0) in _DUPLICATE:
         return errors.UniqueViolation()
     log.warning("sqlite: %s: %s", type(error).__name__, error)
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return Busy()
     for kind, words in _PLAIN_WORDS:
         if isinstance(error, kind):
             return errors.DatabaseError(words)

@@ -1,7 +1,8 @@
 """Rewrites the embedded database's file, so that nothing is left of rows that were deleted.
 
 SQLite keeps deleted rows in pages that it has not used again, the word index keeps the terms of a deleted passage until
-it merges its segments, and the write-ahead log keeps old pages until it starts over.
+it merges its segments, and the write-ahead log keeps old pages until it starts over. Copies made before a migration
+(backup.py) hold all that was deleted since, so they are removed.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from pathlib import Path
 import apsw
 
 from kho.kernel.errors import DatabaseError
+from kho.storage.sqlite.backup import copies
 from kho.storage.sqlite.connection import connect
 from kho.storage.sqlite.transaction import translate
 
@@ -31,6 +33,8 @@ def _wipe(name: str) -> None:
             connection.execute("INSERT INTO words_index (words_index) VALUES ('optimize')")
             connection.execute("VACUUM")
             busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            for copy in copies(Path(name)):
+                copy.unlink()
             if busy is None or busy[0]:
                 raise DatabaseError("Others keep the database busy, so old pages are left in its log. Try again.")
         finally:

@@ -115,7 +115,7 @@ class Writer:
         except errors.KhoError as refusal:
             # The transaction did not even begin: nobody's work is to blame, and each would only wait as long again.
             for job in jobs[done:]:
-                job.error = errors.DatabaseError(refusal.message)
+                job.error = type(refusal)(refusal.message)
 
     def _commit_together(self, jobs: list[WriteJob]) -> bool:
         """False when the group as a whole could not be committed; then nothing of it was."""
