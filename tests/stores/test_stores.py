@@ -25,6 +25,8 @@ EMPTY = {
     "vector_deliveries",
 }
 """Tables that hold nothing once the hub has stopped and its work is done."""
+AWAITED = {"audit", "audit_subjects"}
+"""Tables that get their rows once the documents' own trail is moved into them. Then they leave this list."""
 _TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'",
     "postgres": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
@@ -84,7 +86,8 @@ async def test_every_table_has_rows_in_the_newest(database: str, unpack: Unpack)
 
     newest = [kept for kept in all_kept() if kept.database == database][-1]
     async with opened(unpack(newest)) as (core, _):
-        assert await core.db.read(without_rows) <= EMPTY
+        empty = await core.db.read(without_rows) - EMPTY
+    assert empty == AWAITED, f"without rows: {empty - AWAITED}; to be taken off the list: {AWAITED - empty}"
 
 
 def test_a_loss_and_a_change_are_seen_and_an_addition_is_not() -> None:
