@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from kho import __version__, devices, documents, research
+from kho import __version__, devices, documents, parsers, research
 from kho.doors import logs
 from kho.experiences import capability as experiences
 from kho.kernel.background import Background
@@ -123,12 +123,12 @@ def capabilities(settings: Settings, core: Core) -> list[Capability]:
 
 
 def tools(settings: Settings, search: DuckDuckGo) -> Capability:
-    reader = research.Worker()
+    reader = parsers.Worker()
 
     async def read(content: bytes, name: str) -> str:
         try:
             return (await reader.read(content, name)).text
-        except research.Unreadable as problem:
+        except parsers.Unreadable as problem:
             raise ToolFailed(f"The page cannot be read: {problem.reason}") from None
 
     return toolbox.capability(settings.toolbox, search=search, read=read, stop=(reader.aclose,))
@@ -138,8 +138,9 @@ def research_collections(settings: Settings, core: Core) -> Capability:
     chosen = settings.research
     limits = research.Limits(**chosen.model_dump(exclude={"roots", "shared_roots"}))
     openings = research.Openings.of(chosen.roots, chosen.shared_roots, kho_home=settings.home)
+    reader = parsers.Worker(parsers.Limits(size=chosen.max_file), cut=True)
     return research.capability(
-        core.db, core.index, core.searcher, core.background, system_clock, limits, openings, core.model
+        core.db, core.index, core.searcher, core.background, system_clock, limits, openings, reader, core.model
     )
 
 

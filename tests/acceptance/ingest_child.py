@@ -16,10 +16,10 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database, Tx, Words
 from kho.lib.clock import SECOND, system_clock
+from kho.parsers import Worker
 from kho.research import jobs, model, store_collections, store_jobs
 from kho.research.ingest import Ingest
 from kho.research.limits import Limits
-from kho.research.reading import Worker
 from kho.research.roots import Openings
 from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore

@@ -17,6 +17,7 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database, Tx, Words
 from kho.kernel.registry import Outcome, Registry
 from kho.lib.clock import system_clock
+from kho.parsers import Worker
 from kho.research import Limits, Openings
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
@@ -52,7 +53,7 @@ class Room:
 @pytest.fixture
 async def make_room(db: Database, words: Words, tmp_path: Path) -> AsyncIterator[Callable[..., Room]]:
     await migrate(db, [OWN, ("research", research.MIGRATIONS)])
-    background = Background()
+    background, reader = Background(), Worker(cut=True)
 
     def make(**limits: float) -> Room:
         capability = research.capability(
@@ -63,6 +64,7 @@ async def make_room(db: Database, words: Words, tmp_path: Path) -> AsyncIterator
             system_clock,
             Limits(**limits),  # type: ignore[arg-type] # of its fields those that are seconds
             Openings.of([tmp_path], [], kho_home=tmp_path / "home"),
+            reader,
         )
         return Room(db, Registry([capability], background))
 
@@ -70,6 +72,7 @@ async def make_room(db: Database, words: Words, tmp_path: Path) -> AsyncIterator
     assert (await room.ask("manage_collections", {"action": "create", "collection_name": "papers"})).error is None
     yield make
     await background.drain()
+    await reader.aclose()
 
 
 def test_the_times_are_those_of_the_contract_unless_set_otherwise() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 from tests.clock import Clock
 from tests.research.desk import Desk
 
+from kho import parsers
 from kho.kernel.background import Background
 from kho.kernel.call import Call
-from kho.research import model, reading, store_jobs, store_listing
+from kho.research import model, store_jobs, store_listing
 from kho.research.filing import Doc
 from kho.research.ingest import Ingest
 from kho.research.limits import Limits
@@ -33,11 +34,11 @@ class Still(Clock):
 class Plain:
     """Reads here and now: no file of these tests needs a process of its own."""
 
-    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable:
-        return reading.read(data, name)
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable:
+        return parsers.read(data, name)
 
-    async def read_text(self, text: str) -> reading.Readable:
-        return reading.read_text(text)
+    async def read_text(self, text: str) -> parsers.Readable:
+        return parsers.read_text(text)
 
 
 class Gated(Plain):
@@ -48,7 +49,7 @@ class Gated(Plain):
         self.reached = asyncio.Event()
         self.gate = asyncio.Event()
 
-    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable:
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable:
         self.free -= 1
         if self.free < 0:
             self.reached.set()

@@ -9,7 +9,8 @@ import pytest
 from tests.research.desk import Desk, told
 from tests.research.shelf import Plain
 
-from kho.research import dates, model, reading
+from kho import parsers
+from kho.research import dates, model
 from kho.research.augment import Augment
 from kho.research.errors import InvalidDocumentRequest, UnknownCollection, Unreadable
 from kho.research.limits import Limits
@@ -180,14 +181,14 @@ async def test_signs_that_no_database_takes(adding: Adding) -> None:
 async def test_long_texts_and_uploads_are_read_in_a_process_of_their_own(adding: Adding) -> None:
     text = "---\ntitle: Boilers\ntags: [tea]\n---\n" + "A sentence about samovars and vessels.\n\n" * 8_000
     plain = await adding.document(await adding.text(text, "here"))
-    async with reading.Worker(cut=True) as worker:
+    async with parsers.Worker(cut=True) as worker:
         isolated = Adding(adding.desk, reader=worker)
         shown = await isolated.document(await isolated.text(text, "there", force=True))
         assert worker.pid is not None
         assert (shown.title, shown.tags, shown.text, shown.chunks) == (
             "Boilers", ["tea"], plain.text, plain.chunks,
         )  # fmt: skip
-    async with reading.Worker(cut=True) as worker:
+    async with parsers.Worker(cut=True) as worker:
         isolated = Adding(adding.desk, reader=worker)
         assert (await isolated.file("a.json", b'{"kettle": [' + b"1," * 200_000 + b"1]}")).outcome == "added"
         assert worker.pid is not None
@@ -197,7 +198,7 @@ async def test_long_texts_and_uploads_are_read_in_a_process_of_their_own(adding:
 
 
 async def test_a_text_that_cannot_be_read_within_the_limits_is_refused(adding: Adding) -> None:
-    async with reading.Worker(reading.Limits(memory=32 * 2**20), cut=True) as worker:
+    async with parsers.Worker(parsers.Limits(memory=32 * 2**20), cut=True) as worker:
         isolated = Adding(adding.desk, reader=worker)
         with pytest.raises(InvalidDocumentRequest, match="'content' cannot be read: reading it takes more than 32 MB"):
             await isolated.text("# a\n" * 500_000)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.research.desk import Desk, told
 
+from kho import parsers
 from kho.kernel.ports import Tx
 from kho.research import filing, model, store_documents, store_jobs, store_listing
 from kho.research.errors import AmbiguousDocument, DocumentNotFound, InvalidDocumentRequest, UnknownCollection
@@ -355,3 +356,12 @@ async def test_status_says_what_waits(desk_with_vectors: Desk) -> None:
     await desk.settle()
     assert (await desk.documents.status(model.KbStatus.model_validate({}), desk.call())).vectors_pending == 0
     assert await desk.db.read(passages.pending) == 0
+
+
+async def test_front_matter_is_not_searched(desk: Desk) -> None:
+    """By the time it is filed it is gone; its tags narrow a search."""
+    found = parsers.read("---\ntitle: Bình đun\nsecret: umami\n---\n\n# Kettles\n\nCitric acid.\n".encode(), "a.md")
+    await desk.collection("create", "papers")
+    doc = await desk.add("papers", found.text, title=found.title)
+    assert await desk.found("citric", "papers") == [doc.id]
+    assert await desk.found("umami", "papers") == []

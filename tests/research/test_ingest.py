@@ -8,9 +8,9 @@ import pytest
 from tests.research.desk import Desk, told
 from tests.research.shelf import Plain, Shelf, age
 
+from kho import parsers
 from kho.kernel.call import Principal
 from kho.lib.clock import SECOND
-from kho.research import reading
 from kho.research.errors import FileNotFound, InvalidDocumentRequest, PathRefused, UnknownCollection, Unreadable
 from kho.research.limits import Limits
 
@@ -154,7 +154,7 @@ async def test_who_names_one_bad_file_gets_its_error(shelf: Shelf) -> None:
 
 async def test_a_stumble_over_one_file_is_that_files_failure(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
     class Stumbling(Plain):
-        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable:
+        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable:
             if name == "note001.md":
                 raise RecursionError("too deep")
             return await super().read(data, name)
@@ -225,7 +225,7 @@ async def test_large_files_are_read_and_cut_in_a_process_of_their_own(shelf: She
         shelf.write(name, "# Heading\n\n" + f"words about vessels in {name}.\n\n" * 10_000)
     await shelf.ingest()
     expected = {name: replace(doc, job_id=None) for name, doc in (await shelf.docs()).items()}
-    async with reading.Worker(cut=True) as worker:
+    async with parsers.Worker(cut=True) as worker:
         isolated = Shelf(shelf.desk, shelf.folder, shelf.clock, worker)
         job = await isolated.ingest(force=True)
         assert worker.pid is not None

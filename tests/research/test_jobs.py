@@ -9,10 +9,11 @@ import pytest
 from tests.research.desk import Desk
 from tests.research.shelf import Gated, Plain, Shelf
 
+from kho import parsers
 from kho.kernel.call import Call
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND
-from kho.research import ahead, jobs, model, reading, store_jobs
+from kho.research import ahead, jobs, model, store_jobs
 from kho.research.errors import JobNotFound
 from kho.research.plan import Failure, Wanted
 from kho.research.preparing import Prepared
@@ -172,7 +173,7 @@ async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(
     shelf.write("part2/zz-deadly.txt", "a word or two, " * 1_500_000)
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
-    async with reading.Worker(reading.Limits(memory=64 * 2**20)) as worker:
+    async with parsers.Worker(parsers.Limits(memory=64 * 2**20)) as worker:
         other = Shelf(shelf.desk, shelf.folder, shelf.clock, worker)
         other.background.add(other.service.resume)
         shelf.clock.now += jobs.HELD + SECOND
@@ -215,7 +216,7 @@ async def test_an_interrupted_force_reads_nothing_twice(shelf: Shelf, monkeypatc
     class Counting(Plain):
         count = 0
 
-        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable:
+        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable:
             self.count += 1
             assert not suspect  # the hub before stopped in good order
             return await super().read(data, name)

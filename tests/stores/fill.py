@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.documents.receiver import Receiver
 from tests.doors.doors import Served, bearer, new_key, served
-from tests.research.reading import samples
+from tests.parsers import samples
 
 from kho.app import open_hub
 from kho.devices import simulator

@@ -7,6 +7,7 @@ from kho.kernel.background import Background
 from kho.kernel.capability import Capability, Transfer
 from kho.kernel.ports import Database
 from kho.lib.clock import Clock
+from kho.parsers import Worker
 from kho.research import prompts, resources, standing, transfer
 from kho.research.augment import Augment
 from kho.research.collections import Collections
@@ -20,15 +21,13 @@ from kho.research.limits import Limits
 from kho.research.operations import operations
 from kho.research.projects import Projects
 from kho.research.queries import Queries
-from kho.research.reading import Limits as ReadingLimits
-from kho.research.reading import Unreadable, Worker
 from kho.research.roots import Openings
 from kho.research.store_documents import DocumentStore, all_documents
 from kho.search.indexing.index import Index
 from kho.search.indexing.reindex import refile
 from kho.search.query.searcher import Searcher
 
-__all__ = ["MIGRATIONS", "Limits", "Openings", "Unreadable", "Worker", "capability"]
+__all__ = ["MIGRATIONS", "Limits", "Openings", "capability"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -41,14 +40,12 @@ def capability(
     clock: Clock,
     limits: Limits,
     openings: Openings,
+    reader: Worker,
     model: str = "",
 ) -> Capability:
-    """`model` is the embedder's name; empty where search goes by words alone."""
-    store, reader, history = (
-        DocumentStore(index),
-        Worker(ReadingLimits(size=limits.max_file), cut=True),
-        History(db, clock),
-    )
+    """`reader` should cut what it reads; it is closed with the slice. `model` is the embedder's name; empty where
+    search goes by words alone."""
+    store, history = DocumentStore(index), History(db, clock)
     services = Services(
         Queries(db, searcher, history, clock, limits),
         Collections(db, store, clock, model),

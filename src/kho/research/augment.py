@@ -8,17 +8,18 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from kho import parsers
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
 from kho.lib.markdown import counted
-from kho.research import dates, filing, reading, store_collections, store_listing, views
+from kho.parsers.clean import one_line
+from kho.research import dates, filing, store_collections, store_listing, views
 from kho.research.errors import InvalidDocumentRequest, Unreadable
 from kho.research.filing import Doc, Filing
 from kho.research.limits import Limits
 from kho.research.model import AugmentKnowledge, UploadDocument
 from kho.research.preparing import Reader, hash_of, sentence
-from kho.research.reading.clean import one_line
 from kho.research.results import AugmentAnswer, Duplicate
 from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore, at_places
@@ -54,7 +55,7 @@ class Augment:
         collection = await self._collection(call, params.collection)
         try:
             found = await self._reader.read_text(params.content)
-        except reading.Unreadable as problem:
+        except parsers.Unreadable as problem:
             raise InvalidDocumentRequest(f"'content' cannot be read: {problem.reason}.", parameter="content") from None
         if not found.text.strip():
             raise InvalidDocumentRequest("'content' holds no text.", parameter="content")
@@ -76,7 +77,7 @@ class Augment:
             raise Unreadable(f"The file is larger than {most}.", guidance="Split it into smaller files.", path=name)
         try:
             found = await self._reader.read(raw, name)
-        except reading.Unreadable as problem:
+        except parsers.Unreadable as problem:
             advice = problem.advice or None
             raise Unreadable(sentence(problem.reason), guidance=advice, path=name) from None
         title = one_line(params.title or "") or found.title
@@ -117,7 +118,7 @@ class Augment:
             updated_at=now,
         )
 
-    async def _add(self, doc: Doc, found: reading.Readable, call: Call, *, force: bool) -> AugmentAnswer:
+    async def _add(self, doc: Doc, found: parsers.Readable, call: Call, *, force: bool) -> AugmentAnswer:
         made = await asyncio.to_thread(filing.make, call.tenant, doc, found.text, found.chunks)
         compared: dict[tuple[str, str], _Alike] = {}
         for _ in range(ATTEMPTS):

@@ -9,8 +9,8 @@ from typing import Literal
 import orjson
 
 from kho.kernel.ports import Row
+from kho.parsers import TextChunk
 from kho.research import names
-from kho.research.reading import TextChunk
 from kho.search.chunking.chunker import Content, Kind, chunks
 from kho.search.indexing import minhash
 from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare, storable

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import PurePath
 from typing import Any
 
+from kho.parsers import is_readable
 from kho.research.errors import PathRefused
 from kho.research.patterns import Patterns
-from kho.research.reading import is_readable
 from kho.research.roots import Located, Roots
 from kho.research.store_ingest import Known
 from kho.research.store_jobs import Job

@@ -6,8 +6,9 @@ import uuid
 from dataclasses import dataclass
 from typing import Protocol
 
+from kho import parsers
 from kho.lib.clock import SECOND, Clock
-from kho.research import filing, reading
+from kho.research import filing
 from kho.research.errors import DocumentError, Unreadable
 from kho.research.filing import Doc, Filing
 from kho.research.plan import Failure, Wanted
@@ -20,8 +21,8 @@ UNSETTLED = 2 * SECOND
 
 
 class Reader(Protocol):
-    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> reading.Readable: ...
-    async def read_text(self, text: str) -> reading.Readable: ...
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable: ...
+    async def read_text(self, text: str) -> parsers.Readable: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Preparing:
             return await self._prepare(wanted)
         except DocumentError as problem:
             return Failure(wanted.path, problem.message, problem.code, problem.guidance)
-        except reading.Unreadable as problem:
+        except parsers.Unreadable as problem:
             return Failure(wanted.path, sentence(problem.reason), Unreadable.code, problem.advice)
         except OSError as problem:
             return Failure(wanted.path, f"It cannot be read: {problem.strerror}.", Unreadable.code)

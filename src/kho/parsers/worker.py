@@ -20,10 +20,10 @@ import anyio.abc
 import anyio.to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from kho.research.reading.formats import ISOLATED, format_of
-from kho.research.reading.frames import ANSWER, REQUEST
-from kho.research.reading.model import Limits, Readable, TextChunk, Unreadable
-from kho.research.reading.reader import read, read_text
+from kho.parsers.formats import ISOLATED, format_of
+from kho.parsers.frames import ANSWER, REQUEST
+from kho.parsers.model import Limits, Readable, TextChunk, Unreadable
+from kho.parsers.reader import read, read_text
 
 LARGE = 256 * 2**10
 """Bytes from which a file of any format is read in the process: a smaller one takes milliseconds and few megabytes."""
@@ -83,7 +83,7 @@ class _Process:
     @classmethod
     async def start(cls, limits: Limits) -> Self:
         """With an environment of nothing but the path to our modules: a parser that was taken over finds no keys."""
-        command = [sys.executable, "-B", "-m", "kho.research.reading.process", json.dumps(asdict(limits))]
+        command = [sys.executable, "-B", "-m", "kho.parsers.worker_process", json.dumps(asdict(limits))]
         path = os.pathsep.join(filter(None, sys.path))
         process = await anyio.open_process(command, stdout=subprocess.PIPE, stderr=None, env={"PYTHONPATH": path})
         started = cls(process, limits)
@@ -167,14 +167,14 @@ class Worker:
             await process.end()
 
     async def read(self, data: bytes, name: str, *, suspect: bool = False) -> Readable:
-        """As `kho.research.reading.read`: a small file of a plain format in a thread, any other in the process. So is
+        """As `kho.parsers.read`: a small file of a plain format in a thread, any other in the process. So is
         one that is `suspect` of having ended a hub. Whoever is cancelled meanwhile ends the process with it."""
         if len(data) > self.limits.size or not (suspect or len(data) > LARGE or format_of(data, name)[0] in ISOLATED):
             return await _in_thread(partial(read, data, name, limits=self.limits))
         return await self._isolated(_Request(name, data, is_text=False, cut=self._cut))
 
     async def read_text(self, text: str) -> Readable:
-        """As `kho.research.reading.read_text`; a long text in the process."""
+        """As `kho.parsers.read_text`; a long text in the process."""
         data = text.encode("utf-8", "surrogatepass")
         if len(data) <= LARGE:
             return await _in_thread(partial(read_text, text))

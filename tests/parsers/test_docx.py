@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 from docx.document import Document
-from tests.research.reading.samples import word
+from tests.parsers.samples import word
 
-from kho.research.reading import Limits, Unreadable, read
+from kho.parsers import Limits, Unreadable, read
 from kho.search.chunking.chunker import chunks
 
 

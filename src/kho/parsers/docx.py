@@ -11,12 +11,12 @@ import zipfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from kho.research.reading.archive import check
-from kho.research.reading.clean import clean, one_line, tidy
-from kho.research.reading.marks import fence, heading, item, paragraph, table
-from kho.research.reading.model import Limits, Readable, Unreadable
-from kho.research.reading.pdf import BROKEN
-from kho.research.reading.plain import stem, title_of
+from kho.parsers.archive import check
+from kho.parsers.clean import clean, one_line, tidy
+from kho.parsers.markdown_writer import fence, heading, item, paragraph, table
+from kho.parsers.model import Limits, Readable, Unreadable
+from kho.parsers.pdf import BROKEN
+from kho.parsers.plain import stem, title_of
 
 if TYPE_CHECKING:
     from docx.document import Document

@@ -1,10 +1,9 @@
 """Front matter becomes what the document says of itself; what is none stays text."""
 
 import pytest
-from tests.research.desk import Desk
 
-from kho.research.reading import read
-from kho.research.reading.front import MOST_TAGS, Front, split
+from kho.parsers import read
+from kho.parsers.front_matter import MOST_TAGS, Front, split
 
 BODY = "\n# Kettles\n\nCitric acid.\n"
 
@@ -60,12 +59,3 @@ def test_a_file_is_read_without_it() -> None:
         found = read(raw, name)
         assert (found.title, found.tags, found.author, found.published) == ("Bình đun", ("nhà",), "Mai", "2026")
         assert found.text == BODY
-
-
-async def test_it_is_not_searched(desk: Desk) -> None:
-    """By the time it is filed it is gone; its tags narrow a search."""
-    found = read(f"---\ntitle: Bình đun\nsecret: umami\n---\n{BODY}".encode(), "a.md")
-    await desk.collection("create", "papers")
-    doc = await desk.add("papers", found.text, title=found.title)
-    assert await desk.found("citric", "papers") == [doc.id]
-    assert await desk.found("umami", "papers") == []

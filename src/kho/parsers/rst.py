@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 
-from kho.research.reading.clean import clean, tidy
-from kho.research.reading.encoding import Decoded
-from kho.research.reading.marks import fence, heading
-from kho.research.reading.model import Readable
-from kho.research.reading.plain import stem, title_of
+from kho.parsers.clean import clean, tidy
+from kho.parsers.encoding import Decoded
+from kho.parsers.markdown_writer import fence, heading
+from kho.parsers.model import Readable
+from kho.parsers.plain import stem, title_of
 
 _LINE = re.compile(r"""([!-/:-@\[-`{-~])\1*[ \t]*$""")
 _CODE = re.compile(

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, cast
 
-from kho.research.reading.clean import clean, tidy
-from kho.research.reading.encoding import Decoded
-from kho.research.reading.marks import fence, paragraph
-from kho.research.reading.model import Readable, Unreadable
-from kho.research.reading.plain import stem, title_of
+from kho.parsers.clean import clean, tidy
+from kho.parsers.encoding import Decoded
+from kho.parsers.markdown_writer import fence, paragraph
+from kho.parsers.model import Readable, Unreadable
+from kho.parsers.plain import stem, title_of
 
 _LINES, _CHARACTERS = 20, 1_500
 """Of one output. What a cell printed says what it does; a thousand lines of it say nothing more."""

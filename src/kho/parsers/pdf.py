@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from kho.research.reading.clean import clean, one_line, tidy
-from kho.research.reading.marks import heading, paragraph
-from kho.research.reading.model import Limits, Readable, Unreadable
-from kho.research.reading.plain import stem
+from kho.parsers.clean import clean, one_line, tidy
+from kho.parsers.markdown_writer import heading, paragraph
+from kho.parsers.model import Limits, Readable, Unreadable
+from kho.parsers.plain import stem
 
 if TYPE_CHECKING:
     from pypdf import PdfReader

@@ -9,11 +9,11 @@ import io
 import re
 from collections.abc import Iterator
 
-from kho.research.reading.clean import clean
-from kho.research.reading.encoding import Decoded
-from kho.research.reading.marks import cell, row, rule
-from kho.research.reading.model import Readable
-from kho.research.reading.plain import of_text, stem
+from kho.parsers.clean import clean
+from kho.parsers.encoding import Decoded
+from kho.parsers.markdown_writer import cell, row, rule
+from kho.parsers.model import Readable
+from kho.parsers.plain import of_text, stem
 from kho.search.chunking.chunker import SIZE, estimate
 
 _NUMBER = re.compile(r"[-+]?[\d.,\s]*\d[\d.,\s]*%?$")

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
-from kho.research.reading.frames import ANSWER, REQUEST
-from kho.research.reading.model import Limits, Readable, Unreadable
-from kho.research.reading.reader import read, read_text
+from kho.parsers.frames import ANSWER, REQUEST
+from kho.parsers.model import Limits, Readable, Unreadable
+from kho.parsers.reader import read, read_text
 from kho.search.chunking.chunker import chunks
 
 _GRACE = 30

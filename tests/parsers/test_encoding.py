@@ -3,10 +3,10 @@
 import unicodedata
 
 import pytest
-from tests.research.reading.samples import windows_1258
+from tests.parsers.samples import windows_1258
 
-from kho.research.reading import Unreadable, read
-from kho.research.reading.encoding import decode
+from kho.parsers import Unreadable, read
+from kho.parsers.encoding import decode
 
 VIETNAMESE = (
     "Hôm nay trời mưa to, nên chúng tôi ở nhà đọc sách. Cơ sở dữ liệu không kết nối được vì mật khẩu đã hết hạn."

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.research.reading.samples import pdf, word
+from tests.parsers.samples import pdf, word
 
-from kho.research.reading import Limits, Readable, Unreadable, Worker, read, read_text
-from kho.research.reading.worker import LARGE
+from kho.parsers import Limits, Readable, Unreadable, Worker, read, read_text
+from kho.parsers.worker import LARGE
 from kho.search.chunking.chunker import chunks
 
 WORD = word(lambda document: document.add_paragraph("Chữ trong tài liệu."))
@@ -82,7 +82,7 @@ def test_a_file_that_grows_does_not_grow_in_the_hub() -> None:
     """Two million brackets were 164 million characters. A process of its own is asked for the most memory that it and
     its worker ever had: the worker's is limited, the hub's stays near what an empty one needs."""
     code = (
-        "import anyio, resource\nfrom kho.research.reading import Unreadable, Worker\n"
+        "import anyio, resource\nfrom kho.parsers import Unreadable, Worker\n"
         "def most(who):\n    return resource.getrusage(who).ru_maxrss\n"
         "async def main():\n"
         "    async with Worker() as worker:\n"
@@ -229,7 +229,7 @@ async def test_the_process_has_no_secrets_and_a_limit() -> None:
 def test_nothing_reaches_our_stdout() -> None:
     """A hub on stdio speaks its protocol there; parsers that print must not."""
     code = (
-        "import anyio\nfrom kho.research.reading import Worker\n"
+        "import anyio\nfrom kho.parsers import Worker\n"
         "async def main():\n"
         "    async with Worker() as worker:\n"
         "        try:\n            await worker.read(b'%PDF-1.7\\n' + bytes(999), 'a.pdf')\n"

@@ -6,11 +6,11 @@ Lexbor makes the tree as browsers do. The walk keeps its own stack, so no depth 
 import re
 from typing import TYPE_CHECKING
 
-from kho.research.reading.clean import clean, one_line, tidy
-from kho.research.reading.encoding import Decoded
-from kho.research.reading.marks import fence, heading, item, paragraph, table
-from kho.research.reading.model import Readable
-from kho.research.reading.plain import stem
+from kho.parsers.clean import clean, one_line, tidy
+from kho.parsers.encoding import Decoded
+from kho.parsers.markdown_writer import fence, heading, item, paragraph, table
+from kho.parsers.model import Readable
+from kho.parsers.plain import stem
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode

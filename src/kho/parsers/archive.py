@@ -3,7 +3,7 @@
 import io
 import zipfile
 
-from kho.research.reading.model import Limits, Unreadable
+from kho.parsers.model import Limits, Unreadable
 
 _SMALL = 2**20
 """Below this no ratio is suspicious: a page of blanks packs very well."""

@@ -5,9 +5,9 @@ import re
 
 import pytest
 from pypdf import PdfReader, PdfWriter
-from tests.research.reading.samples import pdf
+from tests.parsers.samples import pdf
 
-from kho.research.reading import Limits, Unreadable, read
+from kho.parsers import Limits, Unreadable, read
 from kho.search.chunking.chunker import chunks
 
 VIETNAMESE = "Cơ sở dữ liệu không kết nối được\nvì mật khẩu đã hết hạn."

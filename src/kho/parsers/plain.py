@@ -4,10 +4,10 @@ import re
 from dataclasses import replace
 from pathlib import PurePath
 
-from kho.research.reading import front
-from kho.research.reading.clean import clean, one_line
-from kho.research.reading.encoding import Decoded
-from kho.research.reading.model import Readable
+from kho.parsers import front_matter
+from kho.parsers.clean import clean, one_line
+from kho.parsers.encoding import Decoded
+from kho.parsers.model import Readable
 from kho.search.chunking.chunker import kind_of
 from kho.search.chunking.markdown_blocks import markdown
 
@@ -31,7 +31,7 @@ def of_markdown(decoded: Decoded, name: str, format: str = "markdown") -> Readab
 
 def _with_front(found: Readable) -> Readable:
     """What its front matter says becomes the document's, and is no longer text; the title may be a heading."""
-    said, text = front.split(found.text)
+    said, text = front_matter.split(found.text)
     return replace(
         found,
         title=said.title or title_of(text) or found.title,

@@ -4,8 +4,8 @@ import codecs
 import re
 from dataclasses import dataclass
 
-from kho.research.reading.guess import guess, wide
-from kho.research.reading.model import Unreadable
+from kho.parsers.legacy_encodings import guess, wide
+from kho.parsers.model import Unreadable
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),

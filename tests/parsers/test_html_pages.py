@@ -2,7 +2,7 @@
 
 import pytest
 
-from kho.research.reading import Readable, Unreadable, read
+from kho.parsers import Readable, Unreadable, read
 from kho.search.chunking.chunker import chunks
 
 PAGE = """<!doctype html>

@@ -3,19 +3,19 @@
 import re
 from dataclasses import replace
 
-from kho.research.reading import front
-from kho.research.reading.clean import clean, one_line
-from kho.research.reading.encoding import Decoded, decode
-from kho.research.reading.formats import format_of, signature
-from kho.research.reading.html import of_html
-from kho.research.reading.json_text import readable_json, readable_lines
-from kho.research.reading.model import Limits, Readable, Unreadable
-from kho.research.reading.notebook import of_notebook
-from kho.research.reading.pdf import of_pdf
-from kho.research.reading.plain import of_code, of_markdown, of_text, title_of
-from kho.research.reading.rst import of_rst
-from kho.research.reading.tables import of_table
-from kho.research.reading.word import of_docx
+from kho.parsers import front_matter
+from kho.parsers.clean import clean, one_line
+from kho.parsers.csv_tables import of_table
+from kho.parsers.docx import of_docx
+from kho.parsers.encoding import Decoded, decode
+from kho.parsers.formats import format_of, signature
+from kho.parsers.html_pages import of_html
+from kho.parsers.json_files import readable_json, readable_lines
+from kho.parsers.model import Limits, Readable, Unreadable
+from kho.parsers.notebook import of_notebook
+from kho.parsers.pdf import of_pdf
+from kho.parsers.plain import of_code, of_markdown, of_text, title_of
+from kho.parsers.rst import of_rst
 from kho.search.chunking.chunker import kind_of
 
 _DEFAULT = Limits()
@@ -59,7 +59,7 @@ def read_text(text: str) -> Readable:
     """A text that somebody wrote, most likely Markdown. Without a title of its own it is called by its first line.
     What comes out may be blank."""
     text = clean(text)
-    said, text = front.split(text)
+    said, text = front_matter.split(text)
     title = said.title or title_of(text) or _first_line(text)
     return Readable(
         title, text, kind_of(text), "markdown", tags=said.tags, author=said.author, published=said.published

@@ -11,16 +11,19 @@ from datetime import date
 from typing import Any, cast
 
 from kho.kernel import front_matter
-from kho.research import dates, names
-from kho.research.reading.clean import one_line
+from kho.parsers.clean import one_line
 
 MOST_TAGS = 32
+MAX_TAG = 128
+"""Characters of a tag."""
 LONGEST = 20_000
 """Characters; what is longer is not front matter."""
 _FIELD = re.compile(r"""(?:"([^"]+)"|'([^']+)'|([^\s:#'"\[{&*!|>%@`-][^:\n]*?))[ \t]*:(?:[ \t]+(.*))?$""")
 _QUOTED = re.compile(r"""(["'])(.*)\1[ \t]*(?:#.*)?$""")
 _COMMENT = re.compile(r"[ \t]+#.*$")
 _COMMA = re.compile(r""",(?=(?:[^"]*"[^"]*")*[^"]*$)""")
+_JOINERS = re.compile("[\u200c\u200d]")
+"""Between the letters of some scripts and the parts of some emoji; no other sign that cannot be seen is in a tag."""
 _DAY = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?(?=$|[T ])", re.A)
 
 
@@ -64,11 +67,9 @@ def _tags(given: list[str]) -> tuple[str, ...]:
     """A lone text has them between commas. One that cannot be a tag is left out."""
     found: dict[str, str] = {}
     for tag in given[0].split(",") if len(given) == 1 else given:
-        try:
-            name = names.clean(tag.strip().removeprefix("#"))
-        except ValueError:
-            continue
-        found.setdefault(names.key(name), name)
+        name = " ".join(tag.strip().removeprefix("#").split())
+        if 1 <= len(name) <= MAX_TAG and _JOINERS.sub("", name).isprintable():
+            found.setdefault(name.casefold(), name)
     return tuple(found.values())[:MOST_TAGS]
 
 
@@ -77,7 +78,7 @@ def _published(value: Any) -> str | None:
     text = value.isoformat() if isinstance(value, date) else str(value)
     day = _DAY.match(text)
     try:
-        return dates.published(day[0]) if day else None
+        return day[0] if day and date.fromisoformat(f"{day[0]}-01-01"[:10]) else None
     except ValueError:
         return None
 

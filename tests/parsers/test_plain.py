@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.research.reading import Limits, Readable, Unreadable, formats, is_readable, read
+from kho.parsers import Limits, Readable, Unreadable, formats, is_readable, read
 from kho.search.chunking.chunker import SIZE, chunks, estimate
 
 
@@ -19,7 +19,7 @@ def of(text: str, name: str) -> Readable:
 
 def test_importing_loads_no_parser() -> None:
     heavy = "{'pypdf', 'docx', 'lxml', 'selectolax', 'charset_normalizer'}"
-    code = f"import sys, kho.research.reading; sys.exit(bool({heavy} & set(sys.modules)))"
+    code = f"import sys, kho.parsers; sys.exit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
