@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from kho.parsers.archive import check
 from kho.parsers.clean import clean, one_line, tidy
 from kho.parsers.markdown_writer import fence, heading, item, paragraph, table
 from kho.parsers.model import Limits, Readable, Unreadable
@@ -27,6 +26,9 @@ _HEADING = re.compile(r"heading ([1-9])$", re.IGNORECASE)
 _CODE = re.compile(r"\bcode\b|preformatted|verbatim|source", re.IGNORECASE)
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _AGAIN = "Open it in Word and save it again as .docx."
+_SMALL = 2**20
+"""Below this no ratio is suspicious: a page of blanks packs very well."""
+_BOMB = "it is made to fill the memory (a zip bomb)"
 
 
 class _Element(Protocol):
@@ -49,7 +51,7 @@ def of_docx(data: bytes, name: str, limits: Limits) -> Readable:
 
     if data.startswith(_OLE):
         raise Unreadable("it needs a password, or it is a Word file from before 2007", _AGAIN)
-    if "[Content_Types].xml" not in check(data, limits):
+    if "[Content_Types].xml" not in _check_archive(data, limits):
         raise Unreadable("it is a ZIP archive, but no Word document")
     try:
         document = docx.Document(io.BytesIO(data))
@@ -193,3 +195,42 @@ def _cells(line: _Element) -> Iterator[_Element]:
             yield element
         elif element.tag in (f"{_W}sdt", f"{_W}sdtContent", f"{_W}customXml"):
             stack += list(element)[::-1]
+
+
+def _check_archive(data: bytes, limits: Limits) -> set[str]:
+    """The names of the parts. Sizes are those of the directory at the end; a part that is larger than stated there
+    fails when it is unpacked, because zipfile stops at the stated size and then checks the sum."""
+    # The number of entries stands in the directory too; it is read before zipfile builds an object for each.
+    end = data.rfind(b"PK\x05\x06")
+    if end < 0:
+        raise Unreadable("it is no DOCX file, or it is cut off", "Copy or download it again.")
+    if data.count(b"PK\x01\x02") > limits.members * 2:
+        raise Unreadable(_BOMB)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            parts = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
+        raise Unreadable("it is no DOCX file, or it is damaged", "Open it in Word and save it again.") from error
+    names = {part.filename for part in parts}
+    if (
+        len(parts) > limits.members
+        or len(names) < len(parts)
+        or sum(part.file_size for part in parts) > limits.unpacked
+    ):
+        raise Unreadable(_BOMB)
+    for part in parts:
+        if part.flag_bits & 1:
+            raise Unreadable("it needs a password", "Save it without a password first.")
+        if part.file_size > _SMALL and part.file_size > limits.ratio * max(1, part.compress_size):
+            raise Unreadable(_BOMB)
+    _check_overlap(parts)
+    return names
+
+
+def _check_overlap(parts: list[zipfile.ZipInfo]) -> None:
+    """Parts that share their packed bytes: the trick that makes a small file hold petabytes."""
+    end = 0
+    for part in sorted(parts, key=lambda part: part.header_offset):
+        if part.header_offset < end:
+            raise Unreadable(_BOMB)
+        end = part.header_offset + part.compress_size

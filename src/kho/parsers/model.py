@@ -1,5 +1,6 @@
-"""What comes out of reading a file, what cannot be read, and how far reading may go."""
+"""What comes out of reading a file, what cannot be read, how far reading may go, and the frames of the pipe."""
 
+import struct
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -83,3 +84,11 @@ class Limits:
     def answer(self) -> int:
         """The most bytes that a worker answers: a text of the largest size, and its passages."""
         return 4 * max(self.small, self.size)
+
+
+# How a worker and its hub talk: lengths first, then what they are the lengths of.
+REQUEST = struct.Struct(">II??")
+"""The lengths of the name and of the data, which follow; whether the data is a text somebody wrote instead of a file;
+and whether its passages are wanted, too."""
+ANSWER = struct.Struct(">III")
+"""The lengths of what follows: JSON that says what became of it, the text, and its passages, a line of JSON each."""

@@ -21,8 +21,7 @@ import anyio.to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from kho.parsers.formats import ISOLATED, format_of
-from kho.parsers.frames import ANSWER, REQUEST
-from kho.parsers.model import Limits, Readable, TextChunk, Unreadable
+from kho.parsers.model import ANSWER, REQUEST, Limits, Readable, TextChunk, Unreadable
 from kho.parsers.reader import read, read_text
 
 LARGE = 256 * 2**10

@@ -17,8 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
-from kho.parsers.frames import ANSWER, REQUEST
-from kho.parsers.model import Limits, Readable, Unreadable
+from kho.parsers.model import ANSWER, REQUEST, Limits, Readable, Unreadable
 from kho.parsers.reader import read, read_text
 from kho.search.chunking.chunker import chunks
 
