@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.ratios import Ratio, against_loop
-from tests.experiences.labelled import Item, Split, labelled
+from tests.sanitizer.labelled import Item, Split, labelled
 
-from kho.experiences.sanitize import PERSONAL_RULES, scan
-from kho.experiences.secret_patterns import CONTEXT_RULES, NAME_RULES, TOKEN_RULES
+from kho.sanitizer.scan import PERSONAL_RULES, scan
+from kho.sanitizer.secret_rules import CONTEXT_RULES, NAME_RULES, TOKEN_RULES
 
 CHUNK = 1500
 HOSTILE_SIZE = 100_000

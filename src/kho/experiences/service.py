@@ -8,8 +8,8 @@ from typing import Any
 from cachetools import TTLCache
 from pydantic import ValidationError
 
-from kho.experiences import errors, gate, markdown, model
-from kho.experiences.errors import Invalid, InvalidKeywords
+from kho.experiences import errors, markdown, model
+from kho.experiences.errors import Invalid, InvalidKeywords, NotSanitized
 from kho.experiences.rank import Candidate, ranked
 from kho.experiences.settings import ExperienceSettings
 from kho.experiences.store import FIELDS, SPACE, Experience, Store, gist, prepared
@@ -21,6 +21,7 @@ from kho.kernel.contract import Contract
 from kho.kernel.errors import Conflict, InvalidParams, NotFound
 from kho.kernel.ports import Database, Tx, Where
 from kho.lib.clock import Clock, from_iso
+from kho.sanitizer import policy
 from kho.search.indexing.index import Prepared
 from kho.search.indexing.minhash import likeness
 from kho.search.query.searcher import Searcher
@@ -136,7 +137,7 @@ class Service:
         secrets and personal data first: text that holds them is refused.
         """
         fields = {name: getattr(params, name) for name in FIELDS}
-        warnings = await gate.passed(fields, shared=call.shared, offer=params.sanitize)
+        warnings = await _sanitized(fields, shared=call.shared, offer=params.sanitize)
         fields["keywords"] = model.normalised(fields["keywords"] or [])
         now = self.clock()
         experience = Experience(
@@ -190,7 +191,7 @@ class Service:
         changes = {name: value for name, value in changes.items() if value is not None or name in CLEARABLE}
         if not changes:
             raise Invalid("Name at least one field to change.")
-        warnings = await gate.passed(changes, shared=call.shared)
+        warnings = await _sanitized(changes, shared=call.shared)
         if "keywords" in changes:
             changes["keywords"] = model.normalised(changes["keywords"] or [])
         now = self.clock()
@@ -243,7 +244,7 @@ class Service:
     async def rate(self, params: model.RateExperience, call: Call) -> model.Rated:
         """Say whether a record helped; it counts in the rank."""
         if params.note is not None:
-            await gate.passed({"note": params.note}, shared=call.shared)
+            await _sanitized({"note": params.note}, shared=call.shared)
         now = self.clock()
 
         def work(tx: Tx) -> model.Rated:
@@ -308,7 +309,7 @@ class Service:
             raise Invalid(f"Record {number}: a time is not in ISO 8601 form.") from None
         fields = {name: getattr(written, name) for name in FIELDS}
         named = {f"experiences[{number - 1}].{name}": value for name, value in fields.items()}
-        await gate.passed(named, shared=call.shared)
+        await _sanitized(named, shared=call.shared)
         fields["keywords"] = model.normalised(fields["keywords"] or [])
         return Experience(
             id=kept.id or str(uuid.uuid4()),
@@ -328,6 +329,21 @@ class Service:
         words = gist(experience)
         close = [e for e in self.store.similar(tx, entry) if likeness(words, gist(e)) >= self.limits.duplicate]
         return [f"Similar records exist: {', '.join(f'{e.id} ({e.title})' for e in close[:3])}"] if close else []
+
+
+async def _sanitized(fields: dict[str, Any], *, shared: bool, offer: bool = False) -> list[str]:
+    """The warnings for the caller. Raises NotSanitized for what must not be stored; with `offer`, it carries the masked
+    text for the caller to confirm."""
+    review = await policy.review(fields, shared=shared, offer=offer)
+    if review.masked:
+        raise NotSanitized(
+            "Nothing was stored. 'details.sanitized' holds the masked text: check it and submit it again.",
+            review.problems,
+            sanitized=review.masked,
+        )
+    if review.problems:
+        raise NotSanitized(problems=review.problems)
+    return review.warnings
 
 
 CLEARABLE = ("root_cause", "context", "keywords")

@@ -16,7 +16,8 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 from urllib.parse import unquote
 
-from kho.experiences.secret_patterns import (
+from kho.sanitizer.rule import Pattern, Rule, Tier, span_of
+from kho.sanitizer.secret_rules import (
     CONTEXT_RULES,
     KUBERNETES_DATA,
     KUBERNETES_ENTRY,
@@ -26,7 +27,6 @@ from kho.experiences.secret_patterns import (
     TOKEN_RULES,
     read_assignment,
 )
-from kho.experiences.secret_rule import Pattern, Rule, Tier, span_of
 
 
 @dataclass(frozen=True)

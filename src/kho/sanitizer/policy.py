@@ -1,40 +1,47 @@
-"""What may be stored: secrets never, personal data only on a hub that nobody else reads."""
+"""Which findings keep a text from being stored: secrets always, personal data on a hub that others read."""
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any, cast
 
-from kho.experiences.errors import NotSanitized
-from kho.experiences.sanitize import Finding, mask, scan
+from kho.sanitizer.scan import Finding, mask, scan
 
 LONG = 4_000
-"""Characters from which scanning leaves the event loop to others."""
+"""Characters from which a text is scanned in a thread, so that the event loop goes on."""
 
 
-async def passed(fields: dict[str, Any], *, shared: bool, offer: bool = False) -> list[str]:
-    """Refuses what must not be stored with NotSanitized, and gives back what is worth a warning.
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The outcome of a check. A text with `problems` must not be stored."""
 
-    With `offer`, the refusal carries the masked text for the caller to confirm.
-    """
+    problems: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Field, kind and position of each finding; never the value."""
+    masked: dict[str, str] = field(default_factory=dict[str, str])
+    """The fields with findings, masked, for the caller to confirm."""
+    warnings: list[str] = field(default_factory=list[str])
+
+
+async def review(fields: dict[str, Any], *, shared: bool, offer: bool = False) -> Review:
+    """Checks every text of `fields`. On a `shared` hub personal data is a problem, elsewhere a warning. With `offer`,
+    any finding is a problem, and its masked text is offered."""
     texts = _texts(fields)
     if sum(map(len, texts.values())) > LONG:
         return await asyncio.to_thread(check, texts, shared=shared, offer=offer)
     return check(texts, shared=shared, offer=offer)
 
 
-def check(texts: dict[str, str], *, shared: bool, offer: bool = False) -> list[str]:
+def check(texts: dict[str, str], *, shared: bool, offer: bool = False) -> Review:
     found = {name: scan(text) for name, text in texts.items()}
     listed = [(name, finding) for name, findings in found.items() for finding in findings]
     refused = [(name, finding) for name, finding in listed if finding.tier == "secret" or shared]
     if offer and listed:
-        raise NotSanitized(
-            "Nothing was stored. 'details.sanitized' holds the masked text: check it and submit it again.",
-            [_problem(name, finding) for name, finding in refused or listed],
-            sanitized={name: _masked(texts[name]) for name, findings in found.items() if findings},
-        )
+        problems = [_problem(name, finding) for name, finding in refused or listed]
+        return Review(problems, {name: _masked(texts[name]) for name, findings in found.items() if findings})
     if refused:
-        raise NotSanitized(problems=[_problem(name, finding) for name, finding in refused])
+        return Review([_problem(name, finding) for name, finding in refused])
     kinds = sorted({finding.kind for _, finding in listed})
-    return [f"Note: the text seems to hold personal data or internal addresses ({', '.join(kinds)})"] if kinds else []
+    noted = f"Note: the text seems to hold personal data or internal addresses ({', '.join(kinds)})"
+    return Review(warnings=[noted] if kinds else [])
 
 
 def _texts(fields: dict[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kho.experiences.secret_judgements import (
+from kho.sanitizer.heuristics import (
     HEX,
     SIGN_INSIDE,
     WORD,
@@ -21,7 +21,7 @@ from kho.experiences.secret_judgements import (
     is_template,
     mean_run,
 )
-from kho.experiences.secret_rule import Pattern, Rule, value_of
+from kho.sanitizer.rule import Pattern, Rule, value_of
 
 # --- tokens with a format of their own ------------------------------------------------------------------------------
 

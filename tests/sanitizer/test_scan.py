@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kho.experiences import sanitize, secret_judgements, secret_patterns
-from kho.experiences.sanitize import Finding, mask, scan
-from kho.experiences.secret_rule import Pattern
+from kho.sanitizer import heuristics, secret_rules
+from kho.sanitizer import scan as scanner
+from kho.sanitizer.rule import Pattern
+from kho.sanitizer.scan import Finding, mask, scan
 
 # Test folders are no packages here, so the neighbour is found by its folder.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -124,8 +125,8 @@ def test_encoded_secret_is_reported_as_the_whole_blob() -> None:
 
 
 def test_every_kind_has_a_placeholder_that_passes() -> None:
-    rules = [*secret_patterns.TOKEN_RULES, *secret_patterns.CONTEXT_RULES, *sanitize.PERSONAL_RULES]
-    for kind in {rule.kind for rule in rules} | {rule.kind for rule in secret_patterns.NAME_RULES}:
+    rules = [*secret_rules.TOKEN_RULES, *secret_rules.CONTEXT_RULES, *scanner.PERSONAL_RULES]
+    for kind in {rule.kind for rule in rules} | {rule.kind for rule in secret_rules.NAME_RULES}:
         for text in (f"<{kind}>", f"password: <{kind}>", f'"token": "<{kind}>"', f"Authorization: Bearer <{kind}>"):
             assert scan(text) == []
 
@@ -150,9 +151,9 @@ def test_nothing_to_mask() -> None:
 
 FRAGMENTS = st.sampled_from(
     [
-        *secret_patterns.PASSWORD_NAMES,
-        *secret_patterns.TOKEN_WORDS,
-        *(rule.anchors[0] for rule in secret_patterns.CONTEXT_RULES),
+        *secret_rules.PASSWORD_NAMES,
+        *secret_rules.TOKEN_WORDS,
+        *(rule.anchors[0] for rule in secret_rules.CONTEXT_RULES),
         *(
             GITHUB,
             AWS,
@@ -193,11 +194,11 @@ def test_masked_text_has_no_secrets(text: str) -> None:
 
 
 def patterns() -> Iterator[re.Pattern[str] | Pattern]:
-    for module in (sanitize, secret_judgements, secret_patterns):
+    for module in (scanner, heuristics, secret_rules):
         yield from (value for value in vars(module).values() if isinstance(value, re.Pattern | Pattern))
-    for rule in (*secret_patterns.TOKEN_RULES, *secret_patterns.CONTEXT_RULES, *sanitize.PERSONAL_RULES):
+    for rule in (*secret_rules.TOKEN_RULES, *secret_rules.CONTEXT_RULES, *scanner.PERSONAL_RULES):
         yield rule.pattern
-    for rule in secret_patterns.NAME_RULES:
+    for rule in secret_rules.NAME_RULES:
         yield from rule.tails
 
 
@@ -230,8 +231,8 @@ def test_no_unbounded_and_no_deeply_nested_repeats() -> None:
 
 def hostile_texts() -> list[str]:
     units = [
-        *secret_patterns.PASSWORD_NAMES,
-        *secret_patterns.PASSWORD_WORDS,
+        *secret_rules.PASSWORD_NAMES,
+        *secret_rules.PASSWORD_WORDS,
         *(
             "a",
             "1",
@@ -250,9 +251,7 @@ def hostile_texts() -> list[str]:
         *("AKIAABCDEFGHIJKLMNOP ", "://a:b", "10.10.", "4111 ", "cookie:a=", "\uff50\uff41\uff53\uff53="),
         "-----BEGIN " + "RSA PRIVATE KEY-----\n",
     ]
-    anchors = {
-        anchor for rule in (*secret_patterns.TOKEN_RULES, *secret_patterns.CONTEXT_RULES) for anchor in rule.anchors
-    }
+    anchors = {anchor for rule in (*secret_rules.TOKEN_RULES, *secret_rules.CONTEXT_RULES) for anchor in rule.anchors}
     units += ["".join(sorted(anchors)), " ".join(sorted(anchors))]
     return [(unit * (100_000 // len(unit) + 1))[:100_000] for unit in units]
 
