@@ -16,7 +16,8 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 from urllib.parse import unquote
 
-from kho.sanitizer.rule import Pattern, Rule, Tier, span_of
+from kho.lib.lazy_regex import pattern as regex
+from kho.sanitizer.rule import Rule, Tier, span_of
 from kho.sanitizer.secret_rules import (
     CONTEXT_RULES,
     KUBERNETES_DATA,
@@ -119,7 +120,7 @@ def personal(
 ) -> Rule:
     """Searched for, with a look-behind in front, so that a run of one character is tried once."""
     flags = re.IGNORECASE | re.ASCII
-    return Rule(kind, Pattern(pattern, flags), anchors, accept, at_anchor=False, tier="personal", rank=2)
+    return Rule(kind, regex(pattern, flags), anchors, accept, at_anchor=False, tier="personal", rank=2)
 
 
 # Not followed by more of the same word or number.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kho.lib.lazy_regex import pattern as regex
 from kho.sanitizer.heuristics import (
     HEX,
     SIGN_INSIDE,
@@ -21,7 +22,7 @@ from kho.sanitizer.heuristics import (
     is_template,
     mean_run,
 )
-from kho.sanitizer.rule import Pattern, Rule, value_of
+from kho.sanitizer.rule import Rule, value_of
 
 # --- tokens with a format of their own ------------------------------------------------------------------------------
 
@@ -33,7 +34,7 @@ RIGHT = r"(?![A-Za-z0-9])"
 def token(kind: str, *shapes: tuple[str, str]) -> list[Rule]:
     """One rule for each (literal prefix, pattern of the rest)."""
     return [
-        Rule(kind, Pattern(f"{LEFT}{re.escape(prefix)}{rest}{RIGHT}"), (prefix.lower(),), accept=not_documented)
+        Rule(kind, regex(f"{LEFT}{re.escape(prefix)}{rest}{RIGHT}"), (prefix.lower(),), accept=not_documented)
         for prefix, rest in shapes
     ]
 
@@ -46,7 +47,7 @@ def not_documented(match: re.Match[str]) -> bool:
 
 A, U, H = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 
-KEY_LINE = Pattern(r"[A-Za-z0-9+/]{30}")
+KEY_LINE = regex(r"[A-Za-z0-9+/]{30}")
 
 TOKEN_RULES: list[Rule] = [
     *token("aws-access-key", *((p, "[A-Z0-9]{16}") for p in ("AKIA", "ASIA", "ABIA", "ACCA"))),
@@ -136,19 +137,19 @@ TOKEN_RULES: list[Rule] = [
     *token("cloudinary-url", ("cloudinary://", rf"[0-9]{{10,20}}:{U}{{20,40}}")),
     Rule(
         "jwt",
-        Pattern(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{4,8000}\.[A-Za-z0-9_-]{16,1200}"),
+        regex(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{4,8000}\.[A-Za-z0-9_-]{16,1200}"),
         ("eyj",),
     ),
     Rule(
         "slack-webhook",
-        Pattern(r"https?://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,150}"),
+        regex(r"https?://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,150}"),
         ("hooks.slack.com/",),
         not_documented,
         at_anchor=False,
     ),
     Rule(
         "discord-webhook",
-        Pattern(
+        regex(
             r"https?://(?:\w{2,8}\.)?discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,21}/[\w-]{50,90}",
             re.ASCII,
         ),
@@ -158,33 +159,33 @@ TOKEN_RULES: list[Rule] = [
     ),
     Rule(
         "teams-webhook",
-        Pattern(r"https?://[\w-]{1,63}\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{60,250}"),
+        regex(r"https?://[\w-]{1,63}\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{60,250}"),
         ("webhook.office.com/",),
         at_anchor=False,
     ),
     Rule(
         "discord-token",
-        Pattern(r"(?<![\w.-])[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,45}(?![\w.-])", re.ASCII),
+        regex(r"(?<![\w.-])[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,45}(?![\w.-])", re.ASCII),
         (".",),
         lambda match: mean_run(match[0]) < 2.6,
         at_anchor=False,
     ),
     Rule(
         "telegram-token",
-        Pattern(r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
+        regex(r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
         (":aa",),
         not_documented,
         at_anchor=False,
     ),
     Rule(
         "terraform-token",
-        Pattern(r"(?<![A-Za-z0-9.])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,70}"),
+        regex(r"(?<![A-Za-z0-9.])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,70}"),
         (".atlasv1.",),
         at_anchor=False,
     ),
     Rule(
         "mailchimp-key",
-        Pattern(r"(?<![0-9A-Za-z])[0-9a-f]{32}-us[0-9]{1,2}(?![0-9A-Za-z])"),
+        regex(r"(?<![0-9A-Za-z])[0-9a-f]{32}-us[0-9]{1,2}(?![0-9A-Za-z])"),
         ("-us",),
         not_documented,
         at_anchor=False,
@@ -193,7 +194,7 @@ TOKEN_RULES: list[Rule] = [
         "private-key",
         # The body stops at the next row of dashes, so a text full of headers stays linear. A key cut off before its
         # footer is taken as far as it looks like base64.
-        Pattern(
+        regex(
             r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
             r"(?:(?:[^-\0]|-(?!----)){40,30000}-----END [A-Z0-9 ]{4,60}-----|[A-Za-z0-9+/=\s\\]{40,8000})"
         ),
@@ -203,7 +204,7 @@ TOKEN_RULES: list[Rule] = [
     ),
     Rule(
         "private-key",
-        Pattern(r"Private-Lines: [0-9]{1,3}\r?\n(?P<v>[A-Za-z0-9+/=\r\n]{40,8000})"),
+        regex(r"Private-Lines: [0-9]{1,3}\r?\n(?P<v>[A-Za-z0-9+/=\r\n]{40,8000})"),
         ("private-lines: ",),
     ),
 ]
@@ -238,11 +239,11 @@ VALUE = f"(?:{QUOTED}|{BARE})"
 
 
 # Tried in this order: with a sign, then with nothing but blanks in between (`--password x`, `WITH PASSWORD 'x'`).
-def name_tails(more: str) -> tuple[Pattern, ...]:
+def name_tails(more: str) -> tuple[re.Pattern[str], ...]:
     """Patterns for what follows a name; `more` is how the identifier may go on."""
     return (
-        Pattern(f"(?P<more>{more}){CLOSE}{GAP}{SIGN}{VALUE}"),
-        Pattern(rf"(?P<more>{more}){CLOSE}(?P<gap>)(?P<sep>[ \t]{{1,4}}){VALUE}"),
+        regex(f"(?P<more>{more}){CLOSE}{GAP}{SIGN}{VALUE}"),
+        regex(rf"(?P<more>{more}){CLOSE}(?P<gap>)(?P<sep>[ \t]{{1,4}}){VALUE}"),
     )
 
 
@@ -251,8 +252,8 @@ SHORT_NAME_TAILS = name_tails(r"(?![a-z])[A-Za-z0-9_.-]{0,40}+")
 KEY_TAILS = name_tails(r"(?![A-Za-z])[0-9]{0,4}+")
 # Vietnamese and Chinese: no letters continue the name, and Chinese puts no blanks between words.
 WORD_TAILS = (
-    Pattern(r"(?P<more>)(?P<gap>[^\n:=<>|\"'`,;。、]{0,12}?)[\"'`*)]{0,3}" + WORD_SIGN + VALUE),
-    Pattern(r"(?P<more>)(?P<gap>)(?P<sep>[ \t]{0,4})" + VALUE),
+    regex(r"(?P<more>)(?P<gap>[^\n:=<>|\"'`,;。、]{0,12}?)[\"'`*)]{0,3}" + WORD_SIGN + VALUE),
+    regex(r"(?P<more>)(?P<gap>)(?P<sep>[ \t]{0,4})" + VALUE),
 )
 
 PASSWORD_NAMES = (
@@ -311,7 +312,7 @@ OTHER_OWNERS = (
     "stop",
 )
 # Bare values that are names in code: letters first, digits only as a short tail, parts joined by dots or underscores.
-CODE_NAME = Pattern(r"[A-Za-z_][A-Za-z_.:]{0,200}[0-9]{0,2}")
+CODE_NAME = regex(r"[A-Za-z_][A-Za-z_.:]{0,200}[0-9]{0,2}")
 
 
 class Assigned(NamedTuple):
@@ -415,7 +416,7 @@ class NameRule:
 
     kind: str
     names: tuple[str, ...]
-    tails: tuple[Pattern, ...]
+    tails: tuple[re.Pattern[str], ...]
     accept: Callable[[Assigned], bool]
 
 
@@ -455,9 +456,7 @@ def context(
     at_anchor: bool = True,
 ) -> Rule:
     """A rule for one layout; `accept` judges the value."""
-    return Rule(
-        kind, Pattern(pattern, re.IGNORECASE), anchors, lambda match: accept(value_of(match)), at_anchor, rank=1
-    )
+    return Rule(kind, regex(pattern, re.IGNORECASE), anchors, lambda match: accept(value_of(match)), at_anchor, rank=1)
 
 
 def is_url_password(value: str) -> bool:
@@ -558,8 +557,8 @@ CONTEXT_RULES: list[Rule] = [
 ]
 
 # Values of a Kubernetes Secret are base64 whatever their name.
-KUBERNETES_SECRET = Pattern(r"kind[\"']?:[ \t]{0,3}[\"']?Secret\b")
-KUBERNETES_DATA = Pattern(r"^[ \t]{0,12}data:[ \t]{0,3}\r?\n", re.MULTILINE)
-KUBERNETES_ENTRY = Pattern(
+KUBERNETES_SECRET = regex(r"kind[\"']?:[ \t]{0,3}[\"']?Secret\b")
+KUBERNETES_DATA = regex(r"^[ \t]{0,12}data:[ \t]{0,3}\r?\n", re.MULTILINE)
+KUBERNETES_ENTRY = regex(
     r"[ \t]{1,16}[\w.-]{1,80}:[ \t]{1,3}[\"']?(?P<v>[A-Za-z0-9+/]{4,8000}={0,2})[\"']?[ \t\r]{0,3}(?:\n|\Z)", re.ASCII
 )
