@@ -18,6 +18,8 @@ BODY = "\n# Kettles\n\nCitric acid.\n"
         ("---\ntags: one, two, One\n---\n", Front(tags=("one", "two"))),
         ("---\nauthor: Mai\ndate: 2026-07-28\n---\n", Front(author="Mai", published="2026-07-28")),
         ("---\nauthors:\n- Mai\n- Lan\ndate: 2026-07-28T10:00:00Z\n---\n", Front("", (), "Mai, Lan", "2026-07-28")),
+        ("---\ntitle: Tea: a guide\nauthor: *anyone\ntags: [a\n---\n", Front("Tea: a guide", ("[a",), "*anyone")),
+        ('---\ntitle: 1.10\nauthor: true\ntags: [2024, "x # y"]\n---\n', Front("1.10", ("2024", "x # y"), "true")),
         ("---\ndate: last week\ntitle:\n---\n", Front()),
         ("---\ndate: 2026-13-01\n---\n", Front()),
         ("---\n# a comment\nlayout: post\nnested:\n  title: no\n  tags: [x]\n\ntitle: yes\n---\n", Front("yes")),

@@ -16,9 +16,9 @@ import orjson
 from kho.documents.model import MAX_TITLE
 from kho.documents.store import Document
 from kho.documents.transfer_front import Unreadable, facts
-from kho.kernel import front_matter
-from kho.kernel.front_matter import Front
+from kho.lib import front_matter
 from kho.lib.clock import iso
+from kho.lib.front_matter import Front
 
 KINDS = {".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain", ".json": "application/json"}
 ENDINGS = {"text/markdown": ".md", "text/plain": ".txt", "application/json": ".json"}

@@ -11,18 +11,14 @@ from typing import Any, cast
 
 import orjson
 
-from kho.kernel import front_matter, values
+from kho.kernel import values
 from kho.kernel.errors import InvalidParams
-from kho.kernel.front_matter import Front, number
+from kho.lib import front_matter
+from kho.lib.front_matter import Front, number
 
 _LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*): (.+)", re.A)
-_TAG = "tag:yaml.org,2002:"
-_TEXTS = ("str", "timestamp", "merge", "value")
-_TINY = re.compile(r"-?\de-?\d+", re.A)
-"""A number that JSON has and YAML has not."""
 _ASSIGNED = re.compile(r"""^[ \t]*[\w."'-]+[ \t]*=(?!=)""", re.M)
 """A line that nobody writes who does not mean TOML."""
-_STRANGE = "The front matter holds something that is neither text, number, list nor names and values."
 
 
 class Unreadable(ValueError):
@@ -86,51 +82,13 @@ def _plain(value: Any) -> Any:
 
 
 def _yaml(text: str) -> dict[str, Any] | None:
-    import yaml  # takes a moment, and few need it
-
-    reader = cast(Any, yaml)  # the stubs leave its types open
     try:
-        aliased = any(isinstance(token, yaml.AliasToken) for token in reader.scan(text, yaml.SafeLoader))
-        node = None if aliased else reader.compose(text, yaml.SafeLoader)
-    except (yaml.YAMLError, ValueError, OverflowError) as problem:  # the last two of numbers that are too large for it
-        raise Unreadable(f"The front matter is not YAML: {' '.join(str(problem).split())}") from None
-    if aliased:
-        raise Unreadable("The front matter repeats parts of itself ('*name'); write them out.")
-    found: Any = {} if node is None else _value(node)
+        found = front_matter.yaml(text)
+    except front_matter.Malformed as problem:
+        raise Unreadable(str(problem)) from None
     if found is None:
         return {}
     return cast(dict[str, Any], found) if isinstance(found, dict) else None
-
-
-def _value(node: Any) -> Any:
-    """What a tag says does not make a list of a word: the kind of the node counts as well."""
-    match node.id, node.tag.removeprefix(_TAG):
-        case "mapping", "map":
-            return {_name(key): _value(one) for key, one in node.value}
-        case "sequence", "seq":
-            return [_value(one) for one in node.value]
-        case "scalar", kind:
-            return _scalar(kind, node.value, quoted=node.style is not None)
-        case _:
-            raise Unreadable(_STRANGE)
-
-
-def _scalar(kind: str, text: str, *, quoted: bool) -> Any:
-    if kind == "null":
-        return None
-    if kind == "bool" and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if kind in ("int", "float") or (kind == "str" and not quoted and _TINY.fullmatch(text)):
-        return number(text)
-    if kind in _TEXTS or kind == "bool":
-        return text
-    raise Unreadable(_STRANGE)
-
-
-def _name(node: Any) -> str:
-    if not isinstance(node.value, str):
-        raise Unreadable("The front matter has a name that is not a text.")
-    return node.value
 
 
 def _tags(value: Any) -> Any:

@@ -1,16 +1,16 @@
 """Front matter: what a Markdown file says of itself before it begins, in YAML (`---`) or TOML (`+++`).
 
-Of YAML the part that people write there is understood: names with a text, a list, or something deeper, which is passed
-over. Whatever does not look like that is not front matter but the beginning of the text.
+Fields begin at the left margin; whatever does not look like that is not front matter but the beginning of the text. A
+field that is no YAML, as people write them (`title: Tea: a guide`), keeps its words.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, cast
 
-from kho.kernel import front_matter
+from kho.lib import front_matter
 from kho.parsers.clean import one_line
 
 MOST_TAGS = 32
@@ -19,9 +19,6 @@ MAX_TAG = 128
 LONGEST = 20_000
 """Characters; what is longer is not front matter."""
 _FIELD = re.compile(r"""(?:"([^"]+)"|'([^']+)'|([^\s:#'"\[{&*!|>%@`-][^:\n]*?))[ \t]*:(?:[ \t]+(.*))?$""")
-_QUOTED = re.compile(r"""(["'])(.*)\1[ \t]*(?:#.*)?$""")
-_COMMENT = re.compile(r"[ \t]+#.*$")
-_COMMA = re.compile(r""",(?=(?:[^"]*"[^"]*")*[^"]*$)""")
 _JOINERS = re.compile("[\u200c\u200d]")
 """Between the letters of some scripts and the parts of some emoji; no other sign that cannot be seen is in a tag."""
 _DAY = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?(?=$|[T ])", re.A)
@@ -60,7 +57,8 @@ def _front(fields: Mapping[str, Any]) -> Front:
 
 def _texts(value: Any) -> list[str]:
     several = cast(list[Any], value) if isinstance(value, list) else [value]
-    return [str(one) for one in several if isinstance(one, str | int | float) and str(one).strip()]
+    plain = [str(one).lower() if isinstance(one, bool) else one for one in several]
+    return [str(one) for one in plain if isinstance(one, str | int | float) and str(one).strip()]
 
 
 def _tags(given: list[str]) -> tuple[str, ...]:
@@ -92,38 +90,28 @@ def _toml(text: str) -> dict[str, Any] | None:
 
 def _yaml(text: str) -> dict[str, Any] | None:
     """By name in small letters; None when this is not front matter."""
-    fields: dict[str, Any] = {}
-    last = ""
+    fields: list[list[str]] = []
     for line in text.split("\n"):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if line[0] in " \t-":  # belongs to the field above
-            if not last or (line[0] == "-" and not re.match(r"-(?:[ \t]|$)", line)):
+        if line[0] not in " \t-":
+            if not _FIELD.match(line):
                 return None
-            _continue(fields, last, line.strip())
-            continue
-        field = _FIELD.match(line)
-        if field is None:
+            fields.append([line])
+        elif fields and re.match(r"[ \t]|-(?:[ \t]|$)", line):  # belongs to the field above
+            fields[-1].append(line)
+        else:
             return None
-        last = next(filter(None, field.groups()[:3])).strip().lower()
-        fields[last] = _value((field[4] or "").strip())
-    return fields if fields else None
+    return {name: value for lines in fields for name, value in _field(lines)} or None
 
 
-def _continue(fields: dict[str, Any], name: str, line: str) -> None:
-    before = fields[name]
-    if line.startswith("-"):
-        items = cast(list[str], before) if isinstance(before, list) else []
-        fields[name] = [*items, str(_value(line[1:].strip()))]
-    elif isinstance(before, str):
-        fields[name] = f"{before.lstrip('|>+- ')} {line}".strip()
-
-
-def _value(text: str) -> str | list[str]:
-    quoted = _QUOTED.match(text)
-    if quoted:
-        return quoted[2].replace(f"\\{quoted[1]}", quoted[1]) if quoted[1] == '"' else quoted[2].replace("''", "'")
-    text = _COMMENT.sub("", text)
-    if text.startswith("[") and text.endswith("]"):
-        return [str(_value(part.strip())) for part in _COMMA.split(text[1:-1]) if part.strip()]
-    return "" if text in ("~", "null") else text
+def _field(lines: list[str]) -> Iterator[tuple[str, Any]]:
+    try:
+        found = front_matter.yaml("\n".join(lines))
+    except (front_matter.Malformed, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        yield from ((name.strip().lower(), value) for name, value in cast(dict[str, Any], found).items())
+    elif field := _FIELD.match(lines[0]):
+        items = [line.strip()[1:].strip() for line in lines[1:] if line.lstrip().startswith("-")]
+        yield next(filter(None, field.groups()[:3])).strip().lower(), items or (field[4] or "").strip()

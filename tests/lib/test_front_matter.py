@@ -2,7 +2,7 @@
 
 import pytest
 
-from kho.kernel.front_matter import Front, find, number, toml
+from kho.lib.front_matter import Front, find, number, toml
 
 
 @pytest.mark.parametrize(
