@@ -31,6 +31,14 @@ LOADS_LATER = {
     "start": ("kho.doors.", "kho.evaluation.hub_client", "kho.upkeep"),
 }
 """What they load when it is used: the SDK alone takes a second to import, and most commands need none of it."""
+SERVED = {"Prompt", "Page", "Stream", "Socket", "Changes", "Announcements"}
+"""What a slice serves beside operations, by the class it is declared with."""
+RESOURCES = {"page", "read", "complete"}
+"""The methods by which a class of resources is known."""
+TOLD = {"announcements", "resource_changes"}
+"""Parts of a capability that doors hear through the checkpoint."""
+OWN_CHECKS = {"devices/service.py", "devices/calling.py"}
+"""Within a call that the checkpoint let pass: a board's tools for people are for admins."""
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
 
@@ -150,6 +158,34 @@ def functions_are_short(source: Source) -> Iterator[str]:
             yield f"line {function.lineno}: {function.name}() has {lines} lines, {MAX_FUNCTION_LINES} at most"
 
 
+def what_is_served_has_a_scope(source: Source) -> Iterator[str]:
+    kernel = ("kho.kernel.capability.", "kho.kernel.web.")
+    served = SERVED & {name.rpartition(".")[2] for _, name in own_imports(source) if name.startswith(kernel)}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in served:
+            scopes = [ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg == "scope"]
+            if not scopes or scopes[0] in {"''", "frozenset()"}:
+                yield f"line {node.lineno}: {ast.unparse(node.func)}() without a scope"
+        elif isinstance(node, ast.ClassDef) and source.room != "doors":
+            named = {one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+            assigned = [one.targets[0] for one in node.body if isinstance(one, ast.Assign)]
+            assigned += [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+            if named >= RESOURCES and "scope" not in named | {ast.unparse(one) for one in assigned}:
+                yield f"line {node.lineno}: {node.name} are resources without a scope"
+
+
+def scopes_are_checked_in_the_kernel(source: Source) -> Iterator[str]:
+    if source.room == "kernel":
+        return
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        if node.attr == "allows" and str(source.path) not in OWN_CHECKS:
+            yield f"line {node.lineno}: {ast.unparse(node)}: the checkpoint asks this"
+        elif node.attr in TOLD and source.room == "doors":
+            yield f"line {node.lineno}: {ast.unparse(node)}: listen at the checkpoint"
+
+
 Rule = Callable[[Source], Iterator[str]]
 RULES: list[Rule] = [
     imports_follow_the_directions,
@@ -158,6 +194,8 @@ RULES: list[Rule] = [
     only_the_command_line_prints,
     files_are_short,
     functions_are_short,
+    what_is_served_has_a_scope,
+    scopes_are_checked_in_the_kernel,
 ]
 
 
@@ -176,6 +214,14 @@ def test_the_source_keeps_the_rule(rule: Rule) -> None:
     assert problems == []
 
 
+CAPABILITY, WEB = "kho.kernel.capability", "kho.kernel.web"
+SHELF = """
+class NoteResources:
+    scope = "notes:read"
+    async def page(self, call, cursor): ...
+    async def read(self, call, uri): ...
+    async def complete(self, call, uri, argument, value): ...
+"""
 CATCH_ALL = "try:\n    work()\nexcept Exception:\n    pass\n"
 LAZY = "def f():\n    from kho.kernel import call\n"
 
@@ -268,6 +314,25 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     (excepts_name_what_they_expect, "kernel/background.py", CATCH_ALL * 2, CATCH_ALL),
     (only_the_command_line_prints, "doors/http.py", "print('hello')", "log.info('hello')"),
     (files_are_short, "memory/x.py", "x = 1\n" * 601, "x = 1\n" * 600),
+    *(
+        (what_is_served_has_a_scope, "memory/x.py", f"{declaring}; {breach}", f"{declaring}; {lawful}")
+        for declaring, breach, lawful in (
+            (f"from {CAPABILITY} import Changes", "Changes()", "Changes(scope='memory:read')"),
+            (f"from {CAPABILITY} import Prompt", "Prompt('p', scope='')", "Prompt('p', scope=SCOPE)"),
+            (f"from {WEB} import Page", "Page('/x', f)", "Page('/x', f, scope=OPEN)"),
+            (f"from {WEB} import Stream", "Stream('/x', f, scope=frozenset())", "Stream('/x', f, scope=READERS)"),
+        )
+    ),
+    (
+        what_is_served_has_a_scope,
+        "memory/x.py",
+        f"from {CAPABILITY} import Prompt; Prompt('p')",
+        "from kho.kernel.ports import Prompt; Prompt('of a model')",
+    ),
+    (what_is_served_has_a_scope, "memory/x.py", SHELF.replace('scope = "notes:read"', "pass"), SHELF),
+    (scopes_are_checked_in_the_kernel, "memory/x.py", "call.principal.allows('a')", "call.need('a')"),
+    (scopes_are_checked_in_the_kernel, "doors/x.py", "principal.allows(x.scope)", "checkpoint.visible(principal)"),
+    (scopes_are_checked_in_the_kernel, "doors/x.py", "one.announcements.subscribe(f)", "checkpoint.listen(who, f)"),
     (functions_are_short, "memory/x.py", "def f():\n" + "    x = 1\n" * 80, "def f():\n" + "    x = 1\n" * 79),
 ]
 

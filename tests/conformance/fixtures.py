@@ -23,6 +23,7 @@ from kho.kernel.errors import KhoError
 from kho.kernel.operation import Operation
 from kho.kernel.schema import JsonSchema
 
+SCOPE = "conformance"
 Context = ServerRequestContext[Any, Any]
 Run = Callable[[Any, Call], Awaitable[Any]]
 Block = types.ContentBlock
@@ -280,7 +281,7 @@ def tool(name: str, run: Run, params: type[BaseModel] = Nothing, schema: JsonSch
         summary=f"For the conformance suite: {name.replace('_', ' ')}.",
         params=params,
         run=run,
-        scope="conformance",
+        scope=SCOPE,
         tool=name,
         literal_input=schema,
     )
@@ -350,25 +351,33 @@ async def _with_input(arguments: dict[str, str], call: Call) -> types.Result | s
 
 
 PROMPTS = (
-    Prompt("test_simple_prompt", "No arguments.", _simple),
+    Prompt("test_simple_prompt", "No arguments.", _simple, scope=SCOPE),
     Prompt(
         "test_prompt_with_arguments",
         "Two arguments.",
         _with_arguments,
         (Argument("arg1", "The first.", required=True), Argument("arg2", "The second.", required=True)),
+        scope=SCOPE,
     ),
     Prompt(
         "test_prompt_with_embedded_resource",
         "A resource inside.",
         _with_resource,
         (Argument("resourceUri", "Its URI.", required=True),),
+        scope=SCOPE,
     ),
-    Prompt("test_prompt_with_image", "An image inside.", _prompt_gives(_image(), _text("Describe the image above."))),
-    Prompt("test_input_required_result_prompt", "Asks for its context.", _with_input),
+    Prompt(
+        "test_prompt_with_image",
+        "An image inside.",
+        _prompt_gives(_image(), _text("Describe the image above.")),
+        scope=SCOPE,
+    ),
+    Prompt("test_input_required_result_prompt", "Asks for its context.", _with_input, scope=SCOPE),
 )
 
 
-class Shelf:
+class FixtureResources:
+    scope = SCOPE
     templates: Sequence[Resource] = (Resource("test://template/{id}/data", "template", "Repeats its id."),)
     listed = (
         Resource("test://static-text", "static-text", "A text.", "text/plain"),
@@ -425,5 +434,10 @@ def capability(prompts_changed: Callable[[], Awaitable[None]]) -> Capability:
         tool("test_trigger_prompt_change", changes.change_prompts),
     )
     return Capability(
-        "conformance", "conformance", (*TOOLS, *triggers), prompts=PROMPTS, resources=Shelf(), sources=(changes,)
+        "conformance",
+        "conformance",
+        (*TOOLS, *triggers),
+        prompts=PROMPTS,
+        resources=FixtureResources(),
+        sources=(changes,),
     )

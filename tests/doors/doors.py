@@ -139,10 +139,14 @@ async def served(
 
 async def new_key(settings: Settings, tenant: str = "acme", *scopes: str, sub: str = "bot", lifetime: int = DAY) -> str:
     """A key that opens the hub of these settings, all of it unless scopes are named."""
-    id, text, digest = identity.mint()
     async with open_hub(settings) as hub:
-        now = hub.clock()
-        await hub.keys.add(ApiKey(id, sub, tenant, scopes or ("*",), digest, now, now + lifetime))
+        return await add_key(hub, tenant, *scopes, sub=sub, lifetime=lifetime)
+
+
+async def add_key(hub: Hub, tenant: str, *scopes: str, sub: str = "bot", lifetime: int = DAY) -> str:
+    id, text, digest = identity.mint()
+    now = hub.clock()
+    await hub.keys.add(ApiKey(id, sub, tenant, scopes or ("*",), digest, now, now + lifetime))
     return text
 
 
@@ -210,7 +214,8 @@ class Nothing(BaseModel):
 class Boards:
     """A live source: boards are plugged in and out, and each brings a tool of its name."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str = "") -> None:
+        self.tenant = tenant
         self.plugged: dict[str, Operation] = {}
         self._listeners: list[Callable[[], None]] = []
 
@@ -224,7 +229,8 @@ class Boards:
         async def run(params: Nothing, call: Call) -> Json:
             return {"board": name}
 
-        self.plugged[name] = Operation(f"boards.{name}", f"Asks {name}.", Nothing, run, "boards", tool=name)
+        about = f"boards.{name}", f"Asks {name}."
+        self.plugged[name] = Operation(*about, Nothing, run, "boards", tool=name, tenant=self.tenant)
         self._changed()
 
     def unplug(self, name: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kho.kernel.access import OPEN
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.errors import Conflict, KhoError, Unauthorized
@@ -66,10 +67,10 @@ class Shop:
             "shop-server",
             (),
             web=(
-                Page("/shop/open/", self.mirror, ("GET", "POST"), "Open to all.", open=True, max_body=1000),
+                Page("/shop/open/", self.mirror, ("GET", "POST"), "Open to all.", scope=OPEN, max_body=1000),
                 Page("/shop/closed", self.mirror, ("POST",), "For keys.", scope="shop:write"),
-                Page("/shop/upload", self.mirror, ("POST",), open=True, upload=True, max_body=100_000, refused=tells),
+                Page("/shop/upload", self.mirror, ("POST",), scope=OPEN, upload=True, max_body=100_000, refused=tells),
                 Stream("/shop/events", self.events, "News.", scope="shop:read"),
-                Socket("/shop/ws/", self.echo, "Echoes.", max_message=2000),
+                Socket("/shop/ws/", self.echo, "Echoes.", max_message=2000, scope=OPEN),
             ),
         )

@@ -15,7 +15,11 @@ from tests.doors.doors import HANDSHAKE, KHO, MODERN, PLAIN, Served, bearer, new
 from tests.doors.test_mcp import next_event
 
 from kho.doors.mcp_notices import Notices
+from kho.kernel import capability
 from kho.kernel.background import Background
+from kho.kernel.call import Principal
+from kho.kernel.capability import Capability
+from kho.kernel.checkpoint import Checkpoint
 from kho.settings import Settings
 
 URI = "memory://conversation/chat_1"
@@ -144,19 +148,20 @@ async def test_nobody_hears_of_another_tenants_conversations(settings: Settings)
 
 
 async def test_many_changes_at_once_are_few_notices() -> None:
-    background = Background()
-    notices = Notices(lambda ctx: "acme", background)
+    background, changes = Background(), capability.Changes(scope="memory:read")
+    checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
+    notices = Notices(checkpoint, nobody, background)
     lists: asyncio.Queue[object] = asyncio.Queue()
     updates: asyncio.Queue[object] = asyncio.Queue()
-    notices.subscribe(
-        "acme", lambda event: (updates if isinstance(event, ResourceUpdated) else lists).put_nowait(event)
+    notices.audience(Principal("bot", "acme", frozenset({"memory:read"}))).subscribe(
+        lambda event: (updates if isinstance(event, ResourceUpdated) else lists).put_nowait(event)
     )
     async with asyncio.timeout(10):
         for _ in range(2):
             for _ in range(1_000):
-                notices.resources_changed("acme", None)
-                notices.resources_changed("acme", URI)
-                notices.resources_changed("globex", None)
+                changes.tell("acme")
+                changes.tell("acme", URI)
+                changes.tell("globex")
             assert await lists.get() == ResourcesListChanged()
             assert await updates.get() == ResourceUpdated(URI)
     assert lists.empty()
@@ -164,10 +169,16 @@ async def test_many_changes_at_once_are_few_notices() -> None:
     await background.drain()
 
 
-@pytest.mark.parametrize("verb", ["resources_changed", "publish"])
+@pytest.mark.parametrize("verb", ["tell", "publish"])
 async def test_nothing_is_told_where_nobody_listens(verb: str) -> None:
-    notices = Notices(lambda ctx: "acme", Background())
+    changes = capability.Changes(scope="memory:read")
+    checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
+    notices = Notices(checkpoint, nobody, Background())
     if verb == "publish":
         await notices.publish(ResourcesListChanged())
     else:
-        notices.resources_changed("acme", None)
+        changes.tell("acme")
+
+
+def nobody(ctx: Any) -> Principal:
+    raise AssertionError("no client asks here")

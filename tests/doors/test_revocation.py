@@ -10,12 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from tests.clock import Clock
-from tests.doors.doors import HANDSHAKE, MODERN, Json, Served, bearer, new_key, served
+from tests.doors.doors import Served, bearer, new_key, served
 from tests.doors.shop import Shop
-from websockets.asyncio.client import ClientConnection, connect
+from tests.doors.streams import board_that_speaks, streamed
 
 from kho.app import open_hub
-from kho.devices.board import Board, Say
 from kho.kernel import identity
 from kho.kernel.web import Stream
 from kho.lib.clock import DAY
@@ -23,17 +22,6 @@ from kho.settings import Devices, Settings
 
 NEVER = 3600.0
 """Seconds between heartbeats, where none is to come."""
-PREFIX = "io.modelcontextprotocol/"
-LISTEN: Json = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "subscriptions/listen",
-    "params": {
-        "notifications": {"toolsListChanged": True, "resourcesListChanged": True},
-        "_meta": {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities": {}},
-    },
-}
-ACCEPT = "application/json, text/event-stream"
 
 
 @pytest.fixture
@@ -45,18 +33,8 @@ def settings(settings: Settings) -> Settings:
 @asynccontextmanager
 async def opened(hub: Served, stream: str, key: str | None = None) -> AsyncGenerator[AsyncIterator[str], None]:
     """The lines of a stream, which is a path, or `listen` for the one of MCP 2026-07-28."""
-    headers = {"accept": ACCEPT, **(bearer(key) if key else {})}
-    if stream == "listen":
-        named = {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen", **headers}
-        asked = hub.http.stream("POST", "/mcp", json=LISTEN, headers=named)
-    else:
-        asked = hub.http.stream("GET", stream, headers={"mcp-protocol-version": HANDSHAKE, **headers})
-    async with asyncio.timeout(20), asked as response:
-        assert response.status_code == 200
-        lines = response.aiter_lines()
-        async for line in lines:  # what a stream begins with: a comment, or the acknowledgement of what is listened to
-            if line.startswith(": listening") or "acknowledged" in line:
-                break
+    async with asyncio.timeout(20), streamed(hub, stream, **(bearer(key) if key else {})) as (status, lines):
+        assert status == 200
         yield lines
 
 
@@ -68,30 +46,6 @@ async def to_the_end(lines: AsyncIterator[str]) -> list[str]:
 async def revoke(settings: Settings, key: str) -> None:
     async with open_hub(settings) as hub:
         assert await hub.keys.revoke(identity.public_id(key) or "", hub.clock())
-
-
-@asynccontextmanager
-async def board_that_speaks(hub: Served, id: str) -> AsyncGenerator[None, None]:
-    """A board comes, which is an event and changes the list of tools, and says something, which is an announcement."""
-    board = Board(id)
-
-    async def answer(socket: ClientConnection) -> None:
-        async for text in socket:
-            for said in board.hear(str(text)):
-                assert isinstance(said, Say)
-                await socket.send(said.text)
-
-    address = f"{hub.url.replace('http', 'ws')}/xiaozhi/v1/"
-    async with connect(address, additional_headers={"device-id": id}, proxy=None) as socket:
-        await socket.send(board.hello())
-        assert board.hear(str(await socket.recv())) == []
-        [said] = board.say([{"jsonrpc": "2.0", "method": "notifications/motion", "params": {"room": "secret lab"}}])
-        assert isinstance(said, Say)
-        await socket.send(said.text)
-        answering = asyncio.ensure_future(answer(socket))
-        yield
-        await socket.close()
-        await answering
 
 
 HEARD = {

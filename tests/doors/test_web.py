@@ -178,7 +178,7 @@ async def test_the_stream_ends_when_the_hub_stops(
 
 async def test_a_silent_stream_is_kept_open_by_comments_that_cost_no_event(settings: Settings, shop: Shop) -> None:
     async with open_hub(settings) as hub:
-        door = WebDoor(Auth(hub), shop.capability.web, Lasting(), heartbeat=0.01)
+        door = WebDoor(Auth(hub), hub.registry.checkpoint, shop.capability.web, Lasting(), heartbeat=0.01)
         frames: asyncio.Queue[bytes] = asyncio.Queue()
         gone = asyncio.Event()
 

@@ -25,6 +25,7 @@ from kho.doors.lasting import Lasting
 from kho.doors.slow_clients import guarded_protocol
 from kho.doors.slow_sockets import GuardedSocket
 from kho.doors.web import WebDoor
+from kho.kernel.access import OPEN
 from kho.kernel.web import MAX_MESSAGE, Channel, ChannelClosed, Socket
 from kho.settings import Settings
 
@@ -147,7 +148,9 @@ async def test_a_reader_that_does_not_read_is_given_up_and_dropped(
         given_up.set()
 
     async with open_hub(settings) as hub, asyncio.timeout(20):
-        door = WebDoor(Auth(hub), [Socket("/pour", pour)], Lasting(), patience=0.05)
+        door = WebDoor(
+            Auth(hub), hub.registry.checkpoint, [Socket("/pour", pour, scope=OPEN)], Lasting(), patience=0.05
+        )
         config = uvicorn.Config(Starlette(routes=door.routes()), http=guarded_protocol(), log_config=None)
         config.load()
         server = uvicorn.Server(config)

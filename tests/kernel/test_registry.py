@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tests.doors.doors import Boards
+from tests.kernel.test_checkpoint import Ears
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
@@ -228,15 +229,20 @@ async def test_live_operations_come_and_go_and_say_so() -> None:
     boards = Boards()
     names = Registry([things(operation()), boards.capability], Background())
     changes: list[list[str]] = []
-    names.subscribe(lambda: changes.append([found.name for found in names.operations(EVERYTHING)][-2:]))
-    assert names.tool("lamp") is None
+
+    class Noting(Ears):
+        def tools_changed(self) -> None:
+            changes.append([found.name for found in names.operations(EVERYTHING)][-2:])
+
+    names.checkpoint.listen(EVERYTHING, Noting())
+    assert names.tool("lamp", EVERYTHING) is None
     boards.plug("lamp")
-    lamp = names.tool("lamp")
+    lamp = names.tool("lamp", EVERYTHING)
     assert lamp is not None
     assert (await names.call(lamp, {}, Call(EVERYTHING))).value == {"board": "lamp"}
     boards.plug("fan")
     boards.unplug("lamp")
-    assert names.tool("lamp") is None
+    assert names.tool("lamp", EVERYTHING) is None
     assert changes == [["boards.fail", "boards.lamp"], ["boards.lamp", "boards.fan"], ["boards.fail", "boards.fan"]]
 
 
@@ -244,7 +250,7 @@ async def test_a_live_operation_cannot_take_a_slice_s_name() -> None:
     boards = Boards()
     names = Registry([things(operation(tool="echo")), boards.capability], Background())
     boards.plug("echo")
-    found = names.tool("echo")
+    found = names.tool("echo", EVERYTHING)
     assert found is not None
     assert found.name == "things.echo"
 
@@ -255,16 +261,18 @@ async def test_live_operations_need_their_scope() -> None:
     names = Registry([boards.capability], Background())
     stranger = Principal("stranger", "acme", frozenset({"other"}))
     assert list(names.operations(stranger)) == []
-    lamp = names.tool("lamp")
-    assert lamp is not None
-    outcome = await names.call(lamp, {}, Call(stranger))
+    assert names.tool("lamp", stranger) is None
+    outcome = await names.call(boards.plugged["lamp"], {}, Call(stranger))
     assert isinstance(outcome.error, KhoError)
     assert outcome.error.code == "FORBIDDEN"
 
 
-async def test_prompts_are_found_by_name() -> None:
+async def test_prompts_are_for_those_with_their_scope() -> None:
     async def render(arguments: dict[str, str], call: Call) -> str:
         return "text"
 
-    prompt = Prompt("p", "A prompt.", render)
-    assert Registry([things(prompts=(prompt,))], Background()).prompts == {"p": prompt}
+    prompt = Prompt("p", "A prompt.", render, scope="things")
+    checkpoint = Registry([things(prompts=(prompt,))], Background()).checkpoint
+    for scopes, prompts in (({"things"}, [prompt]), ({"*"}, [prompt]), ({"other"}, [])):
+        [seen] = checkpoint.visible(Principal("bot", "acme", frozenset(scopes)))
+        assert seen.prompts == prompts

@@ -13,7 +13,7 @@ from kho.kernel.capability import Changes
 from kho.kernel.ports import Database, Llm, Words
 from kho.memory import model
 from kho.memory.capability import MIGRATIONS
-from kho.memory.resources import Shelf
+from kho.memory.resources import ConversationResources
 from kho.memory.service import Service
 from kho.memory.settings import MemorySettings
 from kho.memory.summaries import Summarizer
@@ -36,12 +36,12 @@ class Desk:
 
     def __post_init__(self) -> None:
         index = Index(self.words, None, "", self.clock)
-        changes = Changes()
+        changes = Changes(scope="memory:read")
         changes.subscribe(lambda tenant, uri: self.told.append((tenant, uri)))
         parts: dict[str, Any] = {"db": self.db, "clock": self.clock, "settings": self.settings, "changes": changes}
         self.summaries = Summarizer(**parts, background=Background(), llm=self.llm)
         self.service = Service(**parts, index=index, searcher=Searcher(self.db, self.words))
-        self.shelf = Shelf(self.db, 10.0)
+        self.resources = ConversationResources(self.db, 10.0)
         self.transfer = Transfer(**parts, index=index)
 
     @property

@@ -8,7 +8,9 @@ import pytest
 from pydantic import ValidationError
 from tests.memory.conftest import Desk
 
-from kho.kernel.call import Call, Principal
+from kho.kernel.call import Principal
+from kho.kernel.capability import Capability
+from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams
 from kho.memory import model, store
 from kho.memory.errors import OtherMessage, UnknownConversation
@@ -205,7 +207,7 @@ async def test_resources_list_and_read(desk: Desk) -> None:
 
     id = await desk.open("chat_1")
     await desk.say(id, ("user", "xin chào"))
-    listed = await desk.shelf.list_resources(model.ListResources(), desk.call)
+    listed = await desk.resources.list_resources(model.ListResources(), desk.call)
     assert [one.model_dump() for one in listed.resources] == [
         {
             "uri": "memory://conversation/chat_1",
@@ -214,12 +216,12 @@ async def test_resources_list_and_read(desk: Desk) -> None:
             "mimeType": "application/json",
         }
     ]
-    held = (await desk.shelf.read_resource(model.ReadResource(uri=listed.resources[0].uri), desk.call)).contents[0]
+    held = (await desk.resources.read_resource(model.ReadResource(uri=listed.resources[0].uri), desk.call)).contents[0]
     read = orjson.loads(held.text)
     assert read["messages"][0]["content"] == "xin chào"
     assert read["summary"]["text"] == ""
-    assert await desk.shelf.complete(desk.call, "memory://conversation/{id}", "id", "chat") == ["chat_1"]
-    assert await desk.shelf.read(desk.call, "kho://elsewhere") is None
+    assert await desk.resources.complete(desk.call, "memory://conversation/{id}", "id", "chat") == ["chat_1"]
+    assert await desk.resources.read(desk.call, "kho://elsewhere") is None
 
 
 async def test_resources_are_paged(desk: Desk) -> None:
@@ -231,7 +233,7 @@ async def test_resources_are_paged(desk: Desk) -> None:
     seen: list[str] = []
     cursor = None
     while True:
-        page = await desk.shelf.list_resources(model.ListResources(cursor=cursor), desk.call)
+        page = await desk.resources.list_resources(model.ListResources(cursor=cursor), desk.call)
         seen += [one.name for one in page.resources]
         cursor = page.nextCursor
         if cursor is None:
@@ -241,10 +243,10 @@ async def test_resources_are_paged(desk: Desk) -> None:
 
 async def test_resources_are_for_those_who_may_read(desk: Desk) -> None:
     await desk.open("chat_1")
-    writer = Call(Principal("bot", desk.tenant, frozenset({"memory:write"})))
-    assert await desk.shelf.page(writer, None) == ((), None)
-    assert await desk.shelf.read(writer, "memory://conversation/chat_1") is None
-    assert await desk.shelf.complete(writer, "memory://conversation/{id}", "id", "chat") == []
+    checkpoint = Checkpoint([Capability("memory", "memory-server", (), resources=desk.resources)])
+    for scope, expected in (("memory:write", None), ("memory:read", desk.resources)):
+        [seen] = checkpoint.visible(Principal("bot", desk.tenant, frozenset({scope})))
+        assert seen.resources is expected
 
 
 async def test_whoever_listens_is_told_what_changed(desk: Desk) -> None:

@@ -119,7 +119,9 @@ async def test_what_is_folded_away_can_be_read(desk: Desk) -> None:
         await small.summary("c")
     text = await small.summary("c")
     assert 100 < len(text) <= 500
-    held = (await small.shelf.read_resource(model.ReadResource(uri="memory://conversation/c"), small.call)).contents[0]
+    held = (
+        await small.resources.read_resource(model.ReadResource(uri="memory://conversation/c"), small.call)
+    ).contents[0]
     summary = orjson.loads(held.text)["summary"]
     together = "\n".join([*summary["folded"], summary["text"]])
     assert all(fact in together for fact in PLANTED["en"])

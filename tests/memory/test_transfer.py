@@ -62,7 +62,7 @@ async def test_a_summary_comes_along_with_its_time_and_what_it_let_go_of(desk: D
     there = Desk(desk.db, desk.words)
     await there.transfer.import_(model.ImportMemory(lines=lines), there.call)
     asked = model.ReadResource(uri="memory://conversation/c")
-    [here], [copied] = [(await one.shelf.read_resource(asked, one.call)).contents for one in (small, there)]
+    [here], [copied] = [(await one.resources.read_resource(asked, one.call)).contents for one in (small, there)]
     assert copied == here
     assert await exported(there) == lines
     await there.say("c", *chat("en", 12))

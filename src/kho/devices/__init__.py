@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from kho.devices.calling import Calling
-from kho.devices.events import Events
+from kho.devices.events import SCOPE, Events
 from kho.devices.faults import FAULTS
 from kho.devices.forwarding import Forwarding, UnixForwarding
 from kho.devices.forwarding_postgres import PostgresForwarding
@@ -77,7 +77,7 @@ class Parts:
 
 
 def assemble(db: Database, background: Background, clock: Clock, config: Config) -> Parts:
-    process, events, announcements = uuid4().hex, Events(), Announcements()
+    process, events, announcements = uuid4().hex, Events(), Announcements(scope=SCOPE)
     forwarding: Forwarding = (
         UnixForwarding(config.home / "run", process)
         if config.database_url is None

@@ -89,4 +89,4 @@ def stream(events: Events, normal: Callable[[str], str]) -> Stream:
             why = "This listener did not keep up. Listen again; device_notifications has what boards said meanwhile."
             yield "dropped", {"missed": listener.missed, "message": why}
 
-    return Stream("/devices/events", happening, "What happens to the caller's boards, as it happens.", SCOPE)
+    return Stream("/devices/events", happening, "What happens to the caller's boards, as it happens.", scope=SCOPE)

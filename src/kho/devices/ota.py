@@ -19,6 +19,7 @@ from kho.devices.registrations import Approval, Registrations
 from kho.devices.stated import Stated, base, socket_base, stated
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
+from kho.kernel.access import OPEN
 from kho.kernel.errors import InvalidParams
 from kho.kernel.web import Page, Reply, Request
 from kho.lib import jsonrpc
@@ -61,8 +62,8 @@ class Ota:
     @property
     def pages(self) -> tuple[Page, ...]:
         return (
-            Page(PATH, self.answer, ("GET", "POST"), "A board asks for its settings.", open=True),
-            Page(f"{PATH}activate", self.activate, ("POST",), "A board asks whether it is approved.", open=True),
+            Page(PATH, self.answer, ("GET", "POST"), "A board asks for its settings.", scope=OPEN),
+            Page(f"{PATH}activate", self.activate, ("POST",), "A board asks whether it is approved.", scope=OPEN),
         )
 
     async def answer(self, request: Request) -> Reply:

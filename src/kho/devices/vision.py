@@ -13,6 +13,7 @@ import orjson
 from kho.devices.registrations import Registrations
 from kho.devices.stated import stated
 from kho.devices.tokens import LIFETIME, Claims, Tokens
+from kho.kernel.access import OWN_CREDENTIALS
 from kho.kernel.errors import InvalidParams, KhoError, Unauthorized, Unavailable
 from kho.kernel.web import Page, Reply, Request
 from kho.lib.clock import Clock
@@ -61,7 +62,7 @@ class Vision:
             self.answer,
             ("POST",),
             "A board's photo, and a question about it.",
-            open=True,
+            scope=OWN_CREDENTIALS,
             upload=True,
             max_body=MAX_IMAGE + OVERHEAD,
             refused=_refused,

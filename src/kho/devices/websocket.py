@@ -20,6 +20,7 @@ from kho.devices.stated import Stated, base, stated
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
 from kho.devices.vision import PATH as VISION_PATH
+from kho.kernel.access import OWN_CREDENTIALS
 from kho.kernel.errors import KhoError, Unauthorized
 from kho.kernel.web import Channel, ChannelClosed, Socket
 from kho.lib.clock import Clock
@@ -78,7 +79,7 @@ class WebSocketDoor:
 
     @property
     def sockets(self) -> tuple[Socket, ...]:
-        return tuple(Socket(path, self.serve, "A board's connection.") for path in PATHS)
+        return tuple(Socket(path, self.serve, "A board's connection.", scope=OWN_CREDENTIALS) for path in PATHS)
 
     async def serve(self, channel: Channel) -> None:
         try:

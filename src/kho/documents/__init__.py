@@ -11,7 +11,7 @@ from kho.documents.knowledge import External, Knowledge, WebSearch
 from kho.documents.operations import operations
 from kho.documents.purge import Purging, Wipe
 from kho.documents.reading import Reading
-from kho.documents.resources import Shelf
+from kho.documents.resources import DocumentResources
 from kho.documents.service import Service
 from kho.documents.store import SPACE
 from kho.documents.transfer_export import Export
@@ -62,7 +62,7 @@ def capability(
             *admin,
         ),
         "Documents: a tree with revisions, an audit log and answered questions.",
-        resources=Shelf(deleting, timeout),
+        resources=DocumentResources(deleting, timeout),
         instructions="The team's own documents are a tree: ask it with query_knowledge, and send last_known_revision "
         "when you change one.",
         migrations=MIGRATIONS,

@@ -14,9 +14,10 @@ PREFIX = "kho://documents/"
 PAGE = 100
 
 
-class Shelf:
+class DocumentResources:
     """The `Resources` of the kernel."""
 
+    scope = "docs:read"
     templates = (Resource(PREFIX + "{id}", "Document", "What a document says now.", "text/markdown"),)
 
     def __init__(self, deleting: Deleting, timeout: float) -> None:

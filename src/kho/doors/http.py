@@ -120,7 +120,7 @@ class Application:
             revocation = Revocation(auth, self._heartbeat)
             lasting = Lasting()
             served = [served for capability in hub.registry.capabilities for served in capability.web]
-            web = WebDoor(auth, served, lasting, heartbeat=self._heartbeat)
+            web = WebDoor(auth, hub.registry.checkpoint, served, lasting, heartbeat=self._heartbeat)
             self._routes.extend([*_routes(hub, partial(Endpoint, auth, revocation), mcp, metrics), *web.routes()])
             self._guard.uploads.extend(web.uploads)
 

@@ -11,7 +11,6 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import ToolsListChanged
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from kho.doors.mcp_notices import Notices
@@ -58,14 +57,14 @@ class McpDoor:
     ) -> None:
         hub.registry.need_capabilities(toolsets)
         self._registry = hub.registry
-        self._background = background
         self._principal_of = principal_of
         self._toolsets = toolsets
         self._page_size = page_size
         self._roots = StatedRoots()
-        self.notices = Notices(lambda ctx: principal_of(ctx).tenant, background)
-        prompts = Prompts(hub.registry.prompts, self.call_for, page_size)
-        resources = ResourceList(hub.registry.capabilities, self.call_for, page_size)
+        checkpoint = hub.registry.checkpoint
+        self.notices = Notices(checkpoint, principal_of, background)
+        prompts = Prompts(checkpoint, self.call_for, page_size)
+        resources = ResourceList(checkpoint, self.call_for, page_size)
         self.server = HubServer(
             "kho",
             version=hub.version,
@@ -94,12 +93,6 @@ class McpDoor:
             "notifications/roots/list_changed", types.NotificationParams, self._roots.changed
         )
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
-        self._registry.subscribe(self._tools_changed)
-        for capability in hub.registry.capabilities:
-            if capability.resource_changes is not None:
-                capability.resource_changes.subscribe(self.notices.resources_changed)
-            if capability.announcements is not None:
-                capability.announcements.subscribe(self.notices.announced)
 
     def call_for(self, ctx: Context) -> Call:
         return Call(
@@ -120,9 +113,8 @@ class McpDoor:
         return types.ListToolsResult(tools=list(page), next_cursor=more)
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> Any:
-        operation = self._registry.tool(params.name, self._principal_of(ctx).tenant)
-        if operation is None:
-            operation = await self._absent(params.name, self._principal_of(ctx).tenant)
+        principal = self._principal_of(ctx)
+        operation = self._registry.tool(params.name, principal) or await self._absent(params.name, principal)
         if operation is None or not self._offers(operation):
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}. tools/list names those there are.")
         outcome = await self._registry.call(operation, params.arguments or {}, self.call_for(ctx))
@@ -131,9 +123,9 @@ class McpDoor:
             raise MCPError(error.contract_code, error.message, error.contract_data())
         return tool_result(outcome)
 
-    async def _absent(self, name: str, tenant: str) -> Operation | None:
+    async def _absent(self, name: str, principal: Principal) -> Operation | None:
         try:
-            return await self._registry.absent_tool(name, tenant)
+            return await self._registry.absent_tool(name, principal)
         except KhoError as error:
             raise protocol_error(error) from None
 
@@ -154,9 +146,6 @@ class McpDoor:
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         """Taken and not kept: what is announced are a few notices and warnings, and no log."""
         return types.EmptyResult()
-
-    def _tools_changed(self) -> None:
-        self._background.add(functools.partial(self.notices.publish, ToolsListChanged()))
 
 
 def instructions(registry: Registry, toolsets: frozenset[str]) -> str:

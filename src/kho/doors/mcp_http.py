@@ -100,7 +100,7 @@ class McpHttp:
             if for_handshake(event) and not events.full():
                 events.put_nowait(event)  # a client that does not read misses repetitions, not the news
 
-        unsubscribe = self._notices.subscribe(scope[PRINCIPAL].tenant, put)
+        unsubscribe = self._notices.audience(scope[PRINCIPAL]).subscribe(put)
         try:
             await send(
                 {

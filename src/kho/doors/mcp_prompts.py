@@ -1,6 +1,6 @@
 """Prompts over MCP."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mcp_types as types
@@ -10,20 +10,20 @@ from mcp.server.context import ServerRequestContext
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.capability import Prompt
+from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
 
 Context = ServerRequestContext[Any, Any]
 
 
 class Prompts:
-    def __init__(self, prompts: Mapping[str, Prompt], call_for: Callable[[Context], Call], page_size: int) -> None:
-        self._prompts = prompts
+    def __init__(self, checkpoint: Checkpoint, call_for: Callable[[Context], Call], page_size: int) -> None:
+        self._checkpoint = checkpoint
         self._call_for = call_for
         self._page_size = page_size
 
     async def page(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        principal = self._call_for(ctx).principal
-        allowed = [_shown(prompt) for prompt in self._prompts.values() if principal.allows(prompt.scope)]
+        allowed = [_shown(prompt) for prompt in self._visible(self._call_for(ctx))]
         try:
             page, more = paging.page(allowed, params.cursor if params else None, self._page_size)
         except InvalidParams as error:
@@ -32,8 +32,8 @@ class Prompts:
 
     async def get(self, ctx: Context, params: types.GetPromptRequestParams) -> Any:
         call = self._call_for(ctx)
-        prompt = self._prompts.get(params.name)
-        if prompt is None or not call.principal.allows(prompt.scope):
+        prompt = next((prompt for prompt in self._visible(call) if prompt.name == params.name), None)
+        if prompt is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
         arguments = params.arguments or {}
         missing = [
@@ -50,6 +50,9 @@ class Prompts:
             return rendered  # made by a capability that speaks MCP itself
         message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=rendered))
         return types.GetPromptResult(description=prompt.description, messages=[message])
+
+    def _visible(self, call: Call) -> Iterator[Prompt]:
+        return (prompt for one in self._checkpoint.visible(call.principal) for prompt in one.prompts)
 
 
 def _shown(prompt: Prompt) -> types.Prompt:

@@ -4,6 +4,7 @@ from typing import Any
 
 from kho.doors.actions import Envelope
 from kho.kernel import schema
+from kho.kernel.access import Open
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
 from kho.kernel.web import Page, Served, Socket, Stream
@@ -120,7 +121,7 @@ def _served(served: Served) -> Json:
                 "summary": served.summary,
                 "responses": _responses({}, "400", "401", "403", "413", "421"),
             }
-            if served.open:
+            if isinstance(served.scope, Open):
                 described["security"] = [{}]
             return {method.lower(): described | (body if method != "GET" else {}) for method in served.methods}
         case Stream():

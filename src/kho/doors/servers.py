@@ -22,23 +22,24 @@ async def health(hub: Hub) -> tuple[int, dict[str, Any]]:
 async def servers(hub: Hub, principal: Principal) -> dict[str, Any]:
     listed = [
         {"name": capability.server, "capabilities": await _capabilities(capability, principal)}
-        for capability in hub.registry.capabilities
+        for capability in hub.registry.checkpoint.visible(principal)
     ]
     return {"servers": listed}
 
 
 async def capabilities_of(hub: Hub, name: str, principal: Principal) -> dict[str, Any]:
-    for capability in hub.registry.capabilities:
+    for capability in hub.registry.checkpoint.visible(principal):
         if capability.server == name:
             return {"server_name": name, "capabilities": await _capabilities(capability, principal)}
     raise NotFound("There is no such server. GET /servers lists those there are.")
 
 
 async def _capabilities(capability: Capability, principal: Principal) -> dict[str, Any]:
+    """`capability` as the caller may see it."""
     tools = [
         {"name": operation.tool, "description": operation.summary, "inputSchema": operation.input_schema}
         for operation in capability.operations
-        if operation.tool and capability.lists_tools and principal.allows(operation.scope)
+        if operation.tool and capability.lists_tools
     ]
     resources: list[dict[str, Any]] = []
     if capability.resources is not None:
@@ -47,9 +48,5 @@ async def _capabilities(capability: Capability, principal: Principal) -> dict[st
             {"uri": r.uri, "name": r.name, "description": r.description, "mimeType": r.mime_type}
             for r in page[:MOST_RESOURCES]
         ]
-    prompts = [
-        {"name": prompt.name, "description": prompt.description}
-        for prompt in capability.prompts
-        if principal.allows(prompt.scope)
-    ]
+    prompts = [{"name": prompt.name, "description": prompt.description} for prompt in capability.prompts]
     return {"tools": tools, "resources": resources, "prompts": prompts}

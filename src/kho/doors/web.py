@@ -16,7 +16,9 @@ from kho.doors.lasting import Lasting
 from kho.doors.revocation import HEARTBEAT, Revocation
 from kho.doors.web_channel import AsgiChannel, log_refused, request_of, told
 from kho.doors.wire import send_bytes, send_error
+from kho.kernel.access import Open
 from kho.kernel.call import Call, Principal
+from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import KhoError
 from kho.kernel.web import Page, Served, Socket, Stream
 
@@ -30,6 +32,7 @@ class WebDoor:
     def __init__(
         self,
         auth: Auth,
+        checkpoint: Checkpoint,
         served: Sequence[Served],
         lasting: Lasting,
         *,
@@ -37,6 +40,7 @@ class WebDoor:
         patience: float = PATIENCE,
     ) -> None:
         self._auth = auth
+        self._checkpoint = checkpoint
         self._revocation = Revocation(auth, heartbeat)
         self._served = served
         self._lasting = lasting
@@ -146,7 +150,7 @@ class WebDoor:
     async def _socket(self, socket: Socket, scope: Scope, receive: Receive, send: Send) -> None:
         channel = AsgiChannel(scope, receive, send, socket.max_message, self._patience)
         try:
-            await self._auth.admit(scope)
+            await self._caller(scope, socket)
         except KhoError as error:
             await channel.refuse(error)
             return
@@ -157,13 +161,12 @@ class WebDoor:
             self._lasting.went()
             await channel.close(1000)
 
-    async def _caller(self, scope: Scope, served: Page | Stream) -> Principal | None:
-        if isinstance(served, Page) and served.open:
+    async def _caller(self, scope: Scope, served: Served) -> Principal | None:
+        if isinstance(served.scope, Open):
             await self._auth.admit(scope)
             return None
         principal = await self._auth.principal(scope)
-        if served.scope:
-            Call(principal).need(served.scope)
+        self._checkpoint.admit(served, principal)
         return principal
 
 

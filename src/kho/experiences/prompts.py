@@ -69,13 +69,13 @@ PROMPTS = (
         "Draft an experience record from the conversation, as Markdown with front matter, for review.",
         _summarize,
         (Argument("topic", "What the record should be about; the whole conversation when absent."),),
-        "exp:read",
+        scope="exp:read",
     ),
     Prompt(
         "submit_doc_experience",
         "Submit a reviewed Markdown draft as an experience record.",
         _submit,
         (Argument("draft", "The reviewed Markdown draft.", required=True),),
-        "exp:write",
+        scope="exp:write",
     ),
 )

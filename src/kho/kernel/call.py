@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from kho.kernel.access import Access, Open, names
 from kho.kernel.audit import AuditEvent, record
 from kho.kernel.errors import Forbidden, Timeout
 from kho.kernel.ports import Database, Tx
@@ -26,9 +27,11 @@ class Principal:
     kind: str = "local"
     """local (this machine's user) | key | anonymous"""
 
-    def allows(self, scope: str) -> bool:
+    def allows(self, access: Access) -> bool:
         """'*' is every scope but admin, which is only ever given by name."""
-        return scope in self.scopes or ("*" in self.scopes and scope != "admin")
+        if isinstance(access, str):
+            return access in self.scopes or ("*" in self.scopes and access != "admin")
+        return isinstance(access, Open) or any(map(self.allows, access))
 
 
 class Receipt(Protocol):
@@ -73,12 +76,13 @@ class Call:
         """Whether the hub serves others than this machine's user (stricter rules apply)."""
         return self.principal.kind != "local"
 
-    def need(self, scope: str, command: str = "") -> None:
+    def need(self, access: Access, command: str = "") -> None:
         """`command` is what does the same on the hub's machine, where its user may do everything."""
-        if self.principal.allows(scope):
+        if isinstance(access, Open) or self.principal.allows(access):
             return
+        scope = " or ".join(names(access))
         lacking = "the credential does not have" if self.shared else "this machine's user has at the command line alone"
-        key = f"a key that has it ('kho keys create NAME --scope {scope}')"
+        key = f"a key that has it ('kho keys create NAME --scope {names(access)[0]}')"
         raise Forbidden(
             f"This needs the scope '{scope}', which {lacking}.",
             guidance=f"Type 'kho {command}' on the hub's machine, or use {key}." if command else f"Use {key}.",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from kho.kernel.access import Scope
 from kho.kernel.call import Call
 from kho.kernel.operation import Operation
 from kho.kernel.ports import Tx
@@ -26,7 +27,7 @@ class Prompt:
     description: str
     render: Callable[[dict[str, str], Call], Awaitable[Any]]
     arguments: Sequence[Argument] = ()
-    scope: str = ""
+    scope: Scope = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,10 @@ class Content:
 
 
 class Resources(Protocol):
-    """Things a client may list and read by URI."""
+    """Things a client may list and read by URI. It is asked for callers whom its scope lets in, and for no others."""
+
+    @property
+    def scope(self) -> Scope: ...
 
     @property
     def templates(self) -> Sequence[Resource]:
@@ -65,7 +69,8 @@ class Resources(Protocol):
 class Changes:
     """Tells whoever asked, in this process, whose resources changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, scope: Scope) -> None:
+        self.scope: Scope = scope
         self._listeners: list[Callable[[str, str | None], None]] = []
 
     def subscribe(self, changed: Callable[[str, str | None], None]) -> None:
@@ -83,7 +88,8 @@ Level = Literal["info", "warning"]
 class Announcements:
     """Tells whoever asked, in this process, what happened that a tenant's clients may want to know at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, scope: Scope) -> None:
+        self.scope: Scope = scope
         self._listeners: list[Callable[[str, Level, str, Any], None]] = []
 
     def subscribe(self, announced: Callable[[str, Level, str, Any], None]) -> None:

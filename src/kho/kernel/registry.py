@@ -10,7 +10,8 @@ from typing import Any
 from kho.kernel import large, values
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
-from kho.kernel.capability import Capability, Prompt
+from kho.kernel.capability import Capability
+from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.names import Names
 from kho.kernel.operation import Operation
@@ -38,32 +39,28 @@ class Registry:
         self.capabilities = capabilities
         self.observers: list[Observer] = []
         self._background = background
-        self._listeners: list[Callable[[], None]] = []
         self._tools = _index(capabilities, lambda _, operation: operation.tool)
         self._actions = _index(capabilities, lambda _, operation: operation.action)
         self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
         self._names = Names(operation for capability in capabilities for operation in capability.operations)
-        self._prompts = {prompt.name: prompt for capability in capabilities for prompt in capability.prompts}
-        for capability in capabilities:
-            for source in capability.sources:
-                source.subscribe(self._changed)
+        self.checkpoint = Checkpoint(capabilities)
 
     def operations(self, principal: Principal) -> Iterator[Operation]:
         """Everything the caller may use, in a fixed order: the slices' own, then what live sources add."""
-        for capability in self.capabilities:
-            for operation in capability.operations:
-                if principal.allows(operation.scope):
-                    yield operation
-        yield from (operation for operation in self._live(principal.tenant) if principal.allows(operation.scope))
+        for capability in self.checkpoint.visible(principal):
+            yield from capability.operations
+        yield from self.checkpoint.live(principal)
 
-    def tool(self, name: str, tenant: str = "") -> Operation | None:
-        """With a tenant, its live ones are found, too."""
-        return self._tools.get(name) or next((found for found in self._live(tenant) if found.tool == name), None)
+    def tool(self, name: str, principal: Principal | None = None) -> Operation | None:
+        """With a principal, the live ones that it may use are found, too."""
+        live = self.checkpoint.live(principal) if principal and name not in self._tools else ()
+        return self._tools.get(name) or next((found for found in live if found.tool == name), None)
 
-    async def absent_tool(self, name: str, tenant: str) -> Operation | None:
+    async def absent_tool(self, name: str, principal: Principal) -> Operation | None:
         """One that is not offered now, though it is known: a call of it says why."""
         for capability in self.capabilities:
-            if capability.absent is not None and (found := await capability.absent(name, tenant)) is not None:
+            found = await capability.absent(name, principal.tenant) if capability.absent is not None else None
+            if found is not None and principal.allows(found.scope):
                 return found
         return None
 
@@ -82,10 +79,6 @@ class Registry:
         return self._methods
 
     @property
-    def prompts(self) -> Mapping[str, Prompt]:
-        return self._prompts
-
-    @property
     def scopes(self) -> list[str]:
         """Every scope that an operation asks for."""
         return sorted({operation.scope for capability in self.capabilities for operation in capability.operations})
@@ -95,10 +88,6 @@ class Registry:
         known = [capability.name for capability in self.capabilities]
         if unknown := sorted({*names} - {*known}):
             raise KhoError(f"There is no capability called {', '.join(unknown)}. There are: {', '.join(known)}.")
-
-    def subscribe(self, changed: Callable[[], None]) -> None:
-        """Calls `changed` whenever a live source gains or loses operations."""
-        self._listeners.append(changed)
 
     async def call(self, operation: Operation, arguments: Any, call: Call) -> Outcome:
         started = time.perf_counter()
@@ -126,15 +115,6 @@ class Registry:
         if size > large.LARGE:
             operation.params.model_rebuild()  # a validator is built on first use, which two threads must not do at once
         return await large.read(size, functools.partial(_parsed, operation, arguments))
-
-    def _live(self, tenant: str) -> Iterable[Operation]:
-        for capability in self.capabilities:
-            for source in capability.sources:
-                yield from (found for found in source.operations() if found.tenant in ("", tenant))
-
-    def _changed(self) -> None:
-        for listener in self._listeners:
-            listener()
 
 
 def _parsed(operation: Operation, arguments: Any) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kho.kernel.access import Access, Open, Scope
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
 
@@ -47,10 +48,9 @@ class Page:
     """A `KhoError` that it raises is told in JSON with its status."""
     methods: Sequence[str] = ("GET",)
     summary: str = ""
-    scope: str = ""
-    """What the credential must allow, unless the page is open."""
-    open: bool = False
-    """Asks for no credential. A hub without keys still answers its own machine only."""
+    scope: Access = field(kw_only=True)
+    """What the credential must allow. `OPEN` and `OWN_CREDENTIALS` ask for none; a hub without keys still answers its
+    own machine only."""
     upload: bool = False
     """Whether a body need not be JSON."""
     max_body: int = SMALL_BODY
@@ -65,7 +65,7 @@ class Stream:
     path: str
     events: Callable[[Call, Request], AsyncGenerator[tuple[str, Any], None]]
     summary: str = ""
-    scope: str = ""
+    scope: Scope = field(kw_only=True)
 
 
 class Channel(Protocol):
@@ -116,6 +116,8 @@ class Socket:
     summary: str = ""
     max_message: int = MAX_MESSAGE
     """A longer message closes the connection with 1009."""
+    scope: Open = field(kw_only=True)
+    """None that a key could have: it is not checked again while the connection lasts."""
 
 
 Served = Page | Stream | Socket

@@ -9,7 +9,7 @@ from kho.kernel.capability import Transfer as Transferred
 from kho.kernel.ports import Llm
 from kho.memory import filing
 from kho.memory.contract import MEMORY
-from kho.memory.resources import Shelf
+from kho.memory.resources import ConversationResources
 from kho.memory.service import Service
 from kho.memory.settings import MemorySettings
 from kho.memory.store import SPACE
@@ -26,7 +26,7 @@ def described(*services: object) -> Capability:
     return Capability(
         "memory",
         "memory-server",
-        MEMORY.bind(*(services or (Service, Shelf, Transfer))),
+        MEMORY.bind(*(services or (Service, ConversationResources, Transfer))),
         "Conversations: messages that stay, and a summary that grows with them.",
         lists_tools=False,
         transfers=(
@@ -43,7 +43,8 @@ def described(*services: object) -> Capability:
 
 def capability(core: Core, settings: MemorySettings, *, llm: Llm | None = None) -> Capability:
     """`llm` writes the summaries; without one they are made of the conversation's own sentences."""
-    changes = Changes()
+    resources = ConversationResources(core.db, settings.timeout)
+    changes = Changes(scope=resources.scope)
     summarizer = Summarizer(
         db=core.db, background=core.background, clock=core.clock, settings=settings, changes=changes, llm=llm
     )
@@ -57,10 +58,9 @@ def capability(core: Core, settings: MemorySettings, *, llm: Llm | None = None) 
         on_waiting=summarizer.nudge,
     )
     transfer = Transfer(db=core.db, index=core.index, settings=settings, changes=changes, clock=core.clock)
-    shelf = Shelf(core.db, settings.timeout)
     return replace(
-        described(service, shelf, transfer),
-        resources=shelf,
+        described(service, resources, transfer),
+        resources=resources,
         resource_changes=changes,
         migrations=MIGRATIONS,
         start=(

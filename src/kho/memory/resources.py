@@ -15,14 +15,14 @@ from kho.memory.errors import UnknownResource
 from kho.memory.service import ALL
 from kho.memory.store import Conversation, Message
 
-SCOPE = "memory:read"
 PAGE = 100
 MIME = "application/json"
 
 
-class Shelf:
+class ConversationResources:
     """The `Resources` of the kernel, and the contract's two methods on them."""
 
+    scope = MEMORY.read_scope
     templates = (
         Resource(model.CONVERSATIONS + "{id}", "Conversation", "The messages and the summary of a conversation.", MIME),
     )
@@ -32,8 +32,6 @@ class Shelf:
         self._timeout = timeout
 
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
-        if not call.principal.allows(SCOPE):
-            return (), None
         [after] = paging.place(cursor, str) or ("",)
         rows = await self._db.read(
             lambda tx: store.by_name(tx, call.tenant, after, PAGE + 1), timeout=call.remaining(self._timeout)
@@ -42,7 +40,7 @@ class Shelf:
         return [_resource(one.id) for one in page], more
 
     async def read(self, call: Call, uri: str) -> Content | None:
-        if not uri.startswith(model.CONVERSATIONS) or not call.principal.allows(SCOPE):
+        if not uri.startswith(model.CONVERSATIONS):
             return None
         id = uri.removeprefix(model.CONVERSATIONS)
 
@@ -57,7 +55,7 @@ class Shelf:
         return None if found is None else Content(uri, MIME, _text(*found))
 
     async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:
-        if uri != model.CONVERSATIONS + "{id}" or argument != "id" or not call.principal.allows(SCOPE):
+        if uri != model.CONVERSATIONS + "{id}" or argument != "id":
             return []
         return await self._db.read(lambda tx: store.beginning_with(tx, call.tenant, value, 100))
 

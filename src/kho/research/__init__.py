@@ -64,7 +64,7 @@ def capability(
         operations(services),
         "Collections of documents: add them, ask them.",
         prompts.prompts(services.queries),
-        resources.Shelf(services.collections, services.documents, history),
+        resources.ResearchResources(services.collections, services.documents, history),
         instructions="Before answering a question that the user's own papers, notes or code may answer, call "
         "query_knowledge_base, and cite what it finds; add files with ingest_documents and findings with "
         "augment_knowledge.",

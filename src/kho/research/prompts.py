@@ -92,7 +92,7 @@ def prompts(queries: Queries) -> Sequence[Prompt]:
     where = Argument("collections", "Names of collections, separated by commas; all when absent.")
     return (
         Prompt("refine_query", "Make a question to the knowledge base better, from what it finds.", refine,
-               (query, where), SCOPE),
+               (query, where), scope=SCOPE),
         Prompt("extract_context", "Gather what the documents say about a question, with sources.", extract,
-               (query, where, Argument("top_k", "How many passages (8).")), SCOPE),
+               (query, where, Argument("top_k", "How many passages (8).")), scope=SCOPE),
     )  # fmt: skip

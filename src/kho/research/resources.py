@@ -28,7 +28,9 @@ Read = Callable[[str, Call], Awaitable[Result]]
 P = TypeVar("P", bound=Params)
 
 
-class Shelf:
+class ResearchResources:
+    scope = SCOPE
+
     def __init__(self, collections: Collections, documents: Documents, history: History) -> None:
         self._collections = collections
         self._documents = documents
@@ -44,8 +46,6 @@ class Shelf:
         )
 
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
-        if not call.principal.allows(SCOPE):
-            return (), None
         try:
             answer = await self._collections.manage(
                 _asked(model.ManageCollections, action="list", limit=100, cursor=cursor), call
@@ -65,8 +65,6 @@ class Shelf:
         return found, answer.next_cursor
 
     async def read(self, call: Call, uri: str) -> Content | None:
-        if not call.principal.allows(SCOPE):
-            return None
         place, _, rest = uri.partition("?")[0].removeprefix("kho://research/").partition("/")
         name = unquote(rest)
         readers: dict[tuple[str, bool], Read] = {
@@ -85,8 +83,6 @@ class Shelf:
         return Content(uri, "application/json", orjson.dumps(plain(found)).decode())
 
     async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:
-        if not call.principal.allows(SCOPE):
-            return ()
         match uri.removeprefix("kho://research/"), argument:
             case "collections/{name}", "name":
                 names = [one.name for one in (await self._collected(call)).collections or ()]
