@@ -70,6 +70,7 @@ clean: ## remove .venv and everything generated
 	@$(PIP) --require-hashes -r requirements/build.txt -r requirements/setup.txt
 	@echo "Installing Kho ..."
 	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(PY) -m compileall -q src/kho # where Python may not write bytecode, each start would compile it all
 	@touch $@
 
 .venv/.dev: requirements/dev.txt .venv/.setup
