@@ -3,7 +3,7 @@
 import pytest
 
 from kho.parsers import read
-from kho.parsers.front_matter import MOST_TAGS, Front, split
+from kho.parsers.front_matter import MAX_TAGS, Front, split
 
 BODY = "\n# Kettles\n\nCitric acid.\n"
 
@@ -24,7 +24,7 @@ BODY = "\n# Kettles\n\nCitric acid.\n"
         ("---\ndate: 2026-13-01\n---\n", Front()),
         ("---\n# a comment\nlayout: post\nnested:\n  title: no\n  tags: [x]\n\ntitle: yes\n---\n", Front("yes")),
         ("---\ntitle: >\n  folded\n  lines\n---\n", Front("folded lines")),
-        (f"---\ntags: [{', '.join(map(str, range(50)))}]\n---\n", Front(tags=tuple(map(str, range(MOST_TAGS))))),
+        (f"---\ntags: [{', '.join(map(str, range(50)))}]\n---\n", Front(tags=tuple(map(str, range(MAX_TAGS))))),
         (
             '+++\ntitle = "Hugo"\ntags = ["a", "b"]\ndate = 2026-07-28\n+++\n',
             Front("Hugo", ("a", "b"), None, "2026-07-28"),

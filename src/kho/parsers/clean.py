@@ -1,4 +1,4 @@
-"""Text without what no reader can see: control characters, NUL, half characters, odd line ends."""
+"""Removes what no reader can see from a text: control characters, NUL, lone surrogates, odd line ends."""
 
 import re
 import unicodedata

@@ -19,7 +19,7 @@ from kho.search.chunking.chunker import SIZE, estimate
 _NUMBER = re.compile(r"[-+]?[\d.,\s]*\d[\d.,\s]*%?$")
 _SEEN = 50
 """Rows that are looked at to find the sign between columns."""
-_LONGEST_NAME = 100
+_MAX_COLUMN_NAME = 100
 """Characters of a column's name in a record: it stands in every row, and a long one would multiply the file."""
 
 
@@ -88,7 +88,7 @@ def _groups(header: list[str], body: list[list[str]]) -> Iterator[str]:
 
 
 def _records(header: list[str], body: list[list[str]]) -> Iterator[str]:
-    names = [cell(column)[:_LONGEST_NAME] for column in header]
+    names = [cell(column)[:_MAX_COLUMN_NAME] for column in header]
     for number, cells in enumerate(body, start=1):
         yield f"## Row {number}"
         yield ""

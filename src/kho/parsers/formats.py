@@ -1,4 +1,4 @@
-"""Which files are taken, and as what: by the suffix, by a well-known name, by the first line, by the first bytes."""
+"""Detects the format of a file: by the suffix, by a well-known name, by the first line, by the first bytes."""
 
 import re
 from pathlib import PurePath
@@ -57,7 +57,7 @@ def formats() -> tuple[str, ...]:
 
 
 def is_readable(name: str) -> bool:
-    """Whether a file of this name is worth opening when a whole folder is read."""
+    """True for a file name that is worth opening when a whole folder is read."""
     path = PurePath(name.lower())
     if path.suffix in _LANGUAGES or path.suffix in _FORMATS or path.name in _NAMES:
         return True
@@ -110,7 +110,7 @@ _SIGNATURES = (
 
 
 def signature(data: bytes) -> str | None:
-    """What the first bytes say of a file that is no text."""
+    """The kind of a binary file by its first bytes; None for what may be text."""
     for mark, meaning in _SIGNATURES:
         if data.startswith(mark) and any(byte >= 127 or byte < 9 for byte in data[:512]):
             return meaning

@@ -13,10 +13,10 @@ from typing import Any, cast
 from kho.lib import front_matter
 from kho.parsers.clean import one_line
 
-MOST_TAGS = 32
+MAX_TAGS = 32
 MAX_TAG = 128
 """Characters of a tag."""
-LONGEST = 20_000
+MAX_FRONT_MATTER = 20_000
 """Characters; what is longer is not front matter."""
 _FIELD = re.compile(r"""(?:"([^"]+)"|'([^']+)'|([^\s:#'"\[{&*!|>%@`-][^:\n]*?))[ \t]*:(?:[ \t]+(.*))?$""")
 _JOINERS = re.compile("[\u200c\u200d]")
@@ -35,7 +35,7 @@ class Front:
 def split(text: str) -> tuple[Front, str]:
     """What the front matter says, and the text without it. A text that has nothing else stays as it is."""
     found = front_matter.find(text)
-    if found is None or len(found.text) > LONGEST:
+    if found is None or len(found.text) > MAX_FRONT_MATTER:
         return Front(), text
     fields = _toml(found.text) if found.is_toml else _yaml(found.text)
     rest = text[found.end :]
@@ -68,7 +68,7 @@ def _tags(given: list[str]) -> tuple[str, ...]:
         name = " ".join(tag.strip().removeprefix("#").split())
         if 1 <= len(name) <= MAX_TAG and _JOINERS.sub("", name).isprintable():
             found.setdefault(name.casefold(), name)
-    return tuple(found.values())[:MOST_TAGS]
+    return tuple(found.values())[:MAX_TAGS]
 
 
 def _published(value: Any) -> str | None:

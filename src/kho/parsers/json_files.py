@@ -10,25 +10,25 @@ from collections.abc import Iterator
 _ESCAPED = re.compile(r"\\u[0-9a-fA-F]{4}")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+|"')
-_LONG = 400
-"""A line longer than this is for machines, and is set anew."""
-_DEEP = 4
+_LONG_LINE = 400
+"""Characters; where lines are longer on average, the JSON is laid out again."""
+_MAX_INDENT = 4
 """No line is indented by more levels than this: a file of brackets alone would grow by the indentation of each."""
 
 
 def readable_json(text: str) -> str:
     if _ESCAPED.search(text):
-        text = _STRING.sub(lambda found: _letters(found.group()), text)
+        text = _STRING.sub(lambda found: _unescaped(found.group()), text)
     head = text[:200_000]
-    return "".join(_set(text)) if len(head) > _LONG * (head.count("\n") + 1) else text
+    return "".join(_pretty(text)) if len(head) > _LONG_LINE * (head.count("\n") + 1) else text
 
 
 def readable_lines(text: str) -> str:
     """JSON Lines: each line stays a line."""
-    return _STRING.sub(lambda found: _letters(found.group()), text) if _ESCAPED.search(text) else text
+    return _STRING.sub(lambda found: _unescaped(found.group()), text) if _ESCAPED.search(text) else text
 
 
-def _letters(string: str) -> str:
+def _unescaped(string: str) -> str:
     if "\\u" not in string:
         return string
     try:
@@ -37,7 +37,7 @@ def _letters(string: str) -> str:
         return string
 
 
-def _set(text: str) -> Iterator[str]:
+def _pretty(text: str) -> Iterator[str]:
     depth = 0
     last = ""
     for found in _TOKEN.finditer(text):
@@ -45,7 +45,7 @@ def _set(text: str) -> Iterator[str]:
         if token in "]}":
             depth = max(0, depth - 1)
         if (last and last in "[{" and token not in "]}") or last == "," or (token in "]}" and last not in "[{"):
-            yield "\n" + "  " * min(depth, _DEEP)
+            yield "\n" + "  " * min(depth, _MAX_INDENT)
         yield token + (" " if token == ":" else "")
         if token in "[{":
             depth += 1

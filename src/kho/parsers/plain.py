@@ -31,14 +31,14 @@ def of_markdown(decoded: Decoded, name: str, format: str = "markdown") -> Readab
 
 def _with_front(found: Readable) -> Readable:
     """What its front matter says becomes the document's, and is no longer text; the title may be a heading."""
-    said, text = front_matter.split(found.text)
+    front, text = front_matter.split(found.text)
     return replace(
         found,
-        title=said.title or title_of(text) or found.title,
+        title=front.title or title_of(text) or found.title,
         text=text,
-        tags=said.tags,
-        author=said.author,
-        published=said.published,
+        tags=front.tags,
+        author=front.author,
+        published=front.published,
     )
 
 

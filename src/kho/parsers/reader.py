@@ -1,4 +1,4 @@
-"""One file to text, here and now."""
+"""Picks the parser for a file and runs it in this process."""
 
 import re
 from dataclasses import replace
@@ -59,10 +59,10 @@ def read_text(text: str) -> Readable:
     """A text that somebody wrote, most likely Markdown. Without a title of its own it is called by its first line.
     What comes out may be blank."""
     text = clean(text)
-    said, text = front_matter.split(text)
-    title = said.title or title_of(text) or _first_line(text)
+    front, text = front_matter.split(text)
+    title = front.title or title_of(text) or _first_line(text)
     return Readable(
-        title, text, kind_of(text), "markdown", tags=said.tags, author=said.author, published=said.published
+        title, text, kind_of(text), "markdown", tags=front.tags, author=front.author, published=front.published
     )
 
 

@@ -30,10 +30,10 @@ _START = 60
 """Seconds for a process to start, on a busy machine."""
 _END = 5
 """Seconds for it to end by itself."""
-_ADVICE = "Split it into smaller files, or save it anew."
+_ADVICE = "Split it into smaller files, or save it again."
 
 
-class _Gone(Exception):
+class _ProcessEnded(Exception):
     """The process ended without an answer."""
 
 
@@ -77,26 +77,28 @@ class _Process:
         self._limits = limits
         self.pid = process.pid
         self.used = False
-        """Whether it has read a file before. Then a failure may be its own, not the next file's."""
+        """True when it has read a file before: a failure may then be its own, not the next file's."""
 
     @classmethod
     async def start(cls, limits: Limits) -> Self:
-        """With an environment of nothing but the path to our modules: a parser that was taken over finds no keys."""
+        """Starts a process that knows nothing but the path to our modules: a parser that was taken over finds no keys
+        in its environment."""
         command = [sys.executable, "-B", "-m", "kho.parsers.worker_process", json.dumps(asdict(limits))]
         path = os.pathsep.join(filter(None, sys.path))
         process = await anyio.open_process(command, stdout=subprocess.PIPE, stderr=None, env={"PYTHONPATH": path})
         started = cls(process, limits)
         try:
-            async with started.ended_on_failure():
+            async with started.killed_on_failure():
                 with anyio.fail_after(_START):
                     await started.answer()
-        except (_Gone, TimeoutError) as error:
+        except (_ProcessEnded, TimeoutError) as error:
             raise Unreadable("the program that reads it does not start", "The log of the hub says why.") from error
         return started
 
     @asynccontextmanager
-    async def ended_on_failure(self) -> AsyncGenerator[None]:
-        """Also when the caller is cancelled: a half-told request must not meet the next one."""
+    async def killed_on_failure(self) -> AsyncGenerator[None]:
+        """Kills the process unless all goes well, also when the caller is cancelled: the rest of an answer must not be
+        taken for the answer to the next request."""
         whole = False
         try:
             yield
@@ -111,7 +113,7 @@ class _Process:
             await self._requests.send(REQUEST.pack(len(words), len(request.data), request.is_text, request.cut) + words)
             await self._requests.send(request.data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise _Gone from error
+            raise _ProcessEnded from error
         return await self.answer()
 
     async def answer(self) -> _Answer:
@@ -119,11 +121,11 @@ class _Process:
         try:
             lengths = ANSWER.unpack(await self._answers.receive_exactly(ANSWER.size))
             if sum(lengths) > self._limits.answer:
-                raise _Gone
+                raise _ProcessEnded
             outcome, text, passages = [await self._answers.receive_exactly(length) for length in lengths]
             return _Answer(json.loads(outcome), text, passages)
         except (anyio.IncompleteRead, anyio.BrokenResourceError) as error:
-            raise _Gone from error
+            raise _ProcessEnded from error
 
     async def end(self, *, at_once: bool = False) -> None:
         with anyio.CancelScope(shield=True):
@@ -190,12 +192,12 @@ class Worker:
             process = self._process or await _Process.start(self.limits)
             fresh, process.used, self._process = not process.used, True, None
             try:
-                async with process.ended_on_failure():
+                async with process.killed_on_failure():
                     with anyio.fail_after(self.limits.seconds):
                         answer = await process.ask(request)
             except TimeoutError as error:
                 raise Unreadable(f"reading it took longer than {self.limits.seconds:g} seconds", _ADVICE) from error
-            except _Gone as error:
+            except _ProcessEnded as error:
                 if fresh:
                     raise Unreadable("it crashes the program that reads it", _ADVICE) from error
                 continue

@@ -1,4 +1,4 @@
-"""The worker's side: files come in on stdin, one after the other, and their text goes out.
+"""The child side of the worker: files come in on stdin, one after the other, and their text goes out.
 
 Nothing of ours writes to stdout except answers, and what a library prints goes to stderr: the channel is moved away
 from descriptor 1 before any parser is loaded.

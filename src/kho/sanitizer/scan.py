@@ -1,4 +1,4 @@
-"""Find secrets and personal data in the text of an experience, and mask them.
+"""Finds secrets and personal data in a text, and masks them.
 
 Pure functions, standard library only. Positions are always those of the text as it was sent, although the rules read
 a normalised copy (compatibility forms folded, invisible characters dropped) and look once into base64 and
