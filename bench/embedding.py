@@ -27,7 +27,7 @@ from bench.search_data import Corpus
 
 from kho.app import open_core
 from kho.kernel.background import Background
-from kho.kernel.ports import Where
+from kho.kernel.ports import SearchFilter
 from kho.models.blas import limit_threads
 from kho.models.e5.runtime import PASSAGE, Runtime
 from kho.search.indexing.index import Document, Field, Passage, prepare
@@ -93,8 +93,8 @@ async def loop_lag(seconds: float) -> None:
         background = Background()
         core = open_core(Settings(home=Path(folder)), background)
         await migrate(core.db, [OWN])
-        assert core.filling is not None
-        background.add(core.filling.run)
+        assert core.embedding_queue is not None
+        background.add(core.embedding_queue.run)
         lags: list[float] = []
         end = time.monotonic() + seconds
 
@@ -118,14 +118,14 @@ async def loop_lag(seconds: float) -> None:
             for question in questions:
                 if time.monotonic() > end:
                     break
-                await core.searcher.search(Where("bench", "t"), question)
+                await core.searcher.search(SearchFilter("bench", "t"), question)
                 answered += 1
             return answered
 
         _, _, answered = await asyncio.gather(beat(), write(), ask())
-        waiting = await core.filling.pending()
+        waiting = await core.embedding_queue.pending()
         await background.drain()
-        await core.filling.aclose()
+        await core.embedding_queue.aclose()
         await core.db.aclose()
     lags.sort()
     p99, worst = lags[int(len(lags) * 0.99)] * 1000, lags[-1] * 1000

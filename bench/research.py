@@ -32,7 +32,7 @@ from kho.evaluation.hub_client import Ask, Door, hub_client
 from kho.evaluation.metrics import mean, ndcg
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
-from kho.kernel.ports import Where
+from kho.kernel.ports import SearchFilter
 from kho.settings import Embedding, Search, Settings
 
 SIMPLE, COMPLEX = 5.0, 30.0
@@ -69,7 +69,7 @@ async def opened(home: str, embedder: str, door: Door) -> AsyncGenerator[Opened,
 async def settled(core: Core) -> None:
     """Comes back when every passage has its vector."""
     # The queue is a table, which no event tells about.
-    while core.filling is not None and await core.filling.pending():  # noqa: ASYNC110
+    while core.embedding_queue is not None and await core.embedding_queue.pending():  # noqa: ASYNC110
         await asyncio.sleep(0.2)
 
 
@@ -228,7 +228,7 @@ async def compare(name: str, data: dict[str, Any], limit: int | None, by_id: boo
                 given = {"query": question, "collections": COLLECTION, "top_k": SHOWN}
                 answer = await at.ask("query_knowledge_base", given)
                 through.append(ndcg([item["source_document"] for item in answer["results"]], relevant, SHOWN))
-                found = await at.core.searcher.search(Where(SPACE, at.hub.local.tenant), question, limit=SHOWN)
+                found = await at.core.searcher.search(SearchFilter(SPACE, at.hub.local.tenant), question, limit=SHOWN)
                 straight.append(ndcg([ids[hit.passage.key] for hit in found.hits], relevant, SHOWN))
     same = through == straight
     print(

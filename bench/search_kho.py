@@ -11,7 +11,7 @@ import psycopg
 from bench.search_data import DIMENSION, Block, Floats
 
 from kho import __version__
-from kho.kernel.ports import Database, Tx, Vectors, Where, Words
+from kho.kernel.ports import Database, SearchFilter, Tx, Vectors, Words
 from kho.lib.clock import system_clock
 from kho.search.calibration.calibrate import Calibration, Scale, unit
 from kho.search.indexing import passages
@@ -97,21 +97,21 @@ class Kho:
         def work(tx: Tx) -> None:
             self._index.put(tx, prepared)
             new = passages.due(tx, system_clock(), len(prepared))
-            self._vectors.put(tx, NAME, [(one.filed, vectors[one.digest]) for one in new])
-            passages.done(tx, [one.filed.seq for one in new])
+            self._vectors.put(tx, NAME, [(one.ref, vectors[one.digest]) for one in new])
+            passages.done(tx, [one.ref.seq for one in new])
 
         await self._db.write(work)
 
     def query(self, tenant: str, text: str, vector: Floats, limit: int) -> list[tuple[int, str]]:
         self._given.asked = {text: vector}
-        found = self._run(self._searcher.search(Where(SPACE, tenant), text, limit=limit))
+        found = self._run(self._searcher.search(SearchFilter(SPACE, tenant), text, limit=limit))
         assert not found.notes, found.notes
         assert not found.pending, "every row came with its vector"
         return [(int(hit.passage.key), hit.passage.text) for hit in found.hits]
 
     def near(self, tenant: str, vector: Floats, limit: int) -> list[int]:
-        where = Where(SPACE, tenant)
-        found = self._run(self._vectors.near(NAME, where, vector, limit))
+        where = SearchFilter(SPACE, tenant)
+        found = self._run(self._vectors.nearest(NAME, where, vector, limit))
         texts = self._run(self._db.read(lambda tx: passages.get(tx, where, [seq for seq, _ in found])))
         return [int(texts[seq].key) for seq, _ in found]
 

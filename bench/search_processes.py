@@ -14,12 +14,12 @@ from pathlib import Path
 
 from kho.app import Core, open_core
 from kho.kernel.background import Background
-from kho.kernel.ports import Where
+from kho.kernel.ports import SearchFilter
 from kho.search.indexing.index import Document, Field, Passage, prepare
 from kho.settings import Embedding, Search, Settings
 from kho.storage.migrate import OWN, migrate
 
-WHERE = Where("bench", "t")
+WHERE = SearchFilter("bench", "t")
 PACE = 0.02
 """Seconds between two writes of a process."""
 
@@ -58,13 +58,13 @@ async def is_first(core: Core, word: str) -> bool:
 async def child(folder: str, name: str, end: float) -> None:
     background = Background()
     core = open_core(settings(folder), background)
-    assert core.filling is not None
-    background.add(core.filling.run)
+    assert core.embedding_queue is not None
+    background.add(core.embedding_queue.run)
     try:
         await work(core, name, end)
     finally:
         await background.drain()
-        await core.filling.aclose()
+        await core.embedding_queue.aclose()
         await core.db.aclose()
 
 
@@ -92,9 +92,9 @@ async def run(seconds: float) -> None:
         ]
         seen = await asyncio.gather(*(watch(core, process) for process in processes))
         codes = [await process.wait() for process in processes]
-        assert core.filling is not None
-        left = await core.filling.pending()
-        await core.filling.aclose()
+        assert core.embedding_queue is not None
+        left = await core.embedding_queue.pending()
+        await core.embedding_queue.aclose()
         await core.db.aclose()
     assert codes == [0, 0], f"a process failed: {codes}"
     print(f"{seconds:.0f} s, two writing processes and a third asking: {seen[0]} and {seen[1]} words, each found at")

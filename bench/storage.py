@@ -21,7 +21,7 @@ from statistics import median
 
 from bench.ratios import Ratio, against_loop
 
-from kho.kernel.ports import Database, Entry, Filed, Tx, Where, Words
+from kho.kernel.ports import Database, PassageRef, SearchFilter, Tx, WordEntry, Words
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
@@ -55,8 +55,8 @@ def insert_row(tx: Tx, number: int) -> None:
     tx.run(INSERT, number, "tenant", f"name of row {number}", BODY, number)
 
 
-def filed(number: int, space: str, tokens: list[str]) -> Entry:
-    return Entry(Filed(number, space, "tenant"), Counter(tokens[:5]), Counter(tokens), len(tokens))
+def filed(number: int, space: str, tokens: list[str]) -> WordEntry:
+    return WordEntry(PassageRef(number, space, "tenant"), Counter(tokens[:5]), Counter(tokens), len(tokens))
 
 
 def insert_with_words(words: Words) -> Callable[[Tx, int], None]:
@@ -134,7 +134,9 @@ async def match_table(stores: Sequence[Store], entries: int) -> None:
             for _ in range(9):
                 start, before = time.perf_counter(), time.process_time()
                 rows = await store.db.read(
-                    lambda tx, words=store.words, asked=asked: words.match(tx, Where("match", "tenant"), asked, 50)
+                    lambda tx, words=store.words, asked=asked: words.match(
+                        tx, SearchFilter("match", "tenant"), asked, 50
+                    )
                 )
                 best, cpu = min(best, time.perf_counter() - start), min(cpu, time.process_time() - before)
                 found = len(rows.found)

@@ -24,10 +24,9 @@ from kho.lib.clock import system_clock
 from kho.memory import capability as memory
 from kho.models import factory
 from kho.search.core import Core
-from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
-from kho.search.query.searcher import Limits as SearchLimits
-from kho.search.query.searcher import Searcher
+from kho.search.query.searcher import Searcher, SearchLimits
 from kho.settings import Embedding, Reranking, Settings
 from kho.settings import Llm as LlmSettings
 from kho.settings import Vision as VisionSettings
@@ -80,9 +79,9 @@ def open_core(settings: Settings, background: Background, limits: SearchLimits |
     leases = SqlLeases(system_clock)
     if model is None or vectors is None:
         return Core(db, index, searcher, background, None, leases)
-    filling = Filling(db, vectors, model, background, system_clock, settings.search.vectors.engine)
-    index.on_waiting = filling.nudge
-    return Core(db, index, searcher, background, filling, leases, model.model)
+    embedding_queue = EmbeddingQueue(db, vectors, model, background, system_clock, settings.search.vectors.engine)
+    index.on_waiting = embedding_queue.nudge
+    return Core(db, index, searcher, background, embedding_queue, leases, model.model)
 
 
 def open_vectors(settings: Settings, db: Database) -> Vectors:
@@ -200,8 +199,8 @@ async def opened(
         await background.drain()
         for work in (work for capability in slices for work in capability.stop):
             await work()
-        if core.filling is not None:
-            await core.filling.aclose()
+        if core.embedding_queue is not None:
+            await core.embedding_queue.aclose()
         await core.db.aclose()
 
 
@@ -221,8 +220,8 @@ async def open_hub(
             background.add(work)
         for work in (work for capability in slices if serving for work in capability.serve):
             background.add(work)
-        if core.filling is not None:
-            background.add(core.filling.run)
+        if core.embedding_queue is not None:
+            background.add(core.embedding_queue.run)
         registry = Registry(slices, background)
         registry.observers.append(logs.log_call)
         if settings.observe.otlp_endpoint is not None:
@@ -236,7 +235,7 @@ async def open_hub(
             clock=system_clock,
             local=local_principal(settings),
             public=_public(settings.experiences.public_tenant),
-            backlog=core.filling,
+            backlog=core.embedding_queue,
         )
 
 

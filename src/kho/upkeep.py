@@ -20,7 +20,7 @@ from kho.kernel.hub import Hub
 from kho.kernel.ports import Tx
 from kho.lib.clock import system_clock
 from kho.search.indexing import reindex
-from kho.search.query.searcher import Limits as SearchLimits
+from kho.search.query.searcher import SearchLimits
 from kho.settings import Settings
 
 __all__ = ["change", "evaluator", "examine", "open_bench", "simulate"]
@@ -44,7 +44,7 @@ async def open_bench(
     benches: list[evaluation.Bench] = []
 
     def more(core: Core) -> list[Capability]:
-        benches.append(evaluation.Bench(core.db, core.index, core.searcher, core.filling))
+        benches.append(evaluation.Bench(core.db, core.index, core.searcher, core.embedding_queue))
         return [benches[0].capability]
 
     async with open_hub(changed.model_copy(update={"home": home}), more=more, limits=limits) as hub:
@@ -71,14 +71,14 @@ async def examine(settings: Settings, *, repair: bool, progress: Callable[[str, 
     async with opened(settings) as (core, slices):
         settled = None
         if repair:
-            progress("Filing anew", 0, 0)
+            progress("Re-indexing", 0, 0)
             start = [work for capability in slices for work in capability.start]
-            indexed = core.filling is not None
+            indexed = core.embedding_queue is not None
             await core.db.write(partial(_mend, slices))
-            await reindex.refile_all(core.db, core.background, start, clock=system_clock, vectors=indexed)
-            if core.filling is not None:
-                settled = await core.filling.settle(partial(progress, "Vectors"))
-        found = await core.db.read(lambda tx: reindex.standing(tx, system_clock()))
+            await reindex.reindex_all(core.db, core.background, start, clock=system_clock, vectors=indexed)
+            if core.embedding_queue is not None:
+                settled = await core.embedding_queue.settle(partial(progress, "Vectors"))
+        found = await core.db.read(lambda tx: reindex.index_health(tx, system_clock()))
         wrong = await core.db.read(partial(_problems, slices))
         engine = settings.search.vectors.engine
         return {

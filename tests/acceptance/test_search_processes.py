@@ -13,26 +13,26 @@ import pytest
 
 from kho.kernel.background import Background
 from kho.kernel.hub import Settled
-from kho.kernel.ports import Database, Vectors, Where, Words
+from kho.kernel.ports import Database, SearchFilter, Vectors, Words
 from kho.lib.clock import system_clock
 from kho.models.hash_embedder import HashEmbedder
-from kho.search.indexing.embedding_queue import BATCH, HELD, Filling
+from kho.search.indexing.embedding_queue import BATCH, LEASE_DURATION, EmbeddingQueue
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query.searcher import Searcher
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.sqlite import SqliteVectors
 
 PATIENCE = 60.0
-T = Where("s", "t")
+T = SearchFilter("s", "t")
 
 CHILD = """
 import asyncio, json, sys
 from pathlib import Path
 from kho.kernel.background import Background
 from kho.lib.clock import system_clock
-from kho.kernel.ports import Where
+from kho.kernel.ports import SearchFilter
 from kho.models.hash_embedder import HashEmbedder
-from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query.searcher import Searcher
 from kho.storage.postgres.database import Postgres
@@ -64,7 +64,7 @@ async def main(engine, place):
     model = Gated()
     index = Index(words, vectors, model.model, system_clock)
     searcher = Searcher(db, words, vectors, model)
-    filling = Filling(db, vectors, model, Background(), system_clock)
+    embedding_queue = EmbeddingQueue(db, vectors, model, Background(), system_clock)
     say("ready")
     while line := await asyncio.to_thread(sys.stdin.readline):
         match json.loads(line):
@@ -76,13 +76,13 @@ async def main(engine, place):
                 await db.write(lambda tx: index.drop(tx, "s", "t", [key]))
                 say("done")
             case ["find", text]:
-                found = await searcher.search(Where("s", "t"), text)
+                found = await searcher.search(SearchFilter("s", "t"), text)
                 say([hit.passage.key for hit in found.hits], found.pending)
             case ["settle", shut]:
                 model.shut = shut
-                settled = await filling.settle(lambda done, total: say("so far", done, total))
+                settled = await embedding_queue.settle(lambda done, total: say("so far", done, total))
                 say("settled", settled.done, settled.left, settled.elsewhere)
-    await filling.aclose()
+    await embedding_queue.aclose()
     await db.aclose()
 
 asyncio.run(main(*sys.argv[1:]))
@@ -142,7 +142,9 @@ class Mine:
         self.index = Index(self.words, self.vectors, self.model.model, system_clock)
         self.searcher = Searcher(self.db, self.words, self.vectors, self.model)
         self.ahead = 0
-        self.filling = Filling(self.db, self.vectors, self.model, Background(), lambda: system_clock() + self.ahead)
+        self.embedding_queue = EmbeddingQueue(
+            self.db, self.vectors, self.model, Background(), lambda: system_clock() + self.ahead
+        )
 
     def child(self) -> Child:
         return Child(self.db.engine, self.place)
@@ -155,7 +157,7 @@ class Mine:
         return [hit.passage.key for hit in (await self.searcher.search(T, text)).hits]
 
     async def settle(self) -> Settled:
-        return await self.filling.settle(lambda done, total: None)
+        return await self.embedding_queue.settle(lambda done, total: None)
 
     async def standing(self) -> tuple[set[int], set[int], set[int]]:
         """All passages, those that wait, and those that have a vector."""
@@ -170,7 +172,7 @@ async def mine(db: Database, words: Words, request: pytest.FixtureRequest) -> As
     place = str(request.getfixturevalue("sqlite_path" if db.engine == "sqlite" else "postgres_schema_url"))
     mine = Mine(db, words, place)
     yield mine
-    await mine.filling.aclose()
+    await mine.embedding_queue.aclose()
 
 
 async def test_two_processes_see_each_other_at_once(mine: Mine) -> None:
@@ -198,7 +200,7 @@ async def test_one_of_two_processes_fills_and_the_other_takes_over_when_it_is_ki
         assert await mine.settle() == Settled(0, BATCH + 6, elsewhere=True)
         child.kill()
     assert (await mine.settle()).elsewhere  # it might come back
-    mine.ahead = HELD + 1
+    mine.ahead = LEASE_DURATION + 1
     assert await mine.settle() == Settled(BATCH + 6, 0)
     every, waiting, filled = await mine.standing()
     assert (waiting, filled) == (set[int](), every)

@@ -18,7 +18,7 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Llm, Tx, Vectors, Words
 from kho.kernel.registry import Outcome, Registry
-from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
 
@@ -52,9 +52,9 @@ class Desk:
             self.db, index, searcher, self.background, self.clock, 30.0, llm=self.llm, web=self.web
         )
         self.registry = Registry([self.capability], self.background)
-        self.filling: Filling | None = None
+        self.embedding_queue: EmbeddingQueue | None = None
         if self.vectors is not None and self.embedder is not None:
-            self.filling = Filling(self.db, self.vectors, self.embedder, self.background, self.clock)
+            self.embedding_queue = EmbeddingQueue(self.db, self.vectors, self.embedder, self.background, self.clock)
 
     def neighbour(self, **more: Any) -> "Desk":
         """Another tenant on the same database, or another hub for the same."""
@@ -152,8 +152,8 @@ class Desk:
 
     async def settle(self) -> int:
         """Fills in vectors, and returns how many were waiting."""
-        assert self.filling is not None
-        settled = await self.filling.settle(lambda done, total: None)
+        assert self.embedding_queue is not None
+        settled = await self.embedding_queue.settle(lambda done, total: None)
         assert settled.left == 0
         return settled.done
 
@@ -161,5 +161,5 @@ class Desk:
         await self.background.drain()
         for work in self.capability.stop:
             await work()
-        if self.filling is not None:
-            await self.filling.aclose()
+        if self.embedding_queue is not None:
+            await self.embedding_queue.aclose()

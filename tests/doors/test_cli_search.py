@@ -193,7 +193,7 @@ def test_doctor_says_that_all_is_well(settings: Settings, hashed: Settings) -> N
     assert done.out.splitlines() == [
         f"The database answers. It is {settings.home / 'kho.db'}.",
         "Passages filed: 1 of experiences.",
-        "No model is set: search goes by words alone.",
+        "No model is set: keyword search only.",
     ]
     later = run(hashed, "doctor")  # the model came after the record
     assert later.status == 0
@@ -230,7 +230,7 @@ async def test_repair_files_everything_anew(hashed: Settings, engine: str, reque
     assert json.loads(lost.out)["data"]["total"] == 0
     done = await in_thread(lambda: run(chosen, "doctor", "--repair"))
     assert done.status == 0, done.err
-    assert done.out.startswith("Everything was filed anew.\n")
+    assert done.out.startswith("Everything was re-indexed.\n")
     assert "Passages filed: 1 of experiences." in done.out
     assert "No passage waits for vectors." in done.out
     found = await in_thread(lambda: run(chosen, "experiences", "query", "kettle", "--json"))

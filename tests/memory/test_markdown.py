@@ -31,10 +31,10 @@ def test_hits() -> None:
         score=0.816,
         highlights=["**lo**ng"],
     )
-    found = model.Hits(results=[hit], total=7, next_cursor="abc", notes=["Answered by words alone."])
+    found = model.Hits(results=[hit], total=7, next_cursor="abc", notes=["Keyword search only."])
     assert markdown.hits(found) == (
         "1. **user** in `c`, 2026-07-28 09:00, score 0.82\n\n   > **lo**ng\n\n1 of 7 messages.\n\n"
-        "There are more: `--cursor abc`\n\nAnswered by words alone."
+        "There are more: `--cursor abc`\n\nKeyword search only."
     )
     assert markdown.hits(model.Hits(results=[], total=0)) == "Nothing was found."
 

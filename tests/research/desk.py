@@ -12,7 +12,7 @@ from tests.clock import Clock
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Embedder, Vectors, Where, Words
+from kho.kernel.ports import Database, Embedder, SearchFilter, Vectors, Words
 from kho.research import filing, model, store_collections, store_listing
 from kho.research.collections import Collections
 from kho.research.documents import Documents
@@ -24,7 +24,7 @@ from kho.research.results import CollectionsAnswer, ProjectsAnswer
 from kho.research.scope import Scope, scope_of
 from kho.research.store_documents import DocumentStore, Put
 from kho.research.transfer import Transfer
-from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
 
@@ -43,9 +43,9 @@ class Desk:
         model = self.embedder.model if self.embedder else ""
         self.index = Index(self.words, self.vectors, model, self.clock)
         self.searcher = Searcher(self.db, self.words, self.vectors, self.embedder)
-        self.filling: Filling | None = None
+        self.embedding_queue: EmbeddingQueue | None = None
         if self.vectors is not None and self.embedder is not None:
-            self.filling = Filling(self.db, self.vectors, self.embedder, self.background, self.clock)
+            self.embedding_queue = EmbeddingQueue(self.db, self.vectors, self.embedder, self.background, self.clock)
         self.store = DocumentStore(self.index)
         self.collections = Collections(self.db, self.store, self.clock, model)
         self.projects = Projects(self.db, self.clock)
@@ -112,7 +112,7 @@ class Desk:
     async def found(self, words: str, *collections: str) -> list[str]:
         """The ids of the documents that a search brings."""
         rows = await self.db.read(lambda tx: [store_collections.need(tx, self.tenant, one).id for one in collections])
-        where = Where(SPACE, self.tenant, tuple(rows))
+        where = SearchFilter(SPACE, self.tenant, tuple(rows))
         return [hit.passage.key for hit in (await self.searcher.search(where, words, per_key=True)).hits]
 
     async def count(self, table: str) -> int:
@@ -122,15 +122,15 @@ class Desk:
 
     async def settle(self) -> int:
         """Fills in vectors, and returns how many were waiting."""
-        assert self.filling is not None
-        settled = await self.filling.settle(lambda done, total: None)
+        assert self.embedding_queue is not None
+        settled = await self.embedding_queue.settle(lambda done, total: None)
         assert settled.left == 0
         return settled.done
 
     async def close(self) -> None:
         await self.background.drain()
-        if self.filling is not None:
-            await self.filling.aclose()
+        if self.embedding_queue is not None:
+            await self.embedding_queue.aclose()
 
 
 def told(error: KhoError) -> str:

@@ -3,14 +3,14 @@
 from kho.research.context import KEPT, telling
 from kho.research.order import CONTEXT, VERDICTS, placed, verdict
 from kho.research.store_feedback import Tally
-from kho.search.query.ranking_cache import Ranked
-from kho.search.query.scoring import Parts
+from kho.search.query.ranking_cache import RankedPassage
+from kho.search.query.scoring import ScoreParts
 
 FILLER = "Nobody knows why this was ever put down here. "
 
 
-def ranked(*scores: float) -> list[Ranked]:
-    return [Ranked(seq, f"d{seq}", score, Parts(score)) for seq, score in enumerate(scores, 1)]
+def ranked(*scores: float) -> list[RankedPassage]:
+    return [RankedPassage(seq, f"d{seq}", score, ScoreParts(score)) for seq, score in enumerate(scores, 1)]
 
 
 def order(*found: float, **more: dict[int, float]) -> list[int]:

@@ -12,7 +12,7 @@ from kho.research.errors import AmbiguousDocument, DocumentNotFound, InvalidDocu
 from kho.research.filing import FORM, SPACE
 from kho.research.results import Document, DocumentsAnswer
 from kho.search.indexing import minhash, passages
-from kho.search.indexing.reindex import refile
+from kho.search.indexing.reindex import reindex
 
 MIXED = """# Guide
 
@@ -305,7 +305,7 @@ async def test_all_documents_are_filed_anew_when_the_form_changes(desk_with_vect
         tx.run("UPDATE research_documents SET kinds = '', chunks = 0")
 
     await desk.db.write(lose)
-    await refile(desk.db, desk.index, desk.background, SPACE, FORM, store_documents.all_documents)
+    await reindex(desk.db, desk.index, desk.background, SPACE, FORM, store_documents.all_documents)
     assert await desk.found("quantum") == [doc.id]
     assert await other.found("quantum") == [theirs.id]
     assert (await got(desk, doc.id)).content_types == {"prose": 1}

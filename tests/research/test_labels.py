@@ -3,7 +3,7 @@
 import pytest
 from tests.research.desk import Desk
 
-from kho.kernel.ports import Where
+from kho.kernel.ports import SearchFilter
 from kho.research import labels
 from kho.research.filing import SPACE
 
@@ -54,7 +54,7 @@ async def test_better_answers_have_better_labels(desk: Desk) -> None:
         "Bread keeps longest in a cloth bag.",
     ):
         await desk.add("notes", text)
-    where = Where(SPACE, desk.tenant)
+    where = SearchFilter(SPACE, desk.tenant)
     found = await desk.searcher.search(where, "When does the kettle's thermostat switch it off?")
     relevance = [labels.relevance(hit.score) for hit in found.hits]
     assert next(hit.passage.text[:12] for hit in found.hits) == "The kettle s"

@@ -162,8 +162,14 @@ def test_explanations_neighbours_and_what_waits_are_shown() -> None:
             results.Neighbour(chunk_sequence_id=2, header_path="", content="After."),
         ],
     )
-    text = markdown.query(answer(found, vectors_pending=3, notes=["Answered by words alone."], suggestions=["heat"]))
-    for said in ("Why: It has most", "Before it (chunk 0):", "After it (chunk 2):", "3 passages", "Answered by words"):
+    text = markdown.query(answer(found, vectors_pending=3, notes=["Keyword search only."], suggestions=["heat"]))
+    for said in (
+        "Why: It has most",
+        "Before it (chunk 0):",
+        "After it (chunk 2):",
+        "3 passages",
+        "Keyword search only",
+    ):
         assert said in text
     assert "Suggestions: heat" in text
 
@@ -226,7 +232,7 @@ EVERY: list[tuple[Callable[[Any], str], Result, str]] = [
         "- chunks by kind: code block 2",
     ),
     (markdown.removed, results.Removed(message="Removed it.", document=BRIEF), "Removed it."),
-    (markdown.rebuilt, results.Rebuilt(message="Filed anew.", documents=1, chunks=2), "Filed anew."),
+    (markdown.rebuilt, results.Rebuilt(message="Re-indexed.", documents=1, chunks=2), "Re-indexed."),
     (markdown.imported, results.Imported(message="2 in.", collections=1, imported=2, replaced=0, skipped=0), "2 in."),
     (markdown.exported, results.Exported(lines=[{}], next_cursor="n"), "1 line exported."),
     (

@@ -7,7 +7,7 @@ import pytest
 from tests.research.desk import Desk, told
 
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Where
+from kho.kernel.ports import SearchFilter
 from kho.research import model
 from kho.research.errors import InvalidQuery, QueryTimeout, UnknownCollection, UnknownProject
 from kho.research.filing import SPACE
@@ -388,11 +388,11 @@ async def test_the_likeness_of_passages_to_a_text_is_told_to_their_owner_only(de
     await desk.add("kitchen", "A kettle that whistles.")
     await desk.add("kitchen", "Orchids bloom in spring.")
     await desk.settle()
-    where = Where(SPACE, desk.tenant)
+    where = SearchFilter(SPACE, desk.tenant)
     [kettle, orchids] = sorted((await desk.searcher.ranking(where, "kettle orchids")).ranked, key=lambda one: one.seq)
     seqs = [kettle.seq, orchids.seq]
     found = await desk.searcher.likeness(where, "My kettle whistles.", seqs)
     assert found[kettle.seq] > found[orchids.seq] >= 0
-    assert await desk.searcher.likeness(Where(SPACE, desk.neighbour().tenant), "My kettle whistles.", seqs) == {}
+    assert await desk.searcher.likeness(SearchFilter(SPACE, desk.neighbour().tenant), "My kettle whistles.", seqs) == {}
     assert await desk.searcher.likeness(where, "?", seqs) == {}
     assert await desk.searcher.likeness(where, "My kettle whistles.", []) == {}

@@ -11,12 +11,12 @@ import pytest
 from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Settled
-from kho.kernel.ports import Database, Embedder, Vectors, Where, Words
+from kho.kernel.ports import Database, Embedder, SearchFilter, Vectors, Words
 from kho.models.e5.embedder import E5
 from kho.models.hash_embedder import HashEmbedder
-from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
-from kho.search.query.searcher import Limits, Searcher
+from kho.search.query.searcher import Searcher, SearchLimits
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.sqlite.database import Sqlite
@@ -29,7 +29,7 @@ from kho.storage.word_index.sqlite import SqliteWords
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
 
-T = Where("s", "t")
+T = SearchFilter("s", "t")
 
 
 @dataclass
@@ -92,16 +92,16 @@ class Core:
     """The same database through other connections."""
     embedder: Watched = field(default_factory=Watched)
     clock: Ticking = field(default_factory=Ticking)
-    limits: Limits = field(default_factory=Limits)
+    limits: SearchLimits = field(default_factory=SearchLimits)
 
     def __post_init__(self) -> None:
         self.background = Background()
         self.index = Index(self.words, self.vectors, self.embedder.model, self.clock)
         self.searcher = Searcher(self.db, self.words, self.vectors, self.embedder, limits=self.limits)
-        self.filling = Filling(self.db, self.vectors, self.embedder, self.background, self.clock)
-        self.index.on_waiting = self.filling.nudge
+        self.embedding_queue = EmbeddingQueue(self.db, self.vectors, self.embedder, self.background, self.clock)
+        self.index.on_waiting = self.embedding_queue.nudge
 
-    def beside(self, embedder: Watched | None = None, limits: Limits | None = None) -> "Core":
+    def beside(self, embedder: Watched | None = None, limits: SearchLimits | None = None) -> "Core":
         """As another process would have it, on the same connections."""
         return Core(
             self.db, self.words, self.vectors, self.again, embedder or Watched(), self.clock, limits or self.limits
@@ -115,7 +115,7 @@ class Core:
         await self.db.write(lambda tx: self.index.drop(tx, "s", tenant, keys, collection))
 
     async def settle(self) -> Settled:
-        return await self.filling.settle(lambda done, total: None)
+        return await self.embedding_queue.settle(lambda done, total: None)
 
     async def ready(self, *documents: Document) -> None:
         """Filed, and with vectors. What it took is forgotten."""
@@ -123,10 +123,10 @@ class Core:
         assert (await self.settle()).left == 0
         self.embedder.embedded.clear()
 
-    async def keys(self, text: str, where: Where = T, **more: Any) -> list[str]:
+    async def keys(self, text: str, where: SearchFilter = T, **more: Any) -> list[str]:
         return [hit.passage.key for hit in (await self.searcher.search(where, text, **more)).hits]
 
-    async def first(self, text: str, where: Where = T) -> str | None:
+    async def first(self, text: str, where: SearchFilter = T) -> str | None:
         """The best: the hash embedder finds some likeness in texts that have nothing in common."""
         return next(iter(await self.keys(text, where, limit=1)), None)
 
@@ -142,10 +142,10 @@ class Core:
         rows = await self.db.read(lambda tx: tx.all("SELECT seq FROM passages WHERE key = $1 ORDER BY part", key))
         return [row[0] for row in rows]
 
-    async def nearest(self, text: str, where: Where = T, limit: int = 10) -> list[int]:
+    async def nearest(self, text: str, where: SearchFilter = T, limit: int = 10) -> list[int]:
         """What the vectors alone say."""
         asked = await self.embedder.query(text)
-        return [seq for seq, _ in await self.vectors.near(self.embedder.model, where, asked, limit)]
+        return [seq for seq, _ in await self.vectors.nearest(self.embedder.model, where, asked, limit)]
 
 
 def doc(key: str, *texts: str, heading: str = "", **more: Any) -> Document:
@@ -160,12 +160,12 @@ async def by_meaning(documents: Iterable[Document]) -> AsyncGenerator[Searcher]:
     await migrate(db, [OWN])
     words, vectors, model, clock = SqliteWords(), SqliteVectors(db), E5(), Ticking()
     index = Index(words, vectors, model.model, clock)
-    filling = Filling(db, vectors, model, Background(), clock)
+    embedding_queue = EmbeddingQueue(db, vectors, model, Background(), clock)
     prepared = [prepare(document) for document in documents]
     await db.write(lambda tx: index.put(tx, prepared))
-    assert (await filling.settle(lambda done, total: None)).left == 0
+    assert (await embedding_queue.settle(lambda done, total: None)).left == 0
     yield Searcher(db, words, vectors, model)
-    await filling.aclose()
+    await embedding_queue.aclose()
     await db.aclose()
 
 
@@ -193,6 +193,6 @@ async def core(request: pytest.FixtureRequest) -> AsyncIterator[Core]:
     core = Core(db, words, vectors[request.param](), again)
     yield core
     await core.background.drain()
-    await core.filling.aclose()
+    await core.embedding_queue.aclose()
     for one in reversed(opened):
         await one.aclose()

@@ -22,7 +22,7 @@ from kho.kernel.capability import Capability
 from kho.kernel.ports import Database, Llm
 from kho.lib.clock import Clock
 from kho.search.indexing.index import Index
-from kho.search.indexing.reindex import refile
+from kho.search.indexing.reindex import reindex
 from kho.search.query.searcher import Searcher
 
 __all__ = ["MIGRATIONS", "External", "Telling", "capability"]
@@ -67,7 +67,7 @@ def capability(
         "when you change one.",
         migrations=MIGRATIONS,
         start=(
-            partial(refile, db, index, background, SPACE, filing.FORM, filing.all_documents),
+            partial(reindex, db, index, background, SPACE, filing.FORM, filing.all_documents),
             deleting.run,
             deliveries.run,
         ),

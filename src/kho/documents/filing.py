@@ -71,4 +71,4 @@ all_documents = pages(
     place=("d.tenant", "d.id"),
     where="d.deleted_at IS NULL",
 )
-"""All documents of all tenants, for `search.refile`."""
+"""All documents of all tenants, for `search.indexing.reindex`."""

@@ -12,12 +12,12 @@ from kho.documents.model import ROOT
 from kho.documents.store import SPACE
 from kho.kernel.call import Call
 from kho.kernel.errors import KhoError, Timeout
-from kho.kernel.ports import Filed, Llm, Tx, Where
+from kho.kernel.ports import Llm, PassageRef, SearchFilter, Tx
 from kho.search.answer.compose import Answer, Citation, Manner, answer
 from kho.search.answer.highlight import snippet
-from kho.search.indexing.passages import Stored
-from kho.search.query.scoring import Parts
-from kho.search.query.searcher import Found, Hit, Searcher
+from kho.search.indexing.passages import StoredPassage
+from kho.search.query.scoring import ScoreParts
+from kho.search.query.searcher import Searcher, SearchHit, SearchResults
 from kho.search.text.language import language
 from kho.search.text.tokens import index_tokens
 
@@ -97,7 +97,7 @@ class Knowledge:
 
     async def _search(
         self, params: model.QueryKnowledge, call: Call, end: float, notes: list[str]
-    ) -> tuple[list[Hit], int, dict[str, str]]:
+    ) -> tuple[list[SearchHit], int, dict[str, str]]:
         """The best passage of each document, how many there are, and the documents' titles."""
         try:
             where = await self._deleting.read(call, lambda tx: _where(tx, params.filters, call), _left(end))
@@ -129,7 +129,7 @@ class Knowledge:
             notes.append(f"The web was not searched. {reason}")
             return ()
 
-    async def _answer(self, params: model.QueryKnowledge, hits: Sequence[Hit], end: float) -> Answer:
+    async def _answer(self, params: model.QueryKnowledge, hits: Sequence[SearchHit], end: float) -> Answer:
         manner = _manner(params.context_hints)
         left = end - monotonic() - KEPT_BACK
         if self._llm is not None and hits and left < WORTH_ASKING:
@@ -145,7 +145,7 @@ def _left(end: float) -> float:
     return left
 
 
-def _where(tx: Tx, filters: model.Filters, call: Call) -> Where | None:
+def _where(tx: Tx, filters: model.Filters, call: Call) -> SearchFilter | None:
     """None when nothing can fit."""
     for field, id in (("filters.parent_id", filters.parent_id), ("filters.under", filters.under)):
         document = store.get(tx, call.tenant, id) if id not in (None, ROOT) else None
@@ -156,7 +156,7 @@ def _where(tx: Tx, filters: model.Filters, call: Call) -> Where | None:
         parents = [filters.parent_id] if parents is None or filters.parent_id in parents else []
     if parents is not None and not parents:
         return None
-    return Where(
+    return SearchFilter(
         SPACE,
         call.tenant,
         collections=tuple(parents or ()),
@@ -168,7 +168,7 @@ def _where(tx: Tx, filters: model.Filters, call: Call) -> Where | None:
     )
 
 
-def _titles(tx: Tx, tenant: str, found: Found) -> dict[str, str]:
+def _titles(tx: Tx, tenant: str, found: SearchResults) -> dict[str, str]:
     """Of those that can still be seen."""
     documents = store.get_all(tx, tenant, [hit.passage.key for hit in found.hits])
     return {one.id: one.saying.title for one in documents if not one.deleted}
@@ -193,21 +193,21 @@ def _format(hints: model.ContextHints) -> str:
     return (hints.preferred_format or "").strip().lower()
 
 
-def _hit(page: External, question: str) -> Hit:
+def _hit(page: External, question: str) -> SearchHit:
     """As if it had been found here. It scores by its words."""
     asked = {*index_tokens(question)}
     share = len(asked & {*index_tokens(f"{page.title} {page.text}")}) / max(1, len(asked))
     spoken = language(f"{page.title}\n{page.text}")
-    stored = Stored(Filed(0, SPACE, ""), page.url, 0, "", page.title, page.text, (), spoken)
-    return Hit(stored, BEST_EXTERNAL * share, Parts(share, share))
+    stored = StoredPassage(PassageRef(0, SPACE, ""), page.url, 0, "", page.title, page.text, (), spoken)
+    return SearchHit(stored, BEST_EXTERNAL * share, ScoreParts(share, share))
 
 
-def _score(hit: Hit) -> float:
+def _score(hit: SearchHit) -> float:
     return round(hit.score, 4)
 
 
 def _passage(
-    number: int, hit: Hit, title: str | None, question: str, citations: Sequence[Citation], external: bool
+    number: int, hit: SearchHit, title: str | None, question: str, citations: Sequence[Citation], external: bool
 ) -> results.Passage:
     passage = hit.passage
     return results.Passage(

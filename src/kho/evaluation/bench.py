@@ -14,7 +14,7 @@ from kho.kernel.errors import Conflict, InvalidParams, Unavailable
 from kho.kernel.hub import Backlog
 from kho.kernel.model import Params, Result
 from kho.kernel.operation import Operation
-from kho.kernel.ports import Database, Tx, Where
+from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.search.chunking.chunker import chunks, estimate
 from kho.search.indexing.index import Document, Index, Passage, Prepared, prepare
 from kho.search.indexing.index import Field as Text
@@ -94,7 +94,7 @@ class Bench:
         if not params.question.strip():
             raise InvalidParams("The question is empty.", field="question")
         found = await self._searcher.search(
-            Where(SPACE + params.corpus, call.tenant), params.question, limit=params.limit, per_key=True
+            SearchFilter(SPACE + params.corpus, call.tenant), params.question, limit=params.limit, per_key=True
         )
         return EvaluationAnswer(
             hits=[EvaluationHit(key=hit.passage.key, score=round(hit.score, 6)) for hit in found.hits],

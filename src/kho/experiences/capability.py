@@ -11,7 +11,7 @@ from kho.experiences.store import SPACE, Store, all_documents
 from kho.experiences.usage import Usage
 from kho.kernel.capability import Capability, Transfer
 from kho.search.core import Core
-from kho.search.indexing.reindex import refile
+from kho.search.indexing.reindex import reindex
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 FORM = 1
@@ -55,5 +55,5 @@ def capability(core: Core, settings: ExperienceSettings, limits: Limits | None =
     return replace(
         described(service),
         migrations=MIGRATIONS,
-        start=(partial(refile, core.db, core.index, core.background, SPACE, FORM, all_documents),),
+        start=(partial(reindex, core.db, core.index, core.background, SPACE, FORM, all_documents),),
     )

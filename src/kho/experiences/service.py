@@ -19,7 +19,7 @@ from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.contract import Contract
 from kho.kernel.errors import Conflict, InvalidParams, NotFound
-from kho.kernel.ports import Database, Tx, Where
+from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock, from_iso
 from kho.sanitizer import policy
 from kho.search.indexing.index import Prepared
@@ -95,7 +95,7 @@ class Service:
         scores: dict[str, float] = {}
         if params.ids is None and known is None:
             found = await self.searcher.ranking(
-                Where(SPACE, tenant),
+                SearchFilter(SPACE, tenant),
                 params.keywords or "",
                 depth=self.limits.max_ranked,
                 per_key=True,

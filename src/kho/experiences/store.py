@@ -79,7 +79,7 @@ all_documents = pages(
     where="deleted_at IS NULL",
     lock="FOR UPDATE OF e",
 )
-"""All records of all tenants, for `search.refile`."""
+"""All records of all tenants, for `search.indexing.reindex`."""
 
 
 def prepared(tenant: str, experience: Experience) -> Prepared:

@@ -45,4 +45,4 @@ class Hub:
     public: Principal | None = None
     """Who a caller without a credential is on a shared hub; nobody when None."""
     backlog: Backlog | None = None
-    """None where search goes by words alone."""
+    """None for keyword search only."""

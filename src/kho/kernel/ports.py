@@ -117,7 +117,7 @@ class Leases(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Filed:
+class PassageRef:
     """Whose a passage is and where it belongs: what a search can be narrowed by."""
 
     seq: int
@@ -131,7 +131,7 @@ class Filed:
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class SearchFilter:
     """Which passages a search is about. It holds inside the index query, never after it."""
 
     space: str
@@ -151,7 +151,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class WordMatches:
     found: list[tuple[int, float]]
     """Passages (their seq) with a score in 0..1: the share of the query's weight that each holds. Best first,
     newest first among equals."""
@@ -159,35 +159,37 @@ class Matched:
     """How rare each token of the query is in this tenant's space: log(1 + (entries + 10) / (holders + 1))."""
 
 
-class Entry(NamedTuple):
+class WordEntry(NamedTuple):
     """The words of a passage: folded tokens (see search/text/tokens.py), each with how much it counts, which is how
     often it occurs where all places count the same. Those of the head (titles, keywords) weigh more in a match."""
 
-    filed: Filed
+    ref: PassageRef
     head: Mapping[str, float]
     body: Mapping[str, float]
     length: int
     """Tokens that its text has."""
 
 
-Counted = tuple[dict[str, float], int]
+TokenCounts = tuple[dict[str, float], int]
 """What the tokens asked for count in a passage, and how long it is."""
 
 
 class Words(Protocol):
     """A word index in the same database and transaction as the rows it indexes."""
 
-    def put(self, tx: Tx, entries: Iterable[Entry]) -> None:
+    def put(self, tx: Tx, entries: Iterable[WordEntry]) -> None:
         """Files new passages."""
         ...
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None: ...
 
-    def match(self, tx: Tx, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
+    def match(self, tx: Tx, where: SearchFilter, tokens: Sequence[tuple[str, float]], limit: int) -> WordMatches:
         """The passages that hold most of the query's (token, importance) weight, rarer tokens weighing more."""
         ...
 
-    def counted(self, tx: Tx, where: Where, seqs: Sequence[int], tokens: Iterable[str]) -> dict[int, Counted]:
+    def counted(
+        self, tx: Tx, where: SearchFilter, seqs: Sequence[int], tokens: Iterable[str]
+    ) -> dict[int, TokenCounts]:
         """What some tokens count in these passages, as far as they are here and the tenant's: a closer look, without
         reading their texts again."""
         ...
@@ -200,11 +202,11 @@ class Vectors(Protocol):
         """Makes the index of a model if it is missing. Another dimension under the same name is refused."""
         ...
 
-    def put(self, tx: Tx, model: str, rows: Sequence[tuple[Filed, "Vector"]]) -> None:
+    def put(self, tx: Tx, model: str, rows: Sequence[tuple[PassageRef, "Vector"]]) -> None:
         """Files vectors, replacing those that are there. In the caller's transaction."""
         ...
 
-    def refile(self, tx: Tx, model: str, rows: Sequence[Filed]) -> None:
+    def move(self, tx: Tx, model: str, rows: Sequence[PassageRef]) -> None:
         """The same vectors, now of another collection, with other tags or another date; as far as there are any."""
         ...
 
@@ -212,14 +214,14 @@ class Vectors(Protocol):
         """Forgets passages, whatever the model."""
         ...
 
-    async def near(
-        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
+    async def nearest(
+        self, model: str, where: SearchFilter, vector: "Vector", limit: int, *, timeout: float | None = None
     ) -> list[tuple[int, float]]:
         """The passages (their seq) whose vectors are nearest, with the cosine. Best first."""
         ...
 
     async def get(
-        self, model: str, where: Where, seqs: Sequence[int], *, timeout: float | None = None
+        self, model: str, where: SearchFilter, seqs: Sequence[int], *, timeout: float | None = None
     ) -> dict[int, "Vector"]:
         """The vectors of these passages, of length 1, as far as they have one and belong to the space and tenant."""
         ...

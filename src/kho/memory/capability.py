@@ -16,7 +16,7 @@ from kho.memory.store import SPACE
 from kho.memory.summaries import Summarizer
 from kho.memory.transfer import Transfer
 from kho.search.core import Core
-from kho.search.indexing.reindex import refile
+from kho.search.indexing.reindex import reindex
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -64,7 +64,7 @@ def capability(core: Core, settings: MemorySettings, *, llm: Llm | None = None) 
         resource_changes=changes,
         migrations=MIGRATIONS,
         start=(
-            partial(refile, core.db, core.index, core.background, SPACE, filing.FORM, filing.all_documents),
+            partial(reindex, core.db, core.index, core.background, SPACE, filing.FORM, filing.all_documents),
             summarizer.run,
         ),
     )

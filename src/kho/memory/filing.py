@@ -36,4 +36,4 @@ all_documents = pages(
     place=("tenant", "conversation", "place"),
     start=("", "", 0),
 )
-"""All messages of all tenants, for `search.refile`."""
+"""All messages of all tenants, for `search.indexing.reindex`."""

@@ -10,7 +10,7 @@ from kho.kernel.call import Call
 from kho.kernel.capability import Changes
 from kho.kernel.command import Command
 from kho.kernel.errors import UniqueViolation
-from kho.kernel.ports import Database, Tx, Where
+from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock, iso
 from kho.memory import filing, markdown, model, store
 from kho.memory.contract import MEMORY, SOME
@@ -175,14 +175,14 @@ class Service:
         if narrowed is not None:
             await self._read(call, lambda tx: need(tx, tenant, narrowed))
         found = await self.searcher.search(
-            Where(store.SPACE, tenant, (narrowed,) if narrowed else ()),
+            SearchFilter(store.SPACE, tenant, (narrowed,) if narrowed else ()),
             params.query,
             limit=params.limit,
             cursor=params.cursor,
             per_key=True,
             timeout=call.remaining(self.settings.timeout),
         )
-        places = [(hit.passage.filed.collection, hit.passage.key) for hit in found.hits]
+        places = [(hit.passage.ref.collection, hit.passage.key) for hit in found.hits]
         messages = await self._read(call, lambda tx: store.by_ids(tx, tenant, places))
         hits = [
             model.Hit(

@@ -24,7 +24,7 @@ from kho.research.queries import Queries
 from kho.research.roots import Openings
 from kho.research.store_documents import DocumentStore, all_documents
 from kho.search.indexing.index import Index
-from kho.search.indexing.reindex import refile
+from kho.search.indexing.reindex import reindex
 from kho.search.query.searcher import Searcher
 
 __all__ = ["MIGRATIONS", "Limits", "Openings", "capability"]
@@ -44,7 +44,7 @@ def capability(
     model: str = "",
 ) -> Capability:
     """`reader` should cut what it reads; it is closed with the slice. `model` is the embedder's name; empty where
-    search goes by words alone."""
+    there is keyword search only."""
     store, history = DocumentStore(index), History(db, clock)
     services = Services(
         Queries(db, searcher, history, clock, limits),
@@ -69,7 +69,7 @@ def capability(
         "query_knowledge_base, and cite what it finds; add files with ingest_documents and findings with "
         "augment_knowledge.",
         migrations=MIGRATIONS,
-        start=(partial(refile, db, index, background, SPACE, FORM, all_documents), services.ingest.resume),
+        start=(partial(reindex, db, index, background, SPACE, FORM, all_documents), services.ingest.resume),
         stop=(reader.aclose,),
         transfers=(
             Transfer(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.errors import UniqueViolation
-from kho.kernel.ports import Database, Tx, Where
+from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.lib.markdown import counted
 from kho.research import names, store_collections, store_listing, store_projects, views
@@ -34,7 +34,7 @@ REMOVED_AT_ONCE = 500
 
 class Collections:
     def __init__(self, db: Database, documents: DocumentStore, clock: Clock, model: str = "") -> None:
-        """`model` is the embedder's name; empty where search goes by words alone."""
+        """`model` is the embedder's name; empty for keyword search only."""
         self._db = db
         self._documents = documents
         self._clock = clock
@@ -200,7 +200,7 @@ class Collections:
             id=row.id,
             created_by=row.created_by,
             embedder=self._model or "none (search by words)",
-            vectors_pending=passages.pending(tx, Where(SPACE, tenant, (row.id,))) if self._model else 0,
+            vectors_pending=passages.pending(tx, SearchFilter(SPACE, tenant, (row.id,))) if self._model else 0,
             formats=store_collections.formats(tx, tenant, row.id),
             newest=[views.brief(doc, {row.id: row.name}) for doc in newest],
         )

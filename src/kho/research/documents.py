@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.ports import Database, Tx, Where
+from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock, iso
 from kho.lib.markdown import counted
 from kho.research import filing, store_collections, store_jobs, store_listing, store_projects, views
@@ -26,7 +26,7 @@ JOBS = 5
 
 class Documents:
     def __init__(self, db: Database, documents: DocumentStore, clock: Clock, model: str = "") -> None:
-        """`model` is the embedder's name; empty where search goes by words alone."""
+        """`model` is the embedder's name; empty for keyword search only."""
         self._db = db
         self._documents = documents
         self._clock = clock
@@ -82,8 +82,8 @@ class Documents:
         while page := await self._refile_page(call.tenant, ids, after):
             after, filed, chunks = page
             done, cut = done + filed, cut + chunks
-            await call.progress(done, max(total, done), f"Filed {counted(done, 'document')} anew")
-        message = f"Filed {counted(done, 'document')} ({counted(cut, 'chunk')}) anew."
+            await call.progress(done, max(total, done), f"Re-indexed {counted(done, 'document')}")
+        message = f"Re-indexed {counted(done, 'document')} ({counted(cut, 'chunk')})."
         return Rebuilt(message=message, documents=done, chunks=cut)
 
     async def _refile_page(self, tenant: str, ids: Sequence[str] | None, after: str) -> tuple[str, int, int] | None:
@@ -109,7 +109,7 @@ class Documents:
             named = store_collections.by_ids(tx, call.tenant, [job.collection_id for job in jobs if job.collection_id])
             names = {id: row.name for id, row in named.items()}
             projects, archived = store_projects.counts(tx, call.tenant)
-            pending = passages.pending(tx, Where(SPACE, call.tenant, tuple(ids or ()))) if self._model else 0
+            pending = passages.pending(tx, SearchFilter(SPACE, call.tenant, tuple(ids or ()))) if self._model else 0
             return Status(
                 collections=1 if chosen else store_collections.count(tx, call.tenant),
                 documents=totals.documents,

@@ -3,7 +3,7 @@
 from kho.research.order import Placed
 from kho.research.results import Explanation
 from kho.search.answer import highlight
-from kho.search.query.scoring import Parts
+from kho.search.query.scoring import ScoreParts
 
 SHOWN = 5
 """Words that a summary names."""
@@ -38,7 +38,7 @@ def highlights(text: str, question: str) -> list[str]:
     return ["".join([*pieces, shown[place:]])]
 
 
-def _lexical(parts: Parts) -> float:
+def _lexical(parts: ScoreParts) -> float:
     return (parts.words + parts.closeness) / 2 + parts.literal
 
 

@@ -120,9 +120,9 @@ class Filing:
         if doc == self.doc:
             return self
         document = replace(self.prepared.document, key=id, collection=collection_id, created_at=created_at)
-        filed = {"collection": collection_id, "created_at": created_at}
+        moved = {"collection": collection_id, "created_at": created_at}
         parts = [
-            replace(part, stored=replace(part.stored, key=id, filed=replace(part.stored.filed, **filed)))
+            replace(part, stored=replace(part.stored, key=id, ref=replace(part.stored.ref, **moved)))
             for part in self.prepared.parts
         ]
         return replace(self, doc=doc, prepared=replace(self.prepared, document=document, parts=parts))

@@ -10,14 +10,14 @@ from kho.research.filing import Doc, header_path
 from kho.research.model import QueryKnowledgeBase
 from kho.research.order import Placed
 from kho.research.results import Item, Metadata, Neighbour
-from kho.search.indexing.passages import Stored
+from kho.search.indexing.passages import StoredPassage
 
 
 def items(
     tx: Tx,
     tenant: str,
     params: QueryKnowledgeBase,
-    places: Sequence[tuple[Placed, Stored]],
+    places: Sequence[tuple[Placed, StoredPassage]],
     docs: Mapping[str, Doc],
 ) -> list[Item]:
     """`docs` are the documents of all these passages, by id."""
@@ -35,7 +35,7 @@ def collection_names(tx: Tx, tenant: str, docs: Sequence[Doc]) -> dict[str, str]
     return {id: row.name for id, row in store_collections.by_ids(tx, tenant, ids).items()}
 
 
-def _around(tx: Tx, tenant: str, reach: int, found: Sequence[tuple[Doc, int]]) -> dict[str, dict[int, Stored]]:
+def _around(tx: Tx, tenant: str, reach: int, found: Sequence[tuple[Doc, int]]) -> dict[str, dict[int, StoredPassage]]:
     """The chunks around some, by document."""
     wanted: dict[str, tuple[Doc, set[int]]] = {}
     for doc, part in found if reach else ():
@@ -46,10 +46,10 @@ def _around(tx: Tx, tenant: str, reach: int, found: Sequence[tuple[Doc, int]]) -
 def _item(
     params: QueryKnowledgeBase,
     placed: Placed,
-    stored: Stored,
+    stored: StoredPassage,
     doc: Doc,
     collection: str,
-    around: Mapping[str, dict[int, Stored]],
+    around: Mapping[str, dict[int, StoredPassage]],
 ) -> Item:
     neighbours = None
     if params.neighbours:

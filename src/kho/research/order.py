@@ -12,7 +12,7 @@ from kho.kernel import paging
 from kho.research import labels, views
 from kho.research.errors import InvalidQuery
 from kho.research.store_feedback import Tally
-from kho.search.query.ranking_cache import Ranked
+from kho.search.query.ranking_cache import RankedPassage
 
 CONTEXT = 0.2
 """How far the context moves a score, up or down."""
@@ -28,7 +28,7 @@ WHOLE_DOCUMENT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    ranked: Ranked
+    ranked: RankedPassage
     score: float
     context: float | None = None
     """In 0..1, where 1 is the passage that fits the context best; None without a context."""
@@ -55,7 +55,9 @@ class Listed:
         return blake2b(numbers.encode(), digest_size=8).hexdigest()
 
 
-def placed(ranked: Sequence[Ranked], likeness: Mapping[int, float], verdicts: Mapping[int, float]) -> list[Placed]:
+def placed(
+    ranked: Sequence[RankedPassage], likeness: Mapping[int, float], verdicts: Mapping[int, float]
+) -> list[Placed]:
     """Best first; among equals as they were. `likeness` to the context and `verdicts` are by the passages' numbers."""
     best = max(likeness.values(), default=0.0)
     found: list[Placed] = []

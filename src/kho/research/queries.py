@@ -11,7 +11,7 @@ from cachetools import LRUCache
 from kho.kernel.call import Call
 from kho.kernel.deadline import Left, until
 from kho.kernel.errors import Timeout
-from kho.kernel.ports import Database, Tx, Where
+from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.research import context, items, labels, order, refinement, store_collections, store_feedback, store_listing
 from kho.research.errors import InvalidProjectRequest, InvalidQuery, QueryTimeout
@@ -51,7 +51,7 @@ class _Asked:
     """A question, and where it is asked."""
 
     tenant: str
-    where: Where
+    where: SearchFilter
     scope: Scope
     text: str
     context: str
@@ -104,7 +104,7 @@ class Queries:
             scope = await self._db.read(look, timeout=left())
         except InvalidProjectRequest as problem:  # a wrong 'directory', which is here the question's
             raise InvalidQuery(problem.message, parameter="directory") from None
-        where = Where(SPACE, call.tenant, scope.narrowed, tags=tuple(params.tags or ()))
+        where = SearchFilter(SPACE, call.tenant, scope.narrowed, tags=tuple(params.tags or ()))
         around = ""
         if params.document_context and params.document_context.strip():
             around = await asyncio.to_thread(context.telling, params.document_context, params.query)
@@ -182,7 +182,7 @@ def _too_late(took_us: int) -> QueryTimeout:
     return QueryTimeout(f"The question was given up after {took_us / 1e6:.1f} s.")
 
 
-def _verdicts(tx: Tx, where: Where, ranked: Sequence[tuple[int, str]]) -> dict[int, float]:
+def _verdicts(tx: Tx, where: SearchFilter, ranked: Sequence[tuple[int, str]]) -> dict[int, float]:
     """What readers say of the passages, as far as they said anything, by number."""
     tallies = store_feedback.of_passages(tx, where.tenant, sorted({key for _, key in ranked}))
     if not tallies:
@@ -236,7 +236,7 @@ def _refined(tx: Tx, asked: _Asked, listed: Listed, found: Sequence[Text], absen
     return refinement.refine(asked.text, scores, found, scope, shelf, absent)
 
 
-def _shelf(tx: Tx, where: Where, scope: Scope) -> Shelf:
+def _shelf(tx: Tx, where: SearchFilter, scope: Scope) -> Shelf:
     """What stands in the collections that were searched, and which others there are."""
     tenant, only = where.tenant, None if scope.how == "all" and not scope.left_out else scope.ids
     docs = store_listing.page(tx, tenant, only, "", None, SHELF)

@@ -3,7 +3,7 @@
 import asyncio
 
 from kho.kernel.deadline import Left
-from kho.kernel.ports import Database, Tx, Where
+from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.markdown import counted
 from kho.research import context, items, labels, store_collections, store_listing, views
 from kho.research.filing import SPACE, Doc
@@ -29,7 +29,7 @@ async def similar(db: Database, searcher: Searcher, params: SimilarDocuments, te
         return doc, views.brief(doc, items.collection_names(tx, tenant, [doc])), text, tuple(wanted)
 
     doc, brief, text, wanted = await db.read(look, timeout=left())
-    where = Where(SPACE, tenant, wanted)
+    where = SearchFilter(SPACE, tenant, wanted)
     gist, words = await asyncio.to_thread(_gist, doc, text)
     rankings = [
         await searcher.ranking(where, asked, depth=DEEP, per_key=True, timeout=left()) for asked in (gist, words)

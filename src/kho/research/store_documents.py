@@ -143,7 +143,7 @@ all_documents = pages(
     place=("d.tenant", "d.id"),
     lock="FOR UPDATE OF d",
 )
-"""All documents of all tenants, for `search.refile`."""
+"""All documents of all tenants, for `search.indexing.reindex`."""
 
 
 def get_many(tx: Tx, tenant: str, ids: Sequence[str], *, lock: bool = False) -> dict[str, Doc]:

@@ -4,14 +4,14 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kho.kernel.ports import Tx, Where
+from kho.kernel.ports import SearchFilter, Tx
 from kho.research import names, store_collections
 from kho.research.errors import AmbiguousDocument, DocumentNotFound
 from kho.research.filing import SPACE, Doc, from_row, unpack
 from kho.research.store_collections import Collection, batched
 from kho.research.store_documents import SELECT, get_many
 from kho.search.indexing import passages
-from kho.search.indexing.passages import Stored
+from kho.search.indexing.passages import StoredPassage
 
 CANDIDATES = 5
 """Documents that an error names when several are meant."""
@@ -116,11 +116,11 @@ def digests(tx: Tx, tenant: str, doc: Doc) -> dict[int, str]:
     return {part: digest for _, part, digest in filed}
 
 
-def chunks(tx: Tx, tenant: str, doc: Doc, numbers: Container[int]) -> dict[int, Stored]:
+def chunks(tx: Tx, tenant: str, doc: Doc, numbers: Container[int]) -> dict[int, StoredPassage]:
     """Some of its chunks, as far as there are any of these numbers: what stands around a result."""
     filed = passages.of_keys(tx, SPACE, tenant, doc.collection_id, [doc.id])[doc.id]
     seqs = [file.seq for file, part, _ in filed if part in numbers]
-    found = passages.get(tx, Where(SPACE, tenant, (doc.collection_id,)), seqs)
+    found = passages.get(tx, SearchFilter(SPACE, tenant, (doc.collection_id,)), seqs)
     return {one.part: one for one in sorted(found.values(), key=lambda one: one.part)}
 
 

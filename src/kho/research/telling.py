@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kho.kernel.ports import Tx, Where
+from kho.kernel.ports import SearchFilter, Tx
 from kho.lib.markdown import counted
 from kho.research import store_collections, store_ingest, store_jobs, views
 from kho.research.errors import DocumentError, FileNotFound, PathRefused, Unreadable
@@ -27,7 +27,7 @@ def ingest(tx: Tx, job: Job) -> IngestAnswer:
         message=_message(job, names),
         job=views.job(job, names),
         chunks=chunks,
-        vectors_pending=passages.pending(tx, Where(SPACE, job.tenant, (collection_id,))),
+        vectors_pending=passages.pending(tx, SearchFilter(SPACE, job.tenant, (collection_id,))),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kho.kernel.background import Background
 from kho.kernel.ports import Database, Leases
 from kho.lib.clock import Clock, system_clock
-from kho.search.indexing.embedding_queue import Filling
+from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
 
@@ -16,8 +16,8 @@ class Core:
     index: Index
     searcher: Searcher
     background: Background
-    filling: Filling | None
-    """None where search goes by words alone."""
+    embedding_queue: EmbeddingQueue | None
+    """None for keyword search only."""
     leases: Leases
     """Work that one process at a time does. All of this process's are held in one name."""
     model: str = ""

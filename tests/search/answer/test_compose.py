@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pytest
 
 from kho.kernel.errors import Unavailable
-from kho.kernel.ports import Filed, Message, Written
+from kho.kernel.ports import Message, PassageRef, Written
 from kho.search.answer import compose as module
 from kho.search.answer.compose import Answer, answer, check, extract, prompt
-from kho.search.indexing.passages import Stored
-from kho.search.query.scoring import Parts
-from kho.search.query.searcher import Hit
+from kho.search.indexing.passages import StoredPassage
+from kho.search.query.scoring import ScoreParts
+from kho.search.query.searcher import SearchHit
 
 POOL = (
     "The service ran on two small machines. Under load, connections timed out after 30 seconds. "
@@ -19,11 +19,13 @@ POOL = (
 )
 
 
-def hit(text: str, key: str = "doc", score: float = 0.8, heading: str = "", part: int = 0) -> Hit:
-    return Hit(Stored(Filed(1, "test", "t"), key, part, "digest", heading, text, ()), score, Parts(score))
+def hit(text: str, key: str = "doc", score: float = 0.8, heading: str = "", part: int = 0) -> SearchHit:
+    return SearchHit(
+        StoredPassage(PassageRef(1, "test", "t"), key, part, "digest", heading, text, ()), score, ScoreParts(score)
+    )
 
 
-def shown(found: Answer, hits: Sequence[Hit]) -> list[str]:
+def shown(found: Answer, hits: Sequence[SearchHit]) -> list[str]:
     """What the citations point to."""
     texts = {(one.passage.key, one.passage.part): one.passage.text for one in hits}
     return [texts[c.key, c.part][c.start : c.end] for c in found.citations]

@@ -10,12 +10,12 @@ from tests.search.conftest import Core, T, Watched, doc
 
 from kho.kernel.errors import KhoError, Unavailable
 from kho.kernel.hub import Settled
-from kho.kernel.ports import Where
+from kho.kernel.ports import SearchFilter
 from kho.lib.clock import SECOND
 from kho.models.hash_embedder import HashEmbedder
 from kho.search.calibration.calibrate import is_current
 from kho.search.indexing import passages
-from kho.search.indexing.embedding_queue import BATCH, FIRST_RETRY, HELD, LAST_RETRY, calibration_row
+from kho.search.indexing.embedding_queue import BATCH, FIRST_RETRY, LAST_RETRY, LEASE_DURATION, calibration_row
 from kho.search.indexing.index import Document
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def many(count: int) -> list[Document]:
     return [doc(f"d{n}", f"Text d{n} of the collection.") for n in range(count)]
 
 
-async def have_vectors(core: Core, where: Where = T) -> set[int]:
+async def have_vectors(core: Core, where: SearchFilter = T) -> set[int]:
     rows = await core.all("SELECT seq FROM passages")
     return set(await core.vectors.get(core.embedder.model, where, [row[0] for row in rows]))
 
@@ -34,7 +34,7 @@ async def have_vectors(core: Core, where: Where = T) -> set[int]:
 async def complete(core: Core) -> bool:
     """Every passage has its vector, and none waits."""
     rows = await core.all("SELECT seq FROM passages")
-    return await core.filling.pending() == 0 and await have_vectors(core) == {row[0] for row in rows}
+    return await core.embedding_queue.pending() == 0 and await have_vectors(core) == {row[0] for row in rows}
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -55,7 +55,7 @@ async def at_the_gate(core: Core) -> "asyncio.Task[Settled]":
 async def test_settling_tells_how_far_it_is(core: Core) -> None:
     await core.put(*many(2 * BATCH + 5))
     told: list[tuple[int, int]] = []
-    settled = await core.filling.settle(lambda done, total: told.append((done, total)))
+    settled = await core.embedding_queue.settle(lambda done, total: told.append((done, total)))
     assert settled == Settled(2 * BATCH + 5, 0)
     assert told == [(0, 53), (BATCH, 53), (2 * BATCH, 53), (53, 53)]
     assert await complete(core)
@@ -73,7 +73,7 @@ async def test_the_queue_survives_a_restart(core: Core) -> None:
     await at_work(core)
     db = core.again()
     other = Core(db, core.words, core.vectors, core.again, clock=core.clock)
-    assert await other.filling.pending() == 30
+    assert await other.embedding_queue.pending() == 30
     assert await other.settle() == Settled(30, 0)
     assert await complete(core)
 
@@ -105,7 +105,7 @@ async def test_a_lease_that_nobody_renews_runs_out(core: Core) -> None:
     await core.put(*many(3))
     stuck = await at_the_gate(core)
     other = core.beside()
-    core.clock.now += HELD
+    core.clock.now += LEASE_DURATION
     assert (await other.settle()).elsewhere
     core.clock.now += 1
     assert await other.settle() == Settled(3, 0)
@@ -119,13 +119,13 @@ async def test_a_lease_that_nobody_renews_runs_out(core: Core) -> None:
 async def test_closing_lets_go_even_if_nothing_was_achieved(core: Core) -> None:
     await core.put(*many(3))
     core.embedder.broken = Unavailable("The model is away.")
-    core.background.add(core.filling.run)
+    core.background.add(core.embedding_queue.run)
     await asyncio.sleep(0)
-    core.filling.nudge()
+    core.embedding_queue.nudge()
     await until(lambda: core.db.read(lambda tx: passages.problem(tx) is not None))
     assert await core.number("leases") == 1
     await core.background.drain()
-    await core.filling.aclose()
+    await core.embedding_queue.aclose()
     assert await core.number("leases") == 0
 
 
@@ -149,8 +149,8 @@ async def test_filed_elsewhere_while_its_vector_was_made(core: Core) -> None:
     assert core.embedder.gate is not None
     core.embedder.gate.set()
     await task
-    assert await core.nearest("bridge", Where("s", "t", tags=("new",))) == await core.seqs("a")
-    assert await core.nearest("bridge", Where("s", "t", tags=("old",))) == []
+    assert await core.nearest("bridge", SearchFilter("s", "t", tags=("new",))) == await core.seqs("a")
+    assert await core.nearest("bridge", SearchFilter("s", "t", tags=("old",))) == []
 
 
 async def test_a_failing_provider_is_asked_again_later_and_words_answer(core: Core) -> None:
@@ -169,7 +169,7 @@ async def test_a_failing_provider_is_asked_again_later_and_words_answer(core: Co
     assert waits[:3] == [FIRST_RETRY, 2 * FIRST_RETRY, 4 * FIRST_RETRY]
     found = await core.searcher.search(T, "bridge")
     assert [hit.passage.key for hit in found.hits] == ["a"]
-    assert found.notes == ("Answered by words alone. The model is away.",)
+    assert found.notes == ("Keyword search only. The model is away.",)
     assert found.pending == 1
     core.embedder.broken = None
     assert await core.settle() == Settled(1, 0)
@@ -185,7 +185,7 @@ async def test_a_provider_that_fails_later(core: Core) -> None:
     assert (await core.settle()).problem == "The model is away."
     found = await core.searcher.search(T, "bridge")
     assert {hit.passage.key for hit in found.hits} == {"a", "b"}
-    assert found.notes == ("Answered by words alone. The model is away.",)
+    assert found.notes == ("Keyword search only. The model is away.",)
     core.embedder.broken = None
     core.clock.now += int(FIRST_RETRY * SECOND)
     assert await core.settle() == Settled(1, 0)
@@ -221,7 +221,7 @@ async def test_another_model_gets_everything_anew_and_never_meets_the_old(core: 
     assert found.hits[0].passage.key == "a"
     assert all(hit.parts.meaning is None for hit in found.hits)
     told: list[tuple[int, int]] = []
-    assert await new.filling.settle(lambda done, total: told.append((done, total))) == Settled(31, 0)
+    assert await new.embedding_queue.settle(lambda done, total: told.append((done, total))) == Settled(31, 0)
     assert (told[0], told[-1]) == ((0, 31), (31, 31))
     assert len(new.embedder.embedded) >= 31
     assert (await new.searcher.search(T, "bridge closed")).hits[0].parts.meaning is not None
@@ -268,7 +268,7 @@ async def test_a_wrong_dimension_is_refused(core: Core, inner: HashEmbedder, mes
 
 
 async def test_the_hub_works_by_itself(core: Core) -> None:
-    core.background.add(core.filling.run)
+    core.background.add(core.embedding_queue.run)
     await asyncio.sleep(0)
     await core.put(*many(BATCH + 2))
     await until(lambda: complete(core))
@@ -281,15 +281,15 @@ async def test_stopping_breaks_off_a_batch_and_loses_nothing(core: Core) -> None
     await core.ready(doc("z", "So that the model is known."))
     await core.put(*many(BATCH + 2))
     core.embedder.gate = asyncio.Event()
-    core.background.add(core.filling.run)
+    core.background.add(core.embedding_queue.run)
     await asyncio.sleep(0)
-    core.filling.nudge()
+    core.embedding_queue.nudge()
     async with asyncio.timeout(20):
         await core.embedder.reached.wait()
         await core.background.drain()  # although the gate stays shut
-    assert await core.filling.pending() == BATCH + 2
+    assert await core.embedding_queue.pending() == BATCH + 2
     other = core.beside()
-    core.clock.now += HELD + 1
+    core.clock.now += LEASE_DURATION + 1
     assert await other.settle() == Settled(BATCH + 2, 0)
     assert await complete(core)
 
@@ -307,9 +307,9 @@ async def test_a_measure_of_an_older_kind_is_taken_anew(core: Core, how: str) ->
     if how == "settle":
         assert await new.settle() == Settled(0, 0)
     else:
-        new.background.add(new.filling.run)
+        new.background.add(new.embedding_queue.run)
         await asyncio.sleep(0)
-        new.filling.nudge()  # nothing waits for a vector
+        new.embedding_queue.nudge()  # nothing waits for a vector
     await until(lambda: core.db.read(lambda tx: is_current(passages.state(tx, row))))
     await new.background.drain()
     assert "The bridge is closed." not in new.embedder.embedded

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.search.conftest import Core, T, doc
 
-from kho.kernel.ports import Where
+from kho.kernel.ports import SearchFilter
 from kho.search.indexing import passages
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare, storable
 from kho.search.query.searcher import Searcher
@@ -14,7 +14,7 @@ TABLES = ("passages", "vector_queue", "words_entries", "search_versions", "vecto
 
 
 async def vectors_of(core: Core, seqs: list[int], tenant: str = "t") -> set[int]:
-    return set(await core.vectors.get(core.embedder.model, Where("s", tenant), seqs))
+    return set(await core.vectors.get(core.embedder.model, SearchFilter("s", tenant), seqs))
 
 
 async def test_put_replace_and_drop(core: Core) -> None:
@@ -46,7 +46,7 @@ async def test_what_did_not_change_keeps_its_number_and_its_vector(core: Core) -
     new, third, first = await core.seqs("a")
     assert (third, first) == (three, one)
     assert new not in (one, two, three)
-    assert await core.filling.pending() == 1
+    assert await core.embedding_queue.pending() == 1
     assert (await core.settle()).done == 1
     assert core.embedder.embedded == ["A new beginning."]
     assert await vectors_of(core, [one, two, three, new]) == {one, three, new}
@@ -61,7 +61,7 @@ async def test_a_move_takes_words_and_vectors_along(core: Core) -> None:
     await core.db.write(lambda tx: core.index.put(tx, [moved], moved_from="from"))
     await core.settle()
     assert core.embedder.embedded == ["Not yet embedded."]
-    source, target = Where("s", "t", ("from",)), Where("s", "t", ("to",), tags=("x",))
+    source, target = SearchFilter("s", "t", ("from",)), SearchFilter("s", "t", ("to",), tags=("x",))
     assert await core.keys("bridge", target, limit=1) == ["a"]
     assert await core.keys("bridge", source, limit=1) == ["b"]
     assert {*await core.nearest("bridge museum", target)} == {*await core.seqs("a")} > {*before}
@@ -74,18 +74,20 @@ async def test_putting_the_same_again_changes_nothing(core: Core) -> None:
     before = [await core.all(f"SELECT * FROM {table} ORDER BY 1, 2, 3") for table in TABLES]
     await core.put(doc("a", "The first part.", heading="Of parts", tags=("x",), kind="k", created_at=5))
     assert [await core.all(f"SELECT * FROM {table} ORDER BY 1, 2, 3") for table in TABLES] == before
-    assert await core.filling.pending() == 0
+    assert await core.embedding_queue.pending() == 0
 
 
 @pytest.mark.parametrize(
     ("changed", "old", "new"),
     [
-        ({"tags": ("y",)}, Where("s", "t", tags=("x",)), Where("s", "t", tags=("y",))),
-        ({"kind": "code"}, Where("s", "t", kinds=("note",)), Where("s", "t", kinds=("code",))),
-        ({"created_at": 20}, Where("s", "t", until=15), Where("s", "t", since=15)),
+        ({"tags": ("y",)}, SearchFilter("s", "t", tags=("x",)), SearchFilter("s", "t", tags=("y",))),
+        ({"kind": "code"}, SearchFilter("s", "t", kinds=("note",)), SearchFilter("s", "t", kinds=("code",))),
+        ({"created_at": 20}, SearchFilter("s", "t", until=15), SearchFilter("s", "t", since=15)),
     ],
 )
-async def test_filed_elsewhere_without_embedding(core: Core, changed: dict[str, Any], old: Where, new: Where) -> None:
+async def test_filed_elsewhere_without_embedding(
+    core: Core, changed: dict[str, Any], old: SearchFilter, new: SearchFilter
+) -> None:
     filed: dict[str, Any] = {"tags": ("x",), "kind": "note", "created_at": 10}
     await core.ready(doc("a", "The bridge is closed.", **filed))
     seqs = await core.seqs("a")
@@ -115,7 +117,7 @@ async def test_the_same_text_elsewhere_gets_the_same_vector(core: Core) -> None:
         *(await core.seqs("a"))[:1],
         *await core.seqs("c"),
     }
-    assert len(await core.nearest("bridge", Where("s", "u"))) == 1
+    assert len(await core.nearest("bridge", SearchFilter("s", "u"))) == 1
 
 
 async def test_a_heading_or_weights_make_another_text(core: Core) -> None:
@@ -177,11 +179,11 @@ async def test_one_batch_in_several_collections_spaces_and_tenants(core: Core) -
         doc("a", "The bridge in none."),
     )
     texts = {
-        Where("s", "t", ("red",)): "The bridge in red.",
-        Where("s", "t", ("blue",)): "The bridge in blue.",
-        Where("s", "t", ("",)): "The bridge in none.",
-        Where("s", "u"): "The bridge of another.",
-        Where("s2", "t"): "The bridge elsewhere.",
+        SearchFilter("s", "t", ("red",)): "The bridge in red.",
+        SearchFilter("s", "t", ("blue",)): "The bridge in blue.",
+        SearchFilter("s", "t", ("",)): "The bridge in none.",
+        SearchFilter("s", "u"): "The bridge of another.",
+        SearchFilter("s2", "t"): "The bridge elsewhere.",
     }
     for where, text in texts.items():
         found = await core.searcher.search(where, "bridge")
@@ -189,8 +191,8 @@ async def test_one_batch_in_several_collections_spaces_and_tenants(core: Core) -
     # A document is known by its collection too, and keeps its place beside a namesake.
     assert sorted(await core.keys("bridge", per_key=True)) == ["a", "a", "a"]
     await core.drop("a", collection="red")
-    assert await core.keys("bridge", Where("s", "t", ("red",))) == []
-    assert await core.first("bridge", Where("s", "t", ("blue",))) == "a"
+    assert await core.keys("bridge", SearchFilter("s", "t", ("red",))) == []
+    assert await core.first("bridge", SearchFilter("s", "t", ("blue",))) == "a"
 
 
 ODD = {
@@ -228,7 +230,7 @@ async def test_empty_passages(core: Core) -> None:
     await core.ready(
         doc("a", ""), doc("b", " \n\t", heading=""), doc("c", "", heading="Only a heading"), doc("d", "…", "Real text.")
     )
-    assert await core.filling.pending() == 0
+    assert await core.embedding_queue.pending() == 0
     assert await core.first("heading") == "c"
     assert await core.first("real text") == "d"
     await core.drop("a", "b", "c", "d")
@@ -245,7 +247,7 @@ async def test_words_filed_anew_leave_the_vectors_alone(core: Core) -> None:
     await core.ready(doc("a", "The bridge is closed."))
     await core.db.write(lambda tx: core.words.drop(tx, [row[0] for row in tx.all("SELECT seq FROM passages")]))
     await core.put(doc("a", "The bridge is closed."), anew=True)
-    assert await core.filling.pending() == 0
+    assert await core.embedding_queue.pending() == 0
     assert await core.first("bridge") == "a"
 
 

@@ -12,7 +12,7 @@ from kho.lib.clock import SECOND, system_clock
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import LEASE
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
-from kho.search.indexing.reindex import Standing, form_row, refile, refile_all, standing
+from kho.search.indexing.reindex import IndexHealth, form_row, index_health, reindex, reindex_all
 
 NOTE = Document("notes", "t", "n1", [Passage((Field("The kettle overheats."),))])
 
@@ -23,7 +23,7 @@ def all_notes(tx: Tx, after: str, most: int) -> tuple[list[Document], str | None
 
 async def test_how_things_stand(db: Database, words: Words) -> None:
     index, now = Index(words, None, "", system_clock), system_clock()
-    assert await db.read(lambda tx: standing(tx, now)) == Standing({}, 0, None, None, None)
+    assert await db.read(lambda tx: index_health(tx, now)) == IndexHealth({}, 0, None, None, None)
 
     def work(tx: Tx) -> None:
         index.put(tx, [prepare(NOTE)])
@@ -32,15 +32,15 @@ async def test_how_things_stand(db: Database, words: Words) -> None:
         tx.run("INSERT INTO leases (name, owner, until) VALUES ($1, $2, $3)", LEASE, "4711:x", now + SECOND)
 
     await db.write(work)
-    found = await db.read(lambda tx: standing(tx, now))
+    found = await db.read(lambda tx: index_health(tx, now))
     assert (found.spaces, found.pending, found.problem, found.filling) == ({"notes": 1}, 1, "it sleeps", "4711")
-    later = await db.read(lambda tx: standing(tx, now + 2 * SECOND))
+    later = await db.read(lambda tx: index_health(tx, now + 2 * SECOND))
     assert later.filling is None  # whoever it was fell silent
 
 
 async def test_everything_is_filed_anew_beside_work_without_end(db: Database, words: Words) -> None:
     background, index = Background(), Index(words, None, "", system_clock)
-    filing = partial(refile, db, index, background, "notes", 1, all_notes)
+    filing = partial(reindex, db, index, background, "notes", 1, all_notes)
     await filing()
 
     def lose(tx: Tx) -> None:
@@ -48,7 +48,7 @@ async def test_everything_is_filed_anew_beside_work_without_end(db: Database, wo
 
     await db.write(lose)
     await filing()  # it is filed, as far as anybody knows
-    assert (await db.read(lambda tx: standing(tx, 0))).spaces == {}
+    assert (await db.read(lambda tx: index_health(tx, 0))).spaces == {}
     ended: list[str] = []
 
     async def endless() -> None:
@@ -57,8 +57,8 @@ async def test_everything_is_filed_anew_beside_work_without_end(db: Database, wo
         ended.append("endless")
 
     async with asyncio.timeout(10):
-        await refile_all(db, background, [endless, filing], clock=system_clock, vectors=True)
-    found = await db.read(lambda tx: standing(tx, 0))
+        await reindex_all(db, background, [endless, filing], clock=system_clock, vectors=True)
+    found = await db.read(lambda tx: index_health(tx, 0))
     assert (found.spaces, ended) == ({"notes": 1}, ["endless"])
     assert await db.read(lambda tx: passages.state(tx, form_row("notes"))) is not None
 
@@ -72,4 +72,4 @@ async def test_a_failure_is_not_waited_out(db: Database) -> None:
 
     async with asyncio.timeout(10):
         with pytest.raises(DatabaseError, match="disk is full"):
-            await refile_all(db, background, [fails], clock=system_clock, vectors=False)
+            await reindex_all(db, background, [fails], clock=system_clock, vectors=False)

@@ -4,24 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from kho.kernel.ports import Database, Filed, Where
+from kho.kernel.ports import Database, PassageRef, SearchFilter
 from kho.search.indexing import passages
-from kho.search.indexing.passages import Stored
+from kho.search.indexing.passages import StoredPassage
 
-T = Where("s", "t")
-
-
-def stored(number: int, **changes: object) -> Stored:
-    filed = replace(Filed(0, "s", "t"), **changes)  # type: ignore[arg-type] # names and values of Filed's fields
-    return Stored(filed, f"key{number}", number, f"digest{number}", "", f"text {number}", ())
+T = SearchFilter("s", "t")
 
 
-async def insert(db: Database, *many: Stored) -> list[int]:
+def stored(number: int, **changes: object) -> StoredPassage:
+    filed = replace(PassageRef(0, "s", "t"), **changes)  # type: ignore[arg-type] # names and values of Filed's fields
+    return StoredPassage(filed, f"key{number}", number, f"digest{number}", "", f"text {number}", ())
+
+
+async def insert(db: Database, *many: StoredPassage) -> list[int]:
     return await db.write(lambda tx: passages.insert(tx, many))
 
 
 async def test_numbers_come_in_the_order_of_the_rows(db: Database) -> None:
-    count = 2 * passages.ROWS + 7
+    count = 2 * passages.MAX_ROWS + 7
     seqs = await insert(db, *(stored(n) for n in range(count)))
     assert seqs == sorted(set(seqs))
     found = await db.read(lambda tx: passages.get(tx, T, seqs))
@@ -36,10 +36,10 @@ async def test_a_number_is_never_given_twice(db: Database) -> None:
 
 
 async def test_everything_comes_back_as_it_was_filed(db: Database) -> None:
-    filed = Filed(0, "s", "t", "màu xanh", "笔记", ("a", 'b"', "标签"), -5)
-    one = Stored(filed, "khóa/1", 7, "d" * 32, "Đầu đề", "Nội dung 😀", ((5, 2.0), (4, 0.5)), "vi")
+    filed = PassageRef(0, "s", "t", "màu xanh", "笔记", ("a", 'b"', "标签"), -5)
+    one = StoredPassage(filed, "khóa/1", 7, "d" * 32, "Đầu đề", "Nội dung 😀", ((5, 2.0), (4, 0.5)), "vi")
     [seq] = await insert(db, one)
-    assert await db.read(lambda tx: passages.get(tx, T, [seq])) == {seq: replace(one, filed=replace(filed, seq=seq))}
+    assert await db.read(lambda tx: passages.get(tx, T, [seq])) == {seq: replace(one, ref=replace(filed, seq=seq))}
     labels = await db.read(lambda tx: passages.labels(tx, T, [seq, seq + 1]))
     assert labels == {seq: ("màu xanh", "khóa/1", "d" * 32)}
 
@@ -57,19 +57,19 @@ FILED: list[dict[str, object]] = [
     ("where", "expected"),
     [
         (T, {0, 1, 2}),
-        (Where("s", "u"), {3}),
-        (Where("s2", "t"), {4}),
-        (Where("s", "t", ("red", "blue")), {0, 1}),
-        (Where("s", "t", ("",)), {2}),
-        (Where("s", "t", kinds=("code",)), {1}),
-        (Where("s", "t", tags=("a",)), {0, 1}),
-        (Where("s", "t", tags=("b", "a")), {0}),
-        (Where("s", "t", since=20), {1, 2}),
-        (Where("s", "t", until=20), {0}),
-        (Where("s", "t", since=10, until=11, tags=("c",)), set[int]()),
+        (SearchFilter("s", "u"), {3}),
+        (SearchFilter("s2", "t"), {4}),
+        (SearchFilter("s", "t", ("red", "blue")), {0, 1}),
+        (SearchFilter("s", "t", ("",)), {2}),
+        (SearchFilter("s", "t", kinds=("code",)), {1}),
+        (SearchFilter("s", "t", tags=("a",)), {0, 1}),
+        (SearchFilter("s", "t", tags=("b", "a")), {0}),
+        (SearchFilter("s", "t", since=20), {1, 2}),
+        (SearchFilter("s", "t", until=20), {0}),
+        (SearchFilter("s", "t", since=10, until=11, tags=("c",)), set[int]()),
     ],
 )
-async def test_only_what_is_meant_is_got(db: Database, where: Where, expected: set[int]) -> None:
+async def test_only_what_is_meant_is_got(db: Database, where: SearchFilter, expected: set[int]) -> None:
     seqs = await insert(db, *(stored(n, **changes) for n, changes in enumerate(FILED)))
     found = await db.read(lambda tx: passages.get(tx, where, seqs))
     assert {one.part for one in found.values()} == expected
@@ -97,7 +97,7 @@ async def test_what_failed_together_comes_again_in_fewer_and_fewer(db: Database)
     for _ in range(6):
         batch = await db.read(lambda tx: passages.due(tx, 10, 16))
         sizes.append(len(batch))
-        failing = [one.filed.seq for one in batch]
+        failing = [one.ref.seq for one in batch]
         await db.write(lambda tx, failing=failing: passages.failed(tx, failing, 10, "no luck"))
     # The newest first: 16 of 20, 8 of these 16, 4 of these 8 …, down to one by one.
     assert sizes == [16, 8, 4, 2, 1, 1]
@@ -118,15 +118,15 @@ async def test_pending_is_counted_by_where_it_is(db: Database) -> None:
     seqs = await insert(db, *(stored(n, **changes) for n, changes in enumerate(filed)))
     await db.write(lambda tx: passages.enqueue_all(tx, 10))
 
-    async def pending(where: Where | None, most: int = 100) -> int:
+    async def pending(where: SearchFilter | None, most: int = 100) -> int:
         return await db.read(lambda tx: passages.pending(tx, where, most))
 
     assert await pending(None) == 5
     assert await pending(None, 2) == 2
     assert await pending(T) == 3
     assert await pending(T, 2) == 2
-    assert await pending(Where("s", "t", ("red", "blue"))) == 2
-    assert await pending(Where("s", "u")) == 1
+    assert await pending(SearchFilter("s", "t", ("red", "blue"))) == 2
+    assert await pending(SearchFilter("s", "u")) == 1
     await db.write(lambda tx: passages.delete(tx, seqs))
     assert await pending(None) == 0
 
@@ -135,7 +135,7 @@ async def test_twins_are_those_that_no_longer_wait(db: Database) -> None:
     one, other, last = await insert(db, stored(1), replace(stored(1, tenant="u"), key="k"), stored(2))
     await db.write(lambda tx: passages.enqueue(tx, [one, last], 10))
     found = await db.read(lambda tx: passages.twins(tx, ["digest1", "digest2", "unknown"]))
-    assert found == {"digest1": [Filed(other, "s", "u")], "digest2": [], "unknown": []}
+    assert found == {"digest1": [PassageRef(other, "s", "u")], "digest2": [], "unknown": []}
 
 
 async def test_versions_only_go_up_and_are_each_tenants_own(db: Database) -> None:

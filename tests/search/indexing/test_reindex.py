@@ -13,10 +13,10 @@ from kho.experiences import capability as experiences
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.hub import Hub
-from kho.kernel.ports import Database, Tx, Where, Words
+from kho.kernel.ports import Database, SearchFilter, Tx, Words
 from kho.search.indexing import passages
 from kho.search.indexing.index import FORM, Document, Index
-from kho.search.indexing.reindex import PAGE, form_row, refile
+from kho.search.indexing.reindex import PAGE, form_row, reindex
 from kho.search.query.searcher import Searcher
 from kho.settings import Settings
 from kho.storage.migrate import OWN, migrate
@@ -103,18 +103,18 @@ class Rows:
         rows = [(f"r{n:04}", f"The row word{n}.") for n in range(count)]
         await self.db.write(lambda tx: tx.many("INSERT INTO texts (id, text) VALUES ($1, $2)", rows))
 
-    def filed(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
+    def documents(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
         self.pages += 1
         rows = tx.all("SELECT id, text FROM texts WHERE id > $1 ORDER BY id LIMIT $2", after, limit)
         return [doc(id, text) for id, text in rows], rows[-1][0] if len(rows) == limit else None
 
-    async def refile(self, form: int = 1) -> int:
+    async def reindex(self, form: int = 1) -> int:
         self.pages = 0
-        await refile(self.db, self.index, self.background, "s", form, self.filed)
+        await reindex(self.db, self.index, self.background, "s", form, self.documents)
         return self.pages
 
     async def keys(self, text: str) -> list[str]:
-        return [hit.passage.key for hit in (await self.searcher.search(Where("s", "t"), text)).hits]
+        return [hit.passage.key for hit in (await self.searcher.search(SearchFilter("s", "t"), text)).hits]
 
 
 @pytest.fixture
@@ -124,42 +124,42 @@ def rows(db: Database, words: Words) -> Rows:
 
 async def test_once_in_each_form(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     await rows.make(PAGE + 1)
-    assert await rows.refile() == 2
+    assert await rows.reindex() == 2
     assert await rows.keys("word7") == ["r0007"]
-    assert await rows.refile() == 0
-    assert await rows.refile(form=2) == 2
-    assert await rows.refile(form=2) == 0
+    assert await rows.reindex() == 0
+    assert await rows.reindex(form=2) == 2
+    assert await rows.reindex(form=2) == 0
     monkeypatch.setattr("kho.search.indexing.reindex.FORM", FORM + 1)  # folding changed
-    assert await rows.refile(form=2) == 2
+    assert await rows.reindex(form=2) == 2
 
 
 async def test_words_that_were_folded_in_another_way_are_filed_anew(rows: Rows) -> None:
     await rows.make(3)
-    await rows.refile()
+    await rows.reindex()
     seqs = await rows.db.read(lambda tx: [row[0] for row in tx.all("SELECT seq FROM passages ORDER BY seq")])
     await rows.db.write(lambda tx: tx.run("DELETE FROM words_entries"))
     if rows.db.engine == "sqlite":
         await rows.db.write(lambda tx: tx.run("DELETE FROM words_index"))
     assert await rows.keys("word1") == []
-    await rows.refile(form=2)
+    await rows.reindex(form=2)
     assert (await rows.keys("word1"))[0] == "r0001"
     assert await rows.db.read(lambda tx: [row[0] for row in tx.all("SELECT seq FROM passages ORDER BY seq")]) == seqs
 
 
 async def test_an_empty_slice_and_a_full_last_page(rows: Rows) -> None:
     await rows.make(0)
-    assert await rows.refile() == 1
-    assert await rows.refile() == 0
+    assert await rows.reindex() == 1
+    assert await rows.reindex() == 0
     await rows.db.write(
         lambda tx: tx.many("INSERT INTO texts (id, text) VALUES ($1, 'text')", [(f"x{n}",) for n in range(PAGE)])
     )
-    assert await rows.refile(form=2) == 2
+    assert await rows.reindex(form=2) == 2
 
 
 async def test_what_is_deleted_meanwhile_stays_away(rows: Rows) -> None:
     """Between two pages, rows of the next page and of the last one are deleted."""
     await rows.make(2 * PAGE)
-    read = rows.filed
+    read = rows.documents
 
     def deleting(tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
         if after:
@@ -167,7 +167,7 @@ async def test_what_is_deleted_meanwhile_stays_away(rows: Rows) -> None:
             rows.index.drop(tx, "s", "t", ["r0003", "r0150"])
         return read(tx, after, limit)
 
-    await refile(rows.db, rows.index, rows.background, "s", 1, deleting)
+    await reindex(rows.db, rows.index, rows.background, "s", 1, deleting)
     assert await rows.keys("word3") == await rows.keys("word150") == []
     assert await rows.keys("word4") == ["r0004"]
     assert await rows.db.read(lambda tx: tx.one("SELECT count(*) FROM passages")) == (2 * PAGE - 2,)
@@ -175,16 +175,16 @@ async def test_what_is_deleted_meanwhile_stays_away(rows: Rows) -> None:
 
 async def test_a_stop_in_the_middle_is_taken_up_again(rows: Rows) -> None:
     await rows.make(3 * PAGE)
-    loop, first, read = asyncio.get_running_loop(), rows.background, rows.filed
+    loop, first, read = asyncio.get_running_loop(), rows.background, rows.documents
 
     def stopping(tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
         asyncio.run_coroutine_threadsafe(first.drain(), loop).result()  # the hub begins to stop while a page is filed
         return read(tx, after, limit)
 
-    await refile(rows.db, rows.index, first, "s", 1, stopping)
+    await reindex(rows.db, rows.index, first, "s", 1, stopping)
     assert rows.pages == 1
     assert await rows.keys("word99") == ["r0099"]
     assert await rows.keys("word299") == []
     rows.background = Background()
-    assert await rows.refile() == 4
+    assert await rows.reindex() == 4
     assert await rows.keys("word299") == ["r0299"]

@@ -2,17 +2,17 @@
 
 import pytest
 
-from kho.kernel.ports import Filed
-from kho.search.indexing.passages import Stored
+from kho.kernel.ports import PassageRef
+from kho.search.indexing.passages import StoredPassage
 from kho.search.query import scoring
-from kho.search.query.parsed_query import EVENLY, LITERALLY, UNMARKED, Asked
+from kho.search.query.parsed_query import EVENLY, LITERALLY, UNMARKED, ParsedQuery
 
 CODE = "def total(items):\n    result = 0\n    for item in items:\n        result += item.price\n    return result"
 PROSE = "The bridge was closed after cracks were found in two of its pillars, and it stayed closed all winter."
 
 
-def passages(*texts: str) -> list[Stored]:
-    return [Stored(Filed(n, "s", "t"), str(n), 0, str(n), "", text, ()) for n, text in enumerate(texts)]
+def passages(*texts: str) -> list[StoredPassage]:
+    return [StoredPassage(PassageRef(n, "s", "t"), str(n), 0, str(n), "", text, ()) for n, text in enumerate(texts)]
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ def passages(*texts: str) -> list[Stored]:
     ],
 )
 def test_the_lean(question: str, texts: list[str], lean: float) -> None:
-    assert scoring.lean(Asked(question), passages(*texts)) == lean
+    assert scoring.lean(ParsedQuery(question), passages(*texts)) == lean

@@ -6,7 +6,7 @@ import pytest
 from tests.search.conftest import Core, Watched, by_meaning, doc
 from tests.search.gibberish import gibberish
 
-from kho.kernel.ports import Where
+from kho.kernel.ports import SearchFilter
 from kho.models.hash_embedder import HashEmbedder
 from kho.search.query.searcher import Searcher
 
@@ -45,7 +45,7 @@ async def searcher() -> AsyncIterator[Searcher]:
 
 @pytest.mark.parametrize("store", STORES)
 async def test_nonsense_finds_nothing_by_meaning(searcher: Searcher, store: str) -> None:
-    found = {text: (await searcher.search(Where("s", store), text)).hits for text in ASKED}
+    found = {text: (await searcher.search(SearchFilter("s", store), text)).hits for text in ASKED}
     assert {text: [hit.passage.text for hit in hits] for text, hits in found.items() if hits} == {}
 
 
@@ -67,5 +67,5 @@ async def test_nonsense_finds_nothing_by_meaning(searcher: Searcher, store: str)
     ],
 )
 async def test_what_is_meant_is_found_in_a_tiny_store(searcher: Searcher, store: str, asked: str, text: str) -> None:
-    hits = (await searcher.search(Where("s", store), asked)).hits
+    hits = (await searcher.search(SearchFilter("s", store), asked)).hits
     assert [hit.passage.text for hit in hits][:1] == [text]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kho.search.query.parsed_query import EVENLY, LITERALLY, LONGEST, UNMARKED, Asked, flat
+from kho.search.query.parsed_query import EVENLY, LITERALLY, MAX_QUERY_LENGTH, UNMARKED, ParsedQuery, flat
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from kho.search.query.parsed_query import EVENLY, LITERALLY, LONGEST, UNMARKED, 
     ],
 )
 def test_phrases(text: str, phrases: tuple[str, ...]) -> None:
-    assert Asked(text).phrases == phrases
+    assert ParsedQuery(text).phrases == phrases
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_phrases(text: str, phrases: tuple[str, ...]) -> None:
     ],
 )
 def test_names(text: str, names: tuple[str, ...]) -> None:
-    assert Asked(text).names == names
+    assert ParsedQuery(text).names == names
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_names(text: str, names: tuple[str, ...]) -> None:
     ],
 )
 def test_what_decides(text: str, lean: float) -> None:
-    assert Asked(text).lean == lean
+    assert ParsedQuery(text).lean == lean
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_decides(text: str, lean: float) -> None:
     ],
 )
 def test_speech(text: str, speech: bool) -> None:
-    assert Asked(text).is_speech is speech
+    assert ParsedQuery(text).is_speech is speech
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_speech(text: str, speech: bool) -> None:
 )
 def test_only_the_beginning_of_a_long_query_is_read(text: str) -> None:
     """It would take minutes if a word were read as often as it has letters."""
-    asked = Asked(text)
-    assert len(asked.beginning) == LONGEST
+    asked = ParsedQuery(text)
+    assert len(asked.beginning) == MAX_QUERY_LENGTH
     assert len(asked.tokens) <= 64
     assert len(asked.names) <= 32
     assert asked.lean in (EVENLY, LITERALLY, UNMARKED)

@@ -8,13 +8,13 @@ from tests.search.conftest import Core, T, doc
 
 from kho.kernel import paging
 from kho.kernel.errors import InvalidParams, Unavailable
-from kho.kernel.ports import Where
-from kho.search.query.searcher import Found
+from kho.kernel.ports import SearchFilter
+from kho.search.query.searcher import SearchResults
 
 ASKED = "bridge closed"
 
 
-async def pages(core: Core, limit: int, **more: Any) -> list[Found]:
+async def pages(core: Core, limit: int, **more: Any) -> list[SearchResults]:
     found = [await core.searcher.search(T, ASKED, limit=limit, **more)]
     while found[-1].cursor is not None:
         found.append(await core.searcher.search(T, ASKED, limit=limit, cursor=found[-1].cursor, **more))
@@ -62,8 +62,8 @@ async def test_a_cursor_belongs_to_its_list(core: Core) -> None:
     for where, text, per_key in (
         (T, "bridge", False),
         (T, ASKED, True),
-        (Where("s", "u"), ASKED, False),
-        (Where("s", "t", tags=("x",)), ASKED, False),
+        (SearchFilter("s", "u"), ASKED, False),
+        (SearchFilter("s", "t", tags=("x",)), ASKED, False),
     ):
         with pytest.raises(InvalidParams):
             await core.searcher.search(where, text, cursor=cursor, per_key=per_key)
@@ -94,7 +94,7 @@ async def test_every_change_is_seen_by_the_next_search(core: Core) -> None:
     await other.drop("b")
     assert await seen() == [("a", "The bridge is open again.")]
     await core.put(doc("a", "The bridge is open again.", tags=("x",)))
-    tagged = Where("s", "t", tags=("x",))
+    tagged = SearchFilter("s", "t", tags=("x",))
     assert await core.first("bridge", tagged) == await other.first("bridge", tagged) == "a"
 
 
@@ -147,9 +147,9 @@ async def test_tenants_never_share_a_list(core: Core) -> None:
     await core.ready(*(doc("a", f"The bridge of {tenant} is closed.", tenant=tenant) for tenant in ("t", "u")))
     for _ in range(2):
         for tenant in ("t", "u"):
-            [hit] = (await core.searcher.search(Where("s", tenant), ASKED)).hits
+            [hit] = (await core.searcher.search(SearchFilter("s", tenant), ASKED)).hits
             assert hit.passage.text == f"The bridge of {tenant} is closed."
-        assert await core.keys(ASKED, Where("s", "nobody")) == []
+        assert await core.keys(ASKED, SearchFilter("s", "nobody")) == []
 
 
 async def test_a_forgotten_list_is_made_anew(core: Core) -> None:

@@ -7,10 +7,10 @@ import pytest
 from tests.search.conftest import Core, T, doc
 
 from kho.kernel.errors import Timeout, Unavailable
-from kho.kernel.ports import Database, Where, Words
+from kho.kernel.ports import Database, SearchFilter, Words
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query import scoring
-from kho.search.query.searcher import Limits, Searcher
+from kho.search.query.searcher import Searcher, SearchLimits
 
 SOME = 70
 """More than are looked at closely, and fewer than a list has."""
@@ -43,22 +43,22 @@ FILED = {
     ("where", "expected"),
     [
         (T, "abcd"),
-        (Where("s", "t", ("red",)), "ab"),
-        (Where("s", "t", ("red", "blue")), "abc"),
-        (Where("s", "t", ("",)), "d"),
-        (Where("s", "t", ("Red",)), ""),
-        (Where("s", "t", kinds=("note",)), "ac"),
-        (Where("s", "t", tags=("x",)), "ab"),
-        (Where("s", "t", tags=("x", "y")), "a"),
-        (Where("s", "t", since=20), "bc"),
-        (Where("s", "t", until=20), "ad"),
-        (Where("s", "t", ("red",), ("note", "code"), ("x",), 15, 30), "b"),
-        (Where("s", "u"), ""),
-        (Where("s2", "t"), ""),
-        (Where("", ""), ""),
+        (SearchFilter("s", "t", ("red",)), "ab"),
+        (SearchFilter("s", "t", ("red", "blue")), "abc"),
+        (SearchFilter("s", "t", ("",)), "d"),
+        (SearchFilter("s", "t", ("Red",)), ""),
+        (SearchFilter("s", "t", kinds=("note",)), "ac"),
+        (SearchFilter("s", "t", tags=("x",)), "ab"),
+        (SearchFilter("s", "t", tags=("x", "y")), "a"),
+        (SearchFilter("s", "t", since=20), "bc"),
+        (SearchFilter("s", "t", until=20), "ad"),
+        (SearchFilter("s", "t", ("red",), ("note", "code"), ("x",), 15, 30), "b"),
+        (SearchFilter("s", "u"), ""),
+        (SearchFilter("s2", "t"), ""),
+        (SearchFilter("", ""), ""),
     ],
 )
-async def test_filters_hold_in_both_legs(core: Core, where: Where, expected: str) -> None:
+async def test_filters_hold_in_both_legs(core: Core, where: SearchFilter, expected: str) -> None:
     await core.put(*FILED.values(), doc("e", "The bridge of others.", tenant="v"), doc("f", "The bridge.", space="s3"))
     assert sorted(await core.keys("bridge closed", where)) == list(expected)
     await core.settle()
@@ -168,7 +168,7 @@ async def test_marks_right_before_marks_missing_before_marks_wrong(core: Core) -
     assert set(await core.keys("huong dan")) == {"right", "missing", "wrong"}
 
 
-def check(hits: list[tuple[float, scoring.Parts]], lean: float) -> None:
+def check(hits: list[tuple[float, scoring.ScoreParts]], lean: float) -> None:
     scores = [score for score, _ in hits]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)
@@ -201,7 +201,7 @@ async def test_the_order_goes_on_past_what_was_looked_at(core: Core) -> None:
     scores = [hit.score for hit in found.hits]
     assert len(scores) > 60
     assert scores == sorted(scores, reverse=True)
-    assert len({hit.passage.filed.seq for hit in found.hits}) == len(scores)
+    assert len({hit.passage.ref.seq for hit in found.hits}) == len(scores)
 
 
 async def test_copies_are_shown_once_and_a_document_has_one_place(core: Core) -> None:
@@ -216,11 +216,11 @@ async def test_copies_are_shown_once_and_a_document_has_one_place(core: Core) ->
 
 async def test_a_slow_model_costs_its_patience_and_no_more(core: Core) -> None:
     await core.ready(doc("a", "The bridge is closed."))
-    slow = core.beside(limits=Limits(patience=0.05))
+    slow = core.beside(limits=SearchLimits(patience=0.05))
     slow.embedder.gate = asyncio.Event()
     found = await slow.searcher.search(T, "bridge")
     assert [hit.passage.key for hit in found.hits] == ["a"]
-    assert found.notes == ("Answered by words alone. The model is not ready yet.",)
+    assert found.notes == ("Keyword search only. The model is not ready yet.",)
     slow.embedder.gate.set()
     assert (await slow.searcher.search(T, "bridge")).notes == ()  # such an answer is not kept
 
@@ -239,12 +239,12 @@ async def test_an_index_that_breaks_off_leaves_the_words(core: Core, monkeypatch
     async def broken(*given: object, **named: object) -> None:
         raise Unavailable("The index is away.")
 
-    for verb in ("get", "near"):
+    for verb in ("get", "nearest"):
         with monkeypatch.context() as patch:
             patch.setattr(core.vectors, verb, broken)
             found = await core.searcher.search(T, "bridge")
         assert [hit.passage.key for hit in found.hits] == ["a"]
-        assert found.notes == ("Answered by words alone. The index is away.",)
+        assert found.notes == ("Keyword search only. The index is away.",)
     assert (await core.searcher.search(T, "bridge")).notes == ()
 
 

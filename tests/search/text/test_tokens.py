@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.search.text.tokens import MOST_QUERY_TOKENS, fold, index_tokens, pieces, query_tokens
+from kho.search.text.tokens import MAX_QUERY_TOKENS, fold, index_tokens, pieces, query_tokens
 from kho.search.text.unicode import plain
 
 TEXT = st.text(
@@ -231,7 +231,7 @@ def test_hyphenated_words_are_words() -> None:
 def test_a_long_query_is_cut_to_its_most_important_tokens() -> None:
     words = " ".join(f"the word{number}x" for number in range(200))
     tokens = query_tokens(f"{words} special special")
-    assert len(tokens) == MOST_QUERY_TOKENS
+    assert len(tokens) == MAX_QUERY_TOKENS
     assert "the" not in dict(tokens)
     assert tokens[-1] == ("special", 1.0)
 
@@ -272,7 +272,7 @@ def test_of_a_huge_query_the_beginning_and_the_end_are_read() -> None:
 def test_endless_input_is_read_in_linear_time(unit: str) -> None:
     """A regex that backtracks would not come back from this."""
     index_tokens(unit * (100_000 // len(unit)))
-    assert len(query_tokens(unit * 100_000)) <= MOST_QUERY_TOKENS
+    assert len(query_tokens(unit * 100_000)) <= MAX_QUERY_TOKENS
 
 
 @settings(deadline=None)

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from kho.kernel import errors
-from kho.kernel.ports import Filed, Tx, Where
+from kho.kernel.ports import PassageRef, SearchFilter, Tx
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.vector_index.postgres import PostgresVectors
@@ -24,7 +24,7 @@ async def test_the_graph_finds_what_an_exact_search_finds(postgres_schema_url: s
     walking = PostgresVectors(db, exact=0)
     await walking.prepare("m", DIMENSION)
     tenants = np.array(["rare" if seq % 50 == 0 else f"t{seq % 4}" for seq in range(2_000)])
-    filed = [Filed(seq + 1, "s", str(tenants[seq]), tags=("x",) * (seq % 3)) for seq in range(2_000)]
+    filed = [PassageRef(seq + 1, "s", str(tenants[seq]), tags=("x",) * (seq % 3)) for seq in range(2_000)]
     await db.write(lambda tx: walking.put(tx, "m", list(zip(filed, rows, strict=True))))
     await walking.deliver()
     lengths = np.linalg.norm(rows, axis=1)
@@ -34,7 +34,7 @@ async def test_the_graph_finds_what_an_exact_search_finds(postgres_schema_url: s
         for query in asked:
             cosines = np.where(meant, rows @ query / lengths, -2)
             best = set((np.argsort(-cosines)[:10] + 1).tolist())
-            found = [seq for seq, _ in await walking.near("m", Where("s", tenant, tags=tags), query, 10)]
+            found = [seq for seq, _ in await walking.nearest("m", SearchFilter("s", tenant, tags=tags), query, 10)]
             assert len(found) == len(set(found)) == 10
             hits += len(best & set(found))
         assert hits >= 0.98 * 10 * len(asked)
@@ -46,7 +46,7 @@ async def test_the_graph_is_used(postgres_schema_url: str) -> None:
     await migrate(db, [OWN])
     vectors = PostgresVectors(db, exact=0)
     await vectors.prepare("m", 3)
-    rows = [(Filed(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(1, 40)]
+    rows = [(PassageRef(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(1, 40)]
     await db.write(lambda tx: vectors.put(tx, "m", rows))
     await vectors.deliver()
 
@@ -56,7 +56,7 @@ async def test_the_graph_is_used(postgres_schema_url: str) -> None:
         )
         return row[0] if row else 0
 
-    await vectors.near("m", Where("s", "t"), np.array([1, 0, 0], np.float32), 5)
+    await vectors.nearest("m", SearchFilter("s", "t"), np.array([1, 0, 0], np.float32), 5)
     await db.write(lambda tx: tx.script("SELECT pg_stat_force_next_flush()"))
     await db.aclose()
     again = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=1))
@@ -75,11 +75,13 @@ async def test_a_graph_is_built_where_rows_are_many_and_mended_where_it_broke(po
         return row[0] if row else None
 
     async def rows(first: int, last: int) -> None:
-        filed = [(Filed(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(first, last)]
+        filed = [(PassageRef(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(first, last)]
         await db.write(lambda tx: vectors.put(tx, "m", filed))
 
     async def nearest() -> list[int]:
-        return [seq for seq, _ in await vectors.near("m", Where("s", "t"), np.array([0, 1, 0], np.float32), 3)]
+        return [
+            seq for seq, _ in await vectors.nearest("m", SearchFilter("s", "t"), np.array([0, 1, 0], np.float32), 3)
+        ]
 
     await rows(1, 21)
     await vectors.deliver()
@@ -108,7 +110,7 @@ async def test_a_graph_is_built_by_one_process_where_several_have_no_room(
     await migrate(db, [OWN])
     vectors = PostgresVectors(db, exact=5)
     await vectors.prepare("m", 3)
-    filed = [(Filed(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(20)]
+    filed = [(PassageRef(seq, "s", "t"), np.array([seq, 1, 0], np.float32)) for seq in range(20)]
     await db.write(lambda tx: vectors.put(tx, "m", filed))
     maintain = db.maintain
     asked: list[dict[str, str]] = []

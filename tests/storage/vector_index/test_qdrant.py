@@ -10,14 +10,14 @@ import pytest
 from numpy.typing import NDArray
 
 from kho.kernel import errors
-from kho.kernel.ports import Database, Filed, Tx, Where
+from kho.kernel.ports import Database, PassageRef, SearchFilter, Tx
 from kho.storage.migrate import OWN, migrate
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.vector_index import qdrant_outbox as outbox
 from kho.storage.vector_index.qdrant import QdrantVectors
 
 R = TypeVar("R")
-T = Where("s", "t")
+T = SearchFilter("s", "t")
 NOWHERE = "http://127.0.0.1:1"
 """Nobody listens on port 1."""
 
@@ -83,7 +83,7 @@ async def qdrant(breaking: Breaking, clock: Hand) -> AsyncIterator[QdrantVectors
 
 
 async def put(db: Database, vectors: QdrantVectors, *seqs: int) -> None:
-    rows = [(Filed(seq, "s", "t"), vector(1, seq / 1000, 0)) for seq in seqs]
+    rows = [(PassageRef(seq, "s", "t"), vector(1, seq / 1000, 0)) for seq in seqs]
     await db.write(lambda tx: vectors.put(tx, "m", rows))
 
 
@@ -92,7 +92,7 @@ async def drop(db: Database, vectors: QdrantVectors, *seqs: int) -> None:
 
 
 async def found(vectors: QdrantVectors) -> list[int]:
-    return sorted(seq for seq, _ in await vectors.near("m", T, vector(1, 0, 0), 10_000))
+    return sorted(seq for seq, _ in await vectors.nearest("m", T, vector(1, 0, 0), 10_000))
 
 
 async def waiting(db: Database) -> int:
@@ -164,7 +164,7 @@ async def test_while_qdrant_is_away_nothing_is_lost(breaking: Breaking, qdrant: 
     await put(breaking, away, 1, 2)
     await drop(breaking, away, 2)
     with pytest.raises(errors.Unavailable):
-        await away.near("m", T, vector(1, 0, 0), 10)
+        await away.nearest("m", T, vector(1, 0, 0), 10)
     with pytest.raises(errors.Unavailable):
         await away.get("m", T, [1])
     with pytest.raises(errors.Unavailable):
@@ -189,13 +189,13 @@ async def test_while_qdrant_is_away_nothing_is_lost(breaking: Breaking, qdrant: 
 
 async def test_a_wrong_vector_is_refused_before_it_is_queued(breaking: Breaking, qdrant: QdrantVectors) -> None:
     with pytest.raises(errors.InvalidParams):
-        await breaking.write(lambda tx: qdrant.put(tx, "m", [(Filed(1, "s", "t"), vector(1, 0))]))
+        await breaking.write(lambda tx: qdrant.put(tx, "m", [(PassageRef(1, "s", "t"), vector(1, 0))]))
     assert await waiting(breaking) == 0
 
 
 async def test_a_deadline_holds(breaking: Breaking, qdrant: QdrantVectors) -> None:
     with pytest.raises(errors.Timeout):
-        await qdrant.near("m", T, vector(1, 0, 0), 10, timeout=0)
+        await qdrant.nearest("m", T, vector(1, 0, 0), 10, timeout=0)
 
 
 async def test_two_hubs_can_share_one_qdrant(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ import pytest
 from numpy.typing import NDArray
 
 from kho.kernel import errors
-from kho.kernel.ports import Filed, Tx, Where
+from kho.kernel.ports import PassageRef, SearchFilter, Tx
 from kho.storage.migrate import OWN, migrate
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.vector_index.sqlite import BLOCK_ROWS, RELEARN_FACTOR, SqliteVectors
 
 Matrix = NDArray[np.float32]
 DIMENSION = 32
-T = Where("s", "t")
+T = SearchFilter("s", "t")
 
 
 def like_a_model(random: np.random.Generator, count: int) -> Matrix:
@@ -43,7 +43,8 @@ async def vectors(db: Sqlite) -> SqliteVectors:
 
 async def put(db: Sqlite, vectors: SqliteVectors, rows: Matrix, first: int = 1, tenant: str = "t") -> None:
     filed = [
-        Filed(seq, "s", tenant, f"c{seq % 3}", "", (f"x{seq % 50}",), seq) for seq in range(first, first + len(rows))
+        PassageRef(seq, "s", tenant, f"c{seq % 3}", "", (f"x{seq % 50}",), seq)
+        for seq in range(first, first + len(rows))
     ]
     for start in range(0, len(rows), 500):
         some = list(zip(filed, rows, strict=True))[start : start + 500]
@@ -70,13 +71,13 @@ async def figures(db: Sqlite) -> dict[str, int]:
 
 
 async def recall(
-    vectors: SqliteVectors, kept: dict[int, NDArray[np.float32]], asked: Matrix, where: Where = T
+    vectors: SqliteVectors, kept: dict[int, NDArray[np.float32]], asked: Matrix, where: SearchFilter = T
 ) -> float:
     seqs, rows = np.array(list(kept)), np.stack(list(kept.values()))
     hits = 0
     for query in asked:
         best = seqs[np.argsort(-(rows @ query))[:10]]
-        found = {seq for seq, _ in await vectors.near("m", where, query, 10)}
+        found = {seq for seq, _ in await vectors.nearest("m", where, query, 10)}
         hits += len(found & set(best.tolist()))
     return hits / (10 * len(asked))
 
@@ -95,10 +96,10 @@ async def test_large_stores_find_what_an_exact_search_finds(db: Sqlite, vectors:
     assert await recall(vectors, every, asked) >= 0.98
     assert await recall(SqliteVectors(db, cache_bytes=0), every, asked[:5]) >= 0.98
     some = {seq: row for seq, row in every.items() if seq % 3 == 1 and seq >= 700}
-    assert await recall(vectors, some, asked, Where("s", "t", collections=("c1",), since=700)) >= 0.98
+    assert await recall(vectors, some, asked, SearchFilter("s", "t", collections=("c1",), since=700)) >= 0.98
     # So few that all of them are scored; two that are as good as equal may change places.
     few = {seq: row for seq, row in every.items() if seq % 50 == 7}
-    assert await recall(vectors, few, asked, Where("s", "t", tags=("x7",))) >= 0.99
+    assert await recall(vectors, few, asked, SearchFilter("s", "t", tags=("x7",))) >= 0.99
 
 
 async def test_deleting_and_adding_rots_neither_speed_nor_size(db: Sqlite, vectors: SqliteVectors) -> None:
@@ -136,18 +137,18 @@ async def test_the_last_of_a_block(db: Sqlite, vectors: SqliteVectors) -> None:
     await drop(db, vectors, [BLOCK_ROWS])
     found = await figures(db)
     assert (found["blocks"], found["codes"], found["tail"]) == (0, 0, BLOCK_ROWS // 2 - 1)
-    assert len(await vectors.near("m", T, rows[0], BLOCK_ROWS)) == BLOCK_ROWS // 2 - 1
+    assert len(await vectors.nearest("m", T, rows[0], BLOCK_ROWS)) == BLOCK_ROWS // 2 - 1
     await drop(db, vectors, range(1, BLOCK_ROWS + 1))
-    assert await vectors.near("m", T, rows[0], 10) == []
+    assert await vectors.nearest("m", T, rows[0], 10) == []
 
 
 async def test_a_row_that_moves_out_of_its_block(db: Sqlite, vectors: SqliteVectors) -> None:
     rows = like_a_model(np.random.default_rng(6), BLOCK_ROWS)
     await put(db, vectors, rows)
-    assert (await vectors.near("m", T, rows[9], 1))[0][0] == 10
-    await db.write(lambda tx: vectors.put(tx, "m", [(Filed(10, "s", "u"), rows[9])]))
-    assert 10 not in [seq for seq, _ in await vectors.near("m", T, rows[9], BLOCK_ROWS)]
-    assert (await vectors.near("m", Where("s", "u"), rows[9], 10))[0][0] == 10
+    assert (await vectors.nearest("m", T, rows[9], 1))[0][0] == 10
+    await db.write(lambda tx: vectors.put(tx, "m", [(PassageRef(10, "s", "u"), rows[9])]))
+    assert 10 not in [seq for seq, _ in await vectors.nearest("m", T, rows[9], BLOCK_ROWS)]
+    assert (await vectors.nearest("m", SearchFilter("s", "u"), rows[9], 10))[0][0] == 10
 
 
 async def test_a_second_process_sees_blocks_change(db: Sqlite, vectors: SqliteVectors, sqlite_path: Path) -> None:
@@ -160,12 +161,12 @@ async def test_a_second_process_sees_blocks_change(db: Sqlite, vectors: SqliteVe
         if first:
             await put(there, other, rows[first : first + BLOCK_ROWS], first + 1)
         for index in (vectors, other):
-            assert (await index.near("m", T, rows[first + 5], 1))[0][0] == first + 6
+            assert (await index.nearest("m", T, rows[first + 5], 1))[0][0] == first + 6
         await drop(there, other, [first + 6])
         for index in (vectors, other):
-            assert first + 6 not in [seq for seq, _ in await index.near("m", T, rows[first + 5], 10)]
+            assert first + 6 not in [seq for seq, _ in await index.nearest("m", T, rows[first + 5], 10)]
     await drop(db, vectors, range(BLOCK_ROWS, 2 * BLOCK_ROWS))
-    found = [seq for seq, _ in await other.near("m", T, rows[0], 4 * BLOCK_ROWS)]
+    found = [seq for seq, _ in await other.nearest("m", T, rows[0], 4 * BLOCK_ROWS)]
     assert len(found) == len(set(found)) == 3 * BLOCK_ROWS - 3 - (BLOCK_ROWS - 1)
     await there.aclose()
 
@@ -174,22 +175,22 @@ async def test_a_rollback_of_a_block(db: Sqlite, vectors: SqliteVectors) -> None
     rows = like_a_model(np.random.default_rng(8), 2 * BLOCK_ROWS)
 
     def work(tx: Tx) -> None:
-        vectors.put(tx, "m", [(Filed(seq, "s", "t"), row) for seq, row in enumerate(rows, start=1)])
+        vectors.put(tx, "m", [(PassageRef(seq, "s", "t"), row) for seq, row in enumerate(rows, start=1)])
         raise errors.Conflict()
 
     with pytest.raises(errors.Conflict):
         await db.write(work)
-    assert await vectors.near("m", T, rows[0], 10) == []
+    assert await vectors.nearest("m", T, rows[0], 10) == []
     # The same numbers of blocks, now with other contents.
     await put(db, vectors, rows[BLOCK_ROWS:])
-    assert (await vectors.near("m", T, rows[BLOCK_ROWS], 1))[0][0] == 1
+    assert (await vectors.nearest("m", T, rows[BLOCK_ROWS], 1))[0][0] == 1
 
 
 async def test_thousands_of_equals(db: Sqlite, vectors: SqliteVectors) -> None:
     """Newest first, from the blocks as from the tail."""
     count = 3 * BLOCK_ROWS
     await put(db, vectors, np.repeat(like_a_model(np.random.default_rng(2), 1), count, axis=0))
-    found = await vectors.near("m", T, like_a_model(np.random.default_rng(2), 1)[0], 3)
+    found = await vectors.nearest("m", T, like_a_model(np.random.default_rng(2), 1)[0], 3)
     assert [seq for seq, _ in found] == [count, count - 1, count - 2]
 
 
@@ -198,6 +199,6 @@ async def test_many_small_tenants_have_no_blocks(db: Sqlite, vectors: SqliteVect
     for tenant in range(30):
         await put(db, vectors, rows[30 * tenant : 30 * tenant + 30], 30 * tenant + 1, f"t{tenant}")
     assert (await figures(db))["blocks"] == 0
-    found = await vectors.near("m", Where("s", "t7"), rows[215], 100)
+    found = await vectors.nearest("m", SearchFilter("s", "t7"), rows[215], 100)
     assert found[0] == (216, pytest.approx(1, abs=1e-3))
     assert {seq for seq, _ in found} == set(range(211, 241))

@@ -10,24 +10,24 @@ from numpy.typing import NDArray
 from tests.storage.conftest import Store
 
 from kho.kernel import errors
-from kho.kernel.ports import Filed, Tx, Where
+from kho.kernel.ports import PassageRef, SearchFilter, Tx
 
 Vector = NDArray[np.float32]
 
 CLOSE = 2e-3
 """Half precision: each of a vector's numbers is right to 0.05 %."""
-T = Where("s", "t")
+T = SearchFilter("s", "t")
 
 
-def filed(seq: int, **changes: object) -> Filed:
-    return replace(Filed(seq, "s", "t"), **changes)  # type: ignore[arg-type] # names and values of Filed's fields
+def filed(seq: int, **changes: object) -> PassageRef:
+    return replace(PassageRef(seq, "s", "t"), **changes)  # type: ignore[arg-type] # names and values of Filed's fields
 
 
 def vector(*numbers: float) -> Vector:
     return np.array(numbers, np.float32)
 
 
-async def put(store: Store, *rows: tuple[Filed, Vector], model: str = "m") -> None:
+async def put(store: Store, *rows: tuple[PassageRef, Vector], model: str = "m") -> None:
     await store.db.write(lambda tx: store.vectors.put(tx, model, rows))
     await store.settle()
 
@@ -37,8 +37,8 @@ async def drop(store: Store, *seqs: int) -> None:
     await store.settle()
 
 
-async def near(store: Store, asked: Vector, where: Where = T, limit: int = 10, model: str = "m") -> list[int]:
-    return [seq for seq, _ in await store.vectors.near(model, where, asked, limit)]
+async def near(store: Store, asked: Vector, where: SearchFilter = T, limit: int = 10, model: str = "m") -> list[int]:
+    return [seq for seq, _ in await store.vectors.nearest(model, where, asked, limit)]
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_the_nearest_come_first_with_their_cosine(small: Store) -> None:
         (filed(3), vector(0, 0, 1)),
         (filed(4), vector(-1, 0, 0)),
     )
-    found = await small.vectors.near("m", T, vector(1, 0, 0), 10)
+    found = await small.vectors.nearest("m", T, vector(1, 0, 0), 10)
     assert [seq for seq, _ in found] == [1, 2, 3, 4]
     assert [cosine for _, cosine in found] == pytest.approx([1, 0.6, 0, -1], abs=CLOSE)
     assert await near(small, vector(1, 0, 0), limit=2) == [1, 2]
@@ -68,7 +68,7 @@ async def test_equals_newest_first(small: Store) -> None:
 
 async def test_length_does_not_matter(small: Store) -> None:
     await put(small, (filed(1), vector(30, 40, 0)), (filed(2), vector(1e30, 0, 0)), (filed(3), vector(0, 1e-30, 0)))
-    found = await small.vectors.near("m", T, vector(0, 1e25, 0), 10)
+    found = await small.vectors.nearest("m", T, vector(0, 1e25, 0), 10)
     assert found == [
         (3, pytest.approx(1, abs=CLOSE)),
         (1, pytest.approx(0.8, abs=CLOSE)),
@@ -93,30 +93,30 @@ NOTHING: set[int] = set()
     ("where", "expected"),
     [
         (T, {1, 2, 3, 4, 5, 6}),
-        (Where("s", "t", collections=("red",)), {1, 2}),
-        (Where("s", "t", collections=("blue", "màu xanh")), {3, 4}),
-        (Where("s", "t", collections=("",)), {5, 6}),
-        (Where("s", "t", kinds=("note",)), {1, 3}),
-        (Where("s", "t", kinds=("code", "笔记")), {2, 4}),
-        (Where("s", "t", tags=("a",)), {1, 2, 4}),
-        (Where("s", "t", tags=("a", "b")), {1}),
-        (Where("s", "t", tags=("a", "a")), {1, 2, 4}),
-        (Where("s", "t", tags=("标签", "c")), {4}),
-        (Where("s", "t", tags=("ab",)), NOTHING),
-        (Where("s", "t", any_tags=("b", "c")), {1, 3, 4}),
-        (Where("s", "t", tags=("a",), any_tags=("b", "标签", "no")), {1, 4}),
-        (Where("s", "t", any_tags=("no",)), NOTHING),
-        (Where("s", "t", collections=(*(f"c{n}" for n in range(50)), "blue")), {3}),
-        (Where("s", "t", since=20), {2, 3, 4}),
-        (Where("s", "t", until=20), {1, 5, 6}),
-        (Where("s", "t", since=20, until=40), {2, 3}),
-        (Where("s", "t", since=-5, until=0), {6}),
-        (Where("s", "t", ("red", "blue"), ("note",), ("b",), 10, 30), {1}),
-        (Where("s", "t", ("red",), ("note",), ("c",)), NOTHING),
-        (Where("s", "t", collections=("Red",)), NOTHING),
+        (SearchFilter("s", "t", collections=("red",)), {1, 2}),
+        (SearchFilter("s", "t", collections=("blue", "màu xanh")), {3, 4}),
+        (SearchFilter("s", "t", collections=("",)), {5, 6}),
+        (SearchFilter("s", "t", kinds=("note",)), {1, 3}),
+        (SearchFilter("s", "t", kinds=("code", "笔记")), {2, 4}),
+        (SearchFilter("s", "t", tags=("a",)), {1, 2, 4}),
+        (SearchFilter("s", "t", tags=("a", "b")), {1}),
+        (SearchFilter("s", "t", tags=("a", "a")), {1, 2, 4}),
+        (SearchFilter("s", "t", tags=("标签", "c")), {4}),
+        (SearchFilter("s", "t", tags=("ab",)), NOTHING),
+        (SearchFilter("s", "t", any_tags=("b", "c")), {1, 3, 4}),
+        (SearchFilter("s", "t", tags=("a",), any_tags=("b", "标签", "no")), {1, 4}),
+        (SearchFilter("s", "t", any_tags=("no",)), NOTHING),
+        (SearchFilter("s", "t", collections=(*(f"c{n}" for n in range(50)), "blue")), {3}),
+        (SearchFilter("s", "t", since=20), {2, 3, 4}),
+        (SearchFilter("s", "t", until=20), {1, 5, 6}),
+        (SearchFilter("s", "t", since=20, until=40), {2, 3}),
+        (SearchFilter("s", "t", since=-5, until=0), {6}),
+        (SearchFilter("s", "t", ("red", "blue"), ("note",), ("b",), 10, 30), {1}),
+        (SearchFilter("s", "t", ("red",), ("note",), ("c",)), NOTHING),
+        (SearchFilter("s", "t", collections=("Red",)), NOTHING),
     ],
 )
-async def test_every_filter(small: Store, where: Where, expected: set[int]) -> None:
+async def test_every_filter(small: Store, where: SearchFilter, expected: set[int]) -> None:
     await put(small, *((one, vector(one.seq, 1, 1)) for one in FILED))
     assert set(await near(small, vector(1, 0, 0), where)) == expected
 
@@ -129,10 +129,10 @@ async def test_a_filter_holds_before_the_limit(small: Store) -> None:
         (filed(99, collection="c", kind="k", tags=("x",), created_at=7), vector(-1, 0, 0)),
     )
     for where in (
-        Where("s", "t", collections=("c",)),
-        Where("s", "t", kinds=("k",)),
-        Where("s", "t", tags=("x",)),
-        Where("s", "t", since=7),
+        SearchFilter("s", "t", collections=("c",)),
+        SearchFilter("s", "t", kinds=("k",)),
+        SearchFilter("s", "t", tags=("x",)),
+        SearchFilter("s", "t", since=7),
     ):
         assert await near(small, vector(1, 0, 0), where, limit=1) == [99]
 
@@ -140,25 +140,26 @@ async def test_a_filter_holds_before_the_limit(small: Store) -> None:
 async def test_tenants_and_spaces_are_apart(small: Store) -> None:
     owners = [("s", "t"), ("s", "t2"), ("s2", "t"), ("st", ""), ("", "st"), ('s"', ","), ("s", "T")]
     await put(
-        small, *((Filed(seq, space, tenant), vector(1, 0, 0)) for seq, (space, tenant) in enumerate(owners, start=1))
+        small,
+        *((PassageRef(seq, space, tenant), vector(1, 0, 0)) for seq, (space, tenant) in enumerate(owners, start=1)),
     )
     for seq, (space, tenant) in enumerate(owners, start=1):
-        assert await near(small, vector(1, 0, 0), Where(space, tenant)) == [seq]
-    assert await near(small, vector(1, 0, 0), Where("s", "nobody")) == []
+        assert await near(small, vector(1, 0, 0), SearchFilter(space, tenant)) == [seq]
+    assert await near(small, vector(1, 0, 0), SearchFilter("s", "nobody")) == []
 
 
 async def test_putting_again_replaces(small: Store) -> None:
     await put(small, (filed(1, tags=("old",)), vector(1, 0, 0)), (filed(2), vector(0, 1, 0)))
     await put(small, (filed(1, tenant="t2", tags=("new",)), vector(0, 0, 1)))
     assert await near(small, vector(1, 0, 0)) == [2]
-    assert await near(small, vector(1, 0, 0), Where("s", "t2", tags=("old",))) == []
-    found = await small.vectors.near("m", Where("s", "t2", tags=("new",)), vector(0, 0, 1), 10)
+    assert await near(small, vector(1, 0, 0), SearchFilter("s", "t2", tags=("old",))) == []
+    found = await small.vectors.nearest("m", SearchFilter("s", "t2", tags=("new",)), vector(0, 0, 1), 10)
     assert found == [(1, pytest.approx(1, abs=CLOSE))]
 
 
 async def test_the_last_of_one_call_counts(small: Store) -> None:
     await put(small, (filed(1), vector(1, 0, 0)), (filed(1), vector(0, 1, 0)))
-    assert await small.vectors.near("m", T, vector(0, 1, 0), 10) == [(1, pytest.approx(1, abs=CLOSE))]
+    assert await small.vectors.nearest("m", T, vector(0, 1, 0), 10) == [(1, pytest.approx(1, abs=CLOSE))]
 
 
 async def test_vectors_can_be_had_back(small: Store) -> None:
@@ -170,32 +171,32 @@ async def test_vectors_can_be_had_back(small: Store) -> None:
     assert float(np.linalg.norm(found[1])) == pytest.approx(1, abs=1e-6)
     assert await small.vectors.get("m", T, []) == {}
     assert await small.vectors.get("unknown", T, [1]) == {}
-    assert await small.vectors.get("m", Where("s", "nobody"), [1]) == {}
+    assert await small.vectors.get("m", SearchFilter("s", "nobody"), [1]) == {}
 
 
 async def test_a_vector_is_filed_elsewhere(small: Store) -> None:
     """Many, so that SQLite has packed them; of those that have no vector nothing comes to be."""
     await put(small, *((filed(seq, collection="red", tags=("x",)), vector(seq, 1, 0)) for seq in range(1, 601)))
     moved = [filed(seq, collection="blue", kind="note", tags=("y",), created_at=9) for seq in [*range(1, 601, 2), 999]]
-    await small.db.write(lambda tx: small.vectors.refile(tx, "m", moved))
+    await small.db.write(lambda tx: small.vectors.move(tx, "m", moved))
     await small.settle()
-    elsewhere = Where("s", "t", collections=("blue",), kinds=("note",), tags=("y",), since=9)
+    elsewhere = SearchFilter("s", "t", collections=("blue",), kinds=("note",), tags=("y",), since=9)
     assert {*await near(small, vector(1, 0, 0), elsewhere, 1_000)} == {*range(1, 601, 2)}
-    assert {*await near(small, vector(1, 0, 0), Where("s", "t", ("red",)), 1_000)} == {*range(2, 601, 2)}
+    assert {*await near(small, vector(1, 0, 0), SearchFilter("s", "t", ("red",)), 1_000)} == {*range(2, 601, 2)}
     assert (await small.vectors.get("m", T, [3]))[3].tolist() == pytest.approx([0.949, 0.316, 0], abs=CLOSE)
-    await small.db.write(lambda tx: small.vectors.refile(tx, "unknown", moved))
+    await small.db.write(lambda tx: small.vectors.move(tx, "unknown", moved))
 
 
 async def test_filed_and_filed_elsewhere_in_one_go(small: Store) -> None:
     def work(tx: Tx) -> None:
         small.vectors.put(tx, "m", [(filed(1, collection="red"), vector(1, 0, 0)), (filed(2), vector(1, 0, 0))])
-        small.vectors.refile(tx, "m", [filed(1, collection="green"), filed(2, collection="green")])
-        small.vectors.refile(tx, "m", [filed(1, collection="blue")])
+        small.vectors.move(tx, "m", [filed(1, collection="green"), filed(2, collection="green")])
+        small.vectors.move(tx, "m", [filed(1, collection="blue")])
         small.vectors.drop(tx, [2])
 
     await small.db.write(work)
     await small.settle()
-    assert await near(small, vector(1, 0, 0), Where("s", "t", ("blue",))) == [1]
+    assert await near(small, vector(1, 0, 0), SearchFilter("s", "t", ("blue",))) == [1]
     assert await near(small, vector(1, 0, 0)) == [1]
 
 
@@ -220,7 +221,7 @@ async def test_a_rollback_leaves_nothing(small: Store) -> None:
     with pytest.raises(errors.Conflict):
         await small.db.write(work)
     await small.settle()
-    assert await small.vectors.near("m", T, vector(1, 0, 0), 10) == [(1, pytest.approx(1, abs=CLOSE))]
+    assert await small.vectors.nearest("m", T, vector(1, 0, 0), 10) == [(1, pytest.approx(1, abs=CLOSE))]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ async def test_a_vector_that_cannot_be_compared_is_refused(small: Store, bad: Ve
     with pytest.raises(errors.InvalidParams):
         await near(small, bad)
     await small.settle()
-    assert await small.vectors.near("m", T, vector(1, 0, 0), 10) == [(1, pytest.approx(1, abs=CLOSE))]
+    assert await small.vectors.nearest("m", T, vector(1, 0, 0), 10) == [(1, pytest.approx(1, abs=CLOSE))]
 
 
 @pytest.mark.parametrize("dimension", [0, -1, 4, 1_000_000])
@@ -282,7 +283,7 @@ async def test_an_empty_index(small: Store) -> None:
     assert await near(small, vector(1, 0, 0)) == []
     await put(small)
     await drop(small, 1)
-    assert await near(small, vector(1, 0, 0), Where("s", "t", tags=("a",))) == []
+    assert await near(small, vector(1, 0, 0), SearchFilter("s", "t", tags=("a",))) == []
 
 
 async def test_any_limit(small: Store) -> None:
@@ -308,12 +309,12 @@ ROWS = 400
 COLLECTIONS, KINDS, TAGS, TENANTS = ("c0", "c1", "c2"), ("k0", "k1"), ("x", "y", "z"), ("t", "t", "t", "u")
 
 
-def random_rows(random: np.random.Generator, seqs: Sequence[int]) -> list[tuple[Filed, Vector]]:
+def random_rows(random: np.random.Generator, seqs: Sequence[int]) -> list[tuple[PassageRef, Vector]]:
     """Like those of real models: all point roughly the same way."""
     common = np.linspace(-1, 1, DIMENSION)
     return [
         (
-            Filed(
+            PassageRef(
                 seq,
                 "s",
                 str(random.choice(TENANTS)),
@@ -328,8 +329,8 @@ def random_rows(random: np.random.Generator, seqs: Sequence[int]) -> list[tuple[
     ]
 
 
-def random_where(random: np.random.Generator) -> Where:
-    where = Where("s", str(random.choice(TENANTS)))
+def random_where(random: np.random.Generator) -> SearchFilter:
+    where = SearchFilter("s", str(random.choice(TENANTS)))
     if random.random() < 0.4:
         where = replace(where, collections=tuple(random.choice(COLLECTIONS, 2, replace=False).tolist()))
     if random.random() < 0.4:
@@ -342,7 +343,7 @@ def random_where(random: np.random.Generator) -> Where:
     return where
 
 
-def is_meant(one: Filed, where: Where) -> bool:
+def is_meant(one: PassageRef, where: SearchFilter) -> bool:
     return (
         (one.space, one.tenant) == (where.space, where.tenant)
         and one.collection in (where.collections or COLLECTIONS)
@@ -356,7 +357,7 @@ def is_meant(one: Filed, where: Where) -> bool:
 async def test_random_work_is_answered_as_numpy_would(store: Store) -> None:
     random = np.random.default_rng(7)
     await store.vectors.prepare("m", DIMENSION)
-    model: dict[int, tuple[Filed, Vector]] = {}
+    model: dict[int, tuple[PassageRef, Vector]] = {}
     hits = wanted = 0
     for _ in range(3):
         rows = random_rows(random, random.integers(1, 1_500, ROWS).tolist())
@@ -371,7 +372,7 @@ async def test_random_work_is_answered_as_numpy_would(store: Store) -> None:
             meant = [(one.seq, vector) for one, vector in model.values() if is_meant(one, where)]
             cosines = {seq: float(v @ asked / np.linalg.norm(v) / np.linalg.norm(asked)) for seq, v in meant}
             best = sorted(cosines, key=lambda seq: -cosines[seq])[:10]
-            found = await store.vectors.near("m", where, asked, 10)
+            found = await store.vectors.nearest("m", where, asked, 10)
             assert len(found) == len(best)
             assert {seq for seq, _ in found} <= set(cosines)
             assert [cosine for _, cosine in found] == pytest.approx([cosines[seq] for seq, _ in found], abs=CLOSE)

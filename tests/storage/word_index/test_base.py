@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kho.kernel.ports import Entry, Filed, Matched, Tx, Where, Words
+from kho.kernel.ports import PassageRef, SearchFilter, Tx, WordEntry, WordMatches, Words
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.sqlite.database import Sqlite
@@ -119,24 +119,24 @@ def test_few_and_many_are_scored_alike(entries: list[tuple[list[int], int]], wei
     assert best_of_few(rows, wanted, 7) == best_of_many(rows, wanted, 7)
 
 
-Corpus = Sequence[tuple[Filed, Sequence[str], Sequence[str]]]
-Query = tuple[Where, Sequence[tuple[str, float]], int]
+Corpus = Sequence[tuple[PassageRef, Sequence[str], Sequence[str]]]
+Query = tuple[SearchFilter, Sequence[tuple[str, float]], int]
 
 
 def on_both(
     url: str, corpus: Corpus, dropped: Sequence[int], queries: Sequence[Query], limits: PlanLimits = LIMITS
-) -> list[Matched]:
+) -> list[WordMatches]:
     """What both databases answer, which must be the same."""
 
-    def answer(tx: Tx, words: Words) -> list[Matched]:
+    def answer(tx: Tx, words: Words) -> list[WordMatches]:
         tx.run("DELETE FROM words_entries")
         if tx.engine == "sqlite":
             tx.run("DELETE FROM words_index")
-        words.put(tx, [Entry(filed, Counter(head), Counter(body), len(body)) for filed, head, body in corpus])
+        words.put(tx, [WordEntry(filed, Counter(head), Counter(body), len(body)) for filed, head, body in corpus])
         words.drop(tx, dropped)
         return [words.match(tx, *query) for query in queries]
 
-    async def both() -> tuple[list[Matched], list[Matched]]:
+    async def both() -> tuple[list[WordMatches], list[WordMatches]]:
         lite, postgres = Sqlite.open(None), Postgres.open(url, PostgresLimits(pool_size=1))
         try:
             await asyncio.gather(migrate(lite, [OWN]), migrate(postgres, [OWN]))
@@ -152,7 +152,7 @@ def on_both(
     return one
 
 
-def fits(filed: Filed, where: Where) -> bool:
+def fits(filed: PassageRef, where: SearchFilter) -> bool:
     return (
         (filed.space, filed.tenant) == (where.space, where.tenant)
         and (not where.collections or filed.collection in where.collections)
@@ -184,7 +184,7 @@ def shares(corpus: Corpus, query: Query, rarity: dict[str, float]) -> dict[int, 
 
 _token = st.sampled_from([*"abcdefgh", "知識", "é", "a b", '"', "\0", "x" * 99])
 _filed = st.builds(
-    Filed,
+    PassageRef,
     st.just(0),
     st.just("s"),
     st.sampled_from(["t", "u"]),
@@ -195,7 +195,7 @@ _filed = st.builds(
 )
 _corpus = st.lists(st.tuples(_filed, st.lists(_token, max_size=3), st.lists(_token, max_size=8)), max_size=30)
 _where = st.builds(
-    Where,
+    SearchFilter,
     st.just("s"),
     st.sampled_from(["t", "u"]),
     st.lists(st.sampled_from(["", "một"]), unique=True, max_size=2).map(tuple),
@@ -232,16 +232,16 @@ def test_on_a_large_index_neither_whole_matches_nor_rare_tokens_are_missed(
     dice = random.Random(seed)
     vocabulary = [f"w{rank}" for rank in range(300)]
     by_rank = [1 / (rank + 1) for rank in range(300)]
-    corpus: list[tuple[Filed, list[str], list[str]]] = []
+    corpus: list[tuple[PassageRef, list[str], list[str]]] = []
     for seq in range(1, 401):
         tokens = dice.choices(vocabulary, by_rank, k=20)
-        corpus.append((Filed(seq, "s", "t", dice.choice("ab"), created_at=seq), tokens[:2], tokens[2:]))
+        corpus.append((PassageRef(seq, "s", "t", dice.choice("ab"), created_at=seq), tokens[:2], tokens[2:]))
     queries: list[Query] = []
     for _ in range(25):
         asked = dice.sample(sorted({*dice.choice(corpus)[2]}), 3) + dice.choices(
             vocabulary, by_rank, k=dice.randint(0, 4)
         )
-        where = Where("s", "t", dice.choice([(), ("a",)]), since=dice.choice([None, 100]))
+        where = SearchFilter("s", "t", dice.choice([(), ("a",)]), since=dice.choice([None, 100]))
         queries.append((where, [(token, 1.0) for token in asked], dice.choice([5, 20])))
     limits = PlanLimits(rare=10, reach=reach, max_clauses=clauses, walk=800)
     answers = on_both(postgres_schema_url, corpus, [], queries, limits)
@@ -261,8 +261,8 @@ def test_on_a_large_index_neither_whole_matches_nor_rare_tokens_are_missed(
                 assert share <= last + 1e-5 or all(asked <= held[other] for other in listed), (query, seq)
 
 
-def _numbered(corpus: Corpus) -> list[tuple[Filed, Sequence[str], Sequence[str]]]:
+def _numbered(corpus: Corpus) -> list[tuple[PassageRef, Sequence[str], Sequence[str]]]:
     return [
-        (Filed(seq, it.space, it.tenant, it.collection, it.kind, it.tags, it.created_at), head, body)
+        (PassageRef(seq, it.space, it.tenant, it.collection, it.kind, it.tags, it.created_at), head, body)
         for seq, (it, head, body) in enumerate(corpus, 1)
     ]

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from kho.kernel.ports import Database, Where, Words
+from kho.kernel.ports import Database, SearchFilter, Words
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from kho.kernel.ports import Entry, Filed
+from kho.kernel.ports import WordEntry, PassageRef
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.word_index.postgres import PostgresWords
@@ -21,8 +21,8 @@ async def main(engine, place, first):
     db, words = (Sqlite.open(Path(place)), SqliteWords()) if engine == "sqlite" else (Postgres.open(place), PostgresWords())
     # Batches of both processes are mixed, and every tenth entry is dropped again.
     batches = [range(start + first, start + 60, 2) for start in range(1, 600, 60)]
-    file = lambda seq: Entry(
-        Filed(seq, "s", f"t{seq % 3}", created_at=seq), {"shared": 1}, {f"by{first}": 1, f"n{seq}": 1}, 2
+    file = lambda seq: WordEntry(
+        PassageRef(seq, "s", f"t{seq % 3}", created_at=seq), {"shared": 1}, {f"by{first}": 1, f"n{seq}": 1}, 2
     )
     await asyncio.gather(*(db.write(lambda tx, batch=batch: words.put(tx, map(file, batch))) for batch in batches))
     await db.write(lambda tx: words.drop(tx, [seq for batch in batches for seq in batch if seq % 10 < 2]))
@@ -41,11 +41,11 @@ async def test_two_processes_write_at_once(db: Database, words: Words, request: 
     place = str(request.getfixturevalue("sqlite_path" if db.engine == "sqlite" else "postgres_schema_url"))
     assert write_at_once(db.engine, place) == [0, 0]
     for tenant in range(3):
-        where = Where("s", f"t{tenant}")
+        where = SearchFilter("s", f"t{tenant}")
         answer = await db.read(lambda tx, where=where: words.match(tx, where, [("shared", 1.0)], 999))
         assert answer.found == [(seq, 1.0) for seq in range(600, 0, -1) if seq % 3 == tenant and seq % 10 >= 2]
     for seq in (2, 599):
-        where = Where("s", f"t{seq % 3}")
+        where = SearchFilter("s", f"t{seq % 3}")
         by = [("by1" if seq % 2 == 0 else "by0", 1.0), (f"n{seq}", 1.0)]
         answer = await db.read(lambda tx, where=where, by=by: words.match(tx, where, by, 1))
         assert answer.found == [(seq, 0.8)]

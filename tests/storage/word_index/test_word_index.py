@@ -10,40 +10,40 @@ import pytest
 from tests.engines import words_of
 
 from kho.kernel import errors
-from kho.kernel.ports import Database, Entry, Filed, Matched, Tx, Where, Words
+from kho.kernel.ports import Database, PassageRef, SearchFilter, Tx, WordEntry, WordMatches, Words
 from kho.storage.migrate import OWN, migrate
 from kho.storage.word_index import base as shared
 from kho.storage.word_index.postgres import PostgresWords
 from kho.storage.word_index.sqlite import SqliteWords
 
 Texts = tuple[Sequence[str], Sequence[str]]
-HERE = Where("s", "t")
+HERE = SearchFilter("s", "t")
 HOSTILE = ['"', "'", "\\", "a b", "NEAR(", "head:", "a*", "*", "^", "AND", "ＯＲ", "0xdead", "", " ", "\0", "\ud800", "é", "É",
            "x" * 5000, "知識", "🏠", "';--", "{1}", "-", "ไทย", "हिन्दी", "K", "k"]  # fmt: skip
 
 
-def entry(filed: Filed, head: Sequence[str], body: Sequence[str]) -> Entry:
-    return Entry(filed, Counter(head), Counter(body), len(body))
+def entry(filed: PassageRef, head: Sequence[str], body: Sequence[str]) -> WordEntry:
+    return WordEntry(filed, Counter(head), Counter(body), len(body))
 
 
-async def put(db: Database, words: Words, *entries: Texts, where: Where = HERE, first: int = 1) -> None:
+async def put(db: Database, words: Words, *entries: Texts, where: SearchFilter = HERE, first: int = 1) -> None:
     """Entries numbered from `first`."""
     filed = [
-        entry(Filed(seq, where.space, where.tenant, created_at=seq), head, body)
+        entry(PassageRef(seq, where.space, where.tenant, created_at=seq), head, body)
         for seq, (head, body) in enumerate(entries, first)
     ]
     await db.write(lambda tx: words.put(tx, filed))
 
 
-async def file(db: Database, words: Words, *filed: Filed) -> None:
+async def file(db: Database, words: Words, *filed: PassageRef) -> None:
     await db.write(lambda tx: words.put(tx, [entry(it, (), ["x"]) for it in filed]))
 
 
-async def match(db: Database, words: Words, *tokens: str, where: Where = HERE, limit: int = 10) -> Matched:
+async def match(db: Database, words: Words, *tokens: str, where: SearchFilter = HERE, limit: int = 10) -> WordMatches:
     return await db.read(lambda tx: words.match(tx, where, [(token, 1.0) for token in tokens], limit))
 
 
-async def found(db: Database, words: Words, *tokens: str, where: Where = HERE, limit: int = 99) -> list[int]:
+async def found(db: Database, words: Words, *tokens: str, where: SearchFilter = HERE, limit: int = 99) -> list[int]:
     return [seq for seq, _ in (await match(db, words, *tokens, where=where, limit=limit)).found]
 
 
@@ -87,9 +87,9 @@ async def test_nothing_matches_nothing(db: Database, words: Words) -> None:
     assert (await match(db, words, "red")).found == []
     await put(db, words, (["red"], ["fox"]))
     assert await found(db, words, "blue") == []
-    assert await match(db, words) == Matched([], {})
+    assert await match(db, words) == WordMatches([], {})
     useless = [("red", 0.0), ("fox", -1.0), ("a", float("nan")), ("", 1.0)]
-    assert await db.read(lambda tx: words.match(tx, HERE, useless, 5)) == Matched([], {})
+    assert await db.read(lambda tx: words.match(tx, HERE, useless, 5)) == WordMatches([], {})
 
 
 async def test_drop_removes_and_the_number_can_be_filed_again(db: Database, words: Words) -> None:
@@ -120,7 +120,7 @@ async def test_a_rolled_back_batch_leaves_nothing(db: Database, words: Words) ->
     await put(db, words, ((), ["kept"]))
 
     def work(tx: Tx) -> None:
-        words.put(tx, [entry(Filed(seq, "s", "t"), ["red"], []) for seq in range(2, 100)])
+        words.put(tx, [entry(PassageRef(seq, "s", "t"), ["red"], []) for seq in range(2, 100)])
         words.drop(tx, [1])
         raise KeyError
 
@@ -132,55 +132,55 @@ async def test_a_rolled_back_batch_leaves_nothing(db: Database, words: Words) ->
 
 
 async def test_tenants_and_spaces_are_apart(db: Database, words: Words) -> None:
-    places = [Where(space, tenant) for tenant in ("t1", "t2") for space in ("s1", "s2")]
+    places = [SearchFilter(space, tenant) for tenant in ("t1", "t2") for space in ("s1", "s2")]
     for number, where in enumerate(places, 1):
         await put(db, words, (["secret"], [where.tenant + where.space]), where=where, first=number)
     await put(db, words, *[(["secret"], ())] * 9, where=places[0], first=10)
     # Other tenants' entries change neither what is found nor what it weighs.
-    answer = await match(db, words, "secret", where=Where("s1", "t2"))
+    answer = await match(db, words, "secret", where=SearchFilter("s1", "t2"))
     assert answer.found == [(3, 1.0)]
     assert answer.rarity == pytest.approx({"secret": log(1 + 11 / 2)})
-    assert await found(db, words, "t1s1", where=Where("s1", "t2")) == []
-    assert await found(db, words, "secret", where=Where("s1", "t3")) == []
+    assert await found(db, words, "t1s1", where=SearchFilter("s1", "t2")) == []
+    assert await found(db, words, "secret", where=SearchFilter("s1", "t3")) == []
     assert len(await found(db, words, "secret", where=places[0])) == 10
 
 
 async def test_a_tenants_name_cannot_reach_into_anothers(db: Database, words: Words) -> None:
-    await put(db, words, (["x"], ()), where=Where("a", "b c"))
-    assert await found(db, words, "x", where=Where("a b", "c")) == []
-    assert await found(db, words, "x", where=Where("a", "b")) == []
+    await put(db, words, (["x"], ()), where=SearchFilter("a", "b c"))
+    assert await found(db, words, "x", where=SearchFilter("a b", "c")) == []
+    assert await found(db, words, "x", where=SearchFilter("a", "b")) == []
 
 
 LONG = "kiến thức " * 12
 FILED = [
-    Filed(1, "s", "t", "một", "note", ("a", "b"), 100),
-    Filed(2, "s", "t", "một", "code", ("a",), 200),
-    Filed(3, "s", "t", LONG, "note", (), 300),
-    Filed(4, "s", "t", LONG + "2", "note", ("b", LONG), 400),
-    Filed(5, "s", "t", "", "", ("a", "a"), 500),
-    Filed(6, "s", "u", "một", "note", ("a", "b"), 100),
+    PassageRef(1, "s", "t", "một", "note", ("a", "b"), 100),
+    PassageRef(2, "s", "t", "một", "code", ("a",), 200),
+    PassageRef(3, "s", "t", LONG, "note", (), 300),
+    PassageRef(4, "s", "t", LONG + "2", "note", ("b", LONG), 400),
+    PassageRef(5, "s", "t", "", "", ("a", "a"), 500),
+    PassageRef(6, "s", "u", "một", "note", ("a", "b"), 100),
 ]
-NARROWED: list[tuple[Where, list[int]]] = [
-    (Where("s", "t"), [5, 4, 3, 2, 1]),
-    (Where("s", "t", collections=("một",)), [2, 1]),
-    (Where("s", "t", collections=("một", LONG)), [3, 2, 1]),
-    (Where("s", "t", collections=("",)), [5]),
-    (Where("s", "t", collections=("mot",)), []),
-    (Where("s", "t", kinds=("note",)), [4, 3, 1]),
-    (Where("s", "t", kinds=("note", "code")), [4, 3, 2, 1]),
-    (Where("s", "t", tags=("a",)), [5, 2, 1]),
-    (Where("s", "t", tags=("a", "b")), [1]),
-    (Where("s", "t", tags=("a", LONG)), []),
-    (Where("s", "t", tags=(LONG,)), [4]),
+NARROWED: list[tuple[SearchFilter, list[int]]] = [
+    (SearchFilter("s", "t"), [5, 4, 3, 2, 1]),
+    (SearchFilter("s", "t", collections=("một",)), [2, 1]),
+    (SearchFilter("s", "t", collections=("một", LONG)), [3, 2, 1]),
+    (SearchFilter("s", "t", collections=("",)), [5]),
+    (SearchFilter("s", "t", collections=("mot",)), []),
+    (SearchFilter("s", "t", kinds=("note",)), [4, 3, 1]),
+    (SearchFilter("s", "t", kinds=("note", "code")), [4, 3, 2, 1]),
+    (SearchFilter("s", "t", tags=("a",)), [5, 2, 1]),
+    (SearchFilter("s", "t", tags=("a", "b")), [1]),
+    (SearchFilter("s", "t", tags=("a", LONG)), []),
+    (SearchFilter("s", "t", tags=(LONG,)), [4]),
     # A tag is not a kind, nor a token.
-    (Where("s", "t", tags=("note",)), []),
-    (Where("s", "t", collections=("một",), kinds=("note",), tags=("b",)), [1]),
-    (Where("s", "t", since=200), [5, 4, 3, 2]),
-    (Where("s", "t", until=200), [1]),
-    (Where("s", "t", since=200, until=400), [3, 2]),
-    (Where("s", "t", since=-(2**63), until=2**63 - 1), [5, 4, 3, 2, 1]),
-    (Where("s", "t", since=200, kinds=("note",)), [4, 3]),
-    (Where("s", "t", since=300, until=100), []),
+    (SearchFilter("s", "t", tags=("note",)), []),
+    (SearchFilter("s", "t", collections=("một",), kinds=("note",), tags=("b",)), [1]),
+    (SearchFilter("s", "t", since=200), [5, 4, 3, 2]),
+    (SearchFilter("s", "t", until=200), [1]),
+    (SearchFilter("s", "t", since=200, until=400), [3, 2]),
+    (SearchFilter("s", "t", since=-(2**63), until=2**63 - 1), [5, 4, 3, 2, 1]),
+    (SearchFilter("s", "t", since=200, kinds=("note",)), [4, 3]),
+    (SearchFilter("s", "t", since=300, until=100), []),
 ]
 
 
@@ -194,18 +194,24 @@ async def test_filters_hold(db: Database, reach: int) -> None:
 
 
 async def test_filters_hold_before_the_limit(db: Database, words: Words) -> None:
-    await file(db, words, *(Filed(seq, "s", "t", "ab"[seq % 10 == 0], created_at=seq) for seq in range(1, 101)))
-    assert await found(db, words, "x", where=Where("s", "t", ("b",)), limit=3) == [100, 90, 80]
-    assert await found(db, words, "x", where=Where("s", "t", until=3), limit=2) == [2, 1]
+    await file(db, words, *(PassageRef(seq, "s", "t", "ab"[seq % 10 == 0], created_at=seq) for seq in range(1, 101)))
+    assert await found(db, words, "x", where=SearchFilter("s", "t", ("b",)), limit=3) == [100, 90, 80]
+    assert await found(db, words, "x", where=SearchFilter("s", "t", until=3), limit=2) == [2, 1]
     # What a token weighs does not depend on the filter.
-    narrow, wide = [(await match(db, words, "x", where=where)).rarity for where in (Where("s", "t", ("b",)), HERE)]
+    narrow, wide = [
+        (await match(db, words, "x", where=where)).rarity for where in (SearchFilter("s", "t", ("b",)), HERE)
+    ]
     assert narrow == wide
 
 
 async def test_a_token_cannot_pass_for_a_filter(db: Database, words: Words) -> None:
     tokens = [letter + text for letter in ("c", "k", "t", "e", "s", "sw", "se") for text in ("", "a", "\0a")]
     await put(db, words, ((), tokens), *[((), ["x"])] * 3)
-    for where in (Where("s", "t", ("a",)), Where("s", "t", kinds=("a",)), Where("s", "t", tags=("a",))):
+    for where in (
+        SearchFilter("s", "t", ("a",)),
+        SearchFilter("s", "t", kinds=("a",)),
+        SearchFilter("s", "t", tags=("a",)),
+    ):
         assert await found(db, words, *tokens, where=where) == []
     for token in tokens:
         answer = await match(db, words, token)
@@ -268,9 +274,11 @@ async def test_an_index_of_the_old_form_makes_room(blank: Database, tmp_path: Pa
 
 async def test_what_tokens_count(db: Database, words: Words) -> None:
     entries = [
-        Entry(Filed(1, "s", "t"), {"head": 1.5, "both": 3}, {"both": 2, "body": 1, "many": 900, "little": 0.01}, 7),
-        Entry(Filed(2, "s", "t"), {}, {"body": 2}, 2),
-        Entry(Filed(3, "s", "other"), {}, {"body": 2}, 2),
+        WordEntry(
+            PassageRef(1, "s", "t"), {"head": 1.5, "both": 3}, {"both": 2, "body": 1, "many": 900, "little": 0.01}, 7
+        ),
+        WordEntry(PassageRef(2, "s", "t"), {}, {"body": 2}, 2),
+        WordEntry(PassageRef(3, "s", "other"), {}, {"body": 2}, 2),
     ]
     await db.write(lambda tx: words.put(tx, entries))
     wanted = ["both", "body", "head", "many", "little", "absent"]

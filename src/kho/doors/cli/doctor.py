@@ -22,7 +22,7 @@ def register(group: click.Group, program: Program) -> None:
             "doctor --repair",
         )
     )
-    @click.option("--repair", is_flag=True, help="File everything anew: words, and vectors that are missing.")
+    @click.option("--repair", is_flag=True, help="Re-index everything: words, and vectors that are missing.")
     @json_option
     def doctor(repair: bool, json: bool) -> None:  # pyright: ignore[reportUnusedFunction]
         found = _examined(program, repair)
@@ -57,12 +57,12 @@ def _words(found: Found) -> list[str]:
     filed = ", ".join(f"{count} of {name}" for name, count in spaces.items()) or "none yet"
     lines = [f"The database answers. It is {found['database']}.", f"Passages filed: {filed}."]
     if found["repaired"]:
-        lines.insert(0, "Everything was filed anew.")
+        lines.insert(0, "Everything was re-indexed.")
     lines += found["wrong"]
     if found["wrong"] and not found["repaired"]:
-        lines.append("'kho doctor --repair' files everything anew.")
+        lines.append("'kho doctor --repair' re-indexes everything.")
     if not found["wanted_model"]:
-        return [*lines, "No model is set: search goes by words alone."]
+        return [*lines, "No model is set: keyword search only."]
     lines.append(f"The model is {found['wanted_model']}; its vectors are kept in {ENGINES[found['engine']]}.")
     if not found["current"]:
         so_far = f"The vectors are still those of {found['model']}" if found["model"] else "There are no vectors yet"

@@ -16,7 +16,7 @@ from kho.kernel.errors import Timeout, Unavailable
 from kho.kernel.ports import Llm, Message
 from kho.search.answer.extractive import quotes
 from kho.search.indexing.index import storable
-from kho.search.query.searcher import Hit
+from kho.search.query.searcher import SearchHit
 from kho.search.text.graphemes import boundary
 from kho.search.text.language import language
 
@@ -24,8 +24,8 @@ SHOWN = 8
 """Passages that a model is shown at most …"""
 CHARACTERS = 12_000
 """… and how long they may be together."""
-LONGEST_LABEL = 120
-LONGEST_QUESTION = 8_000
+MAX_LABEL_LENGTH = 120
+MAX_QUESTION_LENGTH = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Answer:
 
 async def answer(
     question: str,
-    hits: Sequence[Hit],
+    hits: Sequence[SearchHit],
     llm: Llm | None = None,
     manner: Manner = ANY,
     timeout: float | None = None,
@@ -85,7 +85,7 @@ async def answer(
     return replace(checked, prompt_tokens=written.prompt_tokens, completion_tokens=written.completion_tokens)
 
 
-def extract(question: str, hits: Sequence[Hit], manner: Manner = ANY) -> Answer:
+def extract(question: str, hits: Sequence[SearchHit], manner: Manner = ANY) -> Answer:
     """The sentences that cover most of the question, each with its citation."""
     found = quotes(question, hits, manner.language)
     cited = [
@@ -118,9 +118,9 @@ LANGUAGES = {"vi": "Vietnamese, the language of the question", "zh": "Chinese, t
 FORMS = {True: ", as Markdown", False: ", as plain text without any markup", None: ""}
 
 
-def prompt(question: str, hits: Sequence[Hit], manner: Manner = ANY) -> list[Message]:
+def prompt(question: str, hits: Sequence[SearchHit], manner: Manner = ANY) -> list[Message]:
     """What a model is asked. The passages are the user's message, before the question."""
-    question = storable(question)[:LONGEST_QUESTION]
+    question = storable(question)[:MAX_QUESTION_LENGTH]
     texts = [part for hit in hits for part in (hit.passage.key, hit.passage.heading, hit.passage.text)]
     fence = _fence([question, *texts])
     opening, closing = f"<<<{fence}", f"{fence}>>>"
@@ -143,7 +143,7 @@ _CITED = re.compile(r"(?P<blank>[ \t]*)[\[［【](?P<numbers>\s*\d{1,6}(?:\s*[,;
 _CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]*`)", re.DOTALL)
 
 
-def check(written: str, hits: Sequence[Hit]) -> Answer:
+def check(written: str, hits: Sequence[SearchHit]) -> Answer:
     """Keeps the citations of passages that the model was shown, and takes the others out of the text. What stands in
     code is left alone: there [1] is an index."""
     shown = len(_shown(hits))
@@ -165,7 +165,7 @@ def check(written: str, hits: Sequence[Hit]) -> Answer:
     return Answer(text.strip(), tuple(cited))
 
 
-def _shown(hits: Sequence[Hit]) -> list[str]:
+def _shown(hits: Sequence[SearchHit]) -> list[str]:
     """The texts of the first hits, as far as there is room for them."""
     texts: list[str] = []
     room = CHARACTERS
@@ -188,7 +188,7 @@ def _fence(texts: Sequence[str]) -> str:
             return fence
 
 
-def _source(hit: Hit) -> str:
+def _source(hit: SearchHit) -> str:
     heading = f" ({_label(hit.passage.heading)})" if hit.passage.heading.strip() else ""
     return f"from {_label(hit.passage.key)}{heading}"
 
@@ -197,7 +197,7 @@ def _label(text: str) -> str:
     """On one line and without marks that turn its direction: a label must not look like something else."""
     plain = "".join(" " if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") else char for char in text)
     plain = " ".join(plain.split())
-    return plain if len(plain) <= LONGEST_LABEL else plain[: boundary(plain, LONGEST_LABEL)] + "…"
+    return plain if len(plain) <= MAX_LABEL_LENGTH else plain[: boundary(plain, MAX_LABEL_LENGTH)] + "…"
 
 
 # Invisible letters that a model reads and a person does not. The flags of regions are spelt with them, too.

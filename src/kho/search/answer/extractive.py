@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import log
 
 from kho.search.answer.highlight import spans
-from kho.search.query.parsed_query import Asked
-from kho.search.query.searcher import Hit
+from kho.search.query.parsed_query import ParsedQuery
+from kho.search.query.searcher import SearchHit
 from kho.search.text.graphemes import boundary
 from kho.search.text.language import language
 from kho.search.text.sentences import sentences
@@ -14,7 +14,7 @@ from kho.search.text.tokens import index_tokens
 
 SENTENCES, CHARACTERS = 3, 500
 """What an answer has at most."""
-LONGEST = 240
+MAX_QUOTE_LENGTH = 240
 """Characters of one sentence; of a longer one the part around the words that were asked for."""
 PASSAGES = 8
 """Passages that are quoted from at most …"""
@@ -55,7 +55,7 @@ class _Sentence:
     tokens: frozenset[str]
 
 
-def quotes(question: str, hits: Sequence[Hit], wanted: str = "") -> list[Quote]:
+def quotes(question: str, hits: Sequence[SearchHit], wanted: str = "") -> list[Quote]:
     """In the order of the hits, then of the text; in the language that is wanted, or the question's, where there is
     something good in it."""
     best = max((hit.score for hit in hits), default=0.0)
@@ -78,7 +78,7 @@ def quotes(question: str, hits: Sequence[Hit], wanted: str = "") -> list[Quote]:
             break
         first = first or worth
         found = [one for one in found if one is not best and not _same(one, best)]
-        length = min(best.end - best.start, LONGEST)
+        length = min(best.end - best.start, MAX_QUOTE_LENGTH)
         if chosen and length > room:
             continue
         chosen.append(best)
@@ -87,7 +87,7 @@ def quotes(question: str, hits: Sequence[Hit], wanted: str = "") -> list[Quote]:
     return [_quote(one, hits, weights) for one in sorted(chosen, key=lambda one: (one.hit, one.start))]
 
 
-def _sentences(hits: Sequence[Hit], floor: float) -> Iterator[_Sentence]:
+def _sentences(hits: Sequence[SearchHit], floor: float) -> Iterator[_Sentence]:
     for number, hit in enumerate(hits[:PASSAGES]):
         if hit.score < floor:
             continue
@@ -102,13 +102,13 @@ def _sentences(hits: Sequence[Hit], floor: float) -> Iterator[_Sentence]:
 def _weights(question: str, found: Sequence[_Sentence]) -> dict[str, float]:
     """What each word of the question counts: less, the more of these sentences have it."""
     weights: dict[str, float] = {}
-    for token, importance in Asked(question).tokens:
+    for token, importance in ParsedQuery(question).tokens:
         holders = sum(token in one.tokens for one in found)
         weights[token] = importance * log(1 + (len(found) + 1) / (holders + 1))
     return weights
 
 
-def _worth(one: _Sentence, hits: Sequence[Hit], weights: dict[str, float], covered: set[str]) -> float:
+def _worth(one: _Sentence, hits: Sequence[SearchHit], weights: dict[str, float], covered: set[str]) -> float:
     total = sum(weights.values()) or 1.0
     held = sum(
         weight * (AGAIN if token in covered else 1.0) for token, weight in weights.items() if token in one.tokens
@@ -120,14 +120,14 @@ def _same(one: _Sentence, other: _Sentence) -> bool:
     return len(one.tokens & other.tokens) >= SAME * len(one.tokens | other.tokens)
 
 
-def _quote(one: _Sentence, hits: Sequence[Hit], weights: dict[str, float]) -> Quote:
+def _quote(one: _Sentence, hits: Sequence[SearchHit], weights: dict[str, float]) -> Quote:
     text, start, end = hits[one.hit].passage.text, one.start, one.end
-    if end - start > LONGEST:
+    if end - start > MAX_QUOTE_LENGTH:
         asked_for = spans(text[start:end], weights)
         first = start + (asked_for[0][0] if asked_for else 0)
-        if first + LONGEST // 2 > start + LONGEST:
-            start = _word(text, first - LONGEST // 4)
-        end = max(_word(text, start + LONGEST), start + 1) if start + LONGEST < end else end
+        if first + MAX_QUOTE_LENGTH // 2 > start + MAX_QUOTE_LENGTH:
+            start = _word(text, first - MAX_QUOTE_LENGTH // 4)
+        end = max(_word(text, start + MAX_QUOTE_LENGTH), start + 1) if start + MAX_QUOTE_LENGTH < end else end
         start, end = _trimmed(text, start, end)
     before = "…" if start > one.start else ""
     after = "…" if end < one.end else ""

@@ -20,7 +20,7 @@ Query = str | Mapping[str, float]
 
 ELLIPSIS = "…"
 _CHUNK = re.compile(r"\S+")
-_LONGEST_CHUNK = 4_096
+_MAX_CHUNK_LENGTH = 4_096
 """Text without white space (Chinese, blobs) is looked at in lengths of this."""
 
 
@@ -71,7 +71,7 @@ def _hits(text: str, wanted: Mapping[str, float]) -> Iterator[_Hit]:
     for found in _CHUNK.finditer(text):
         start, end = found.span()
         while start < end:
-            stop = end if end - start <= _LONGEST_CHUNK else boundary(text, start + _LONGEST_CHUNK)
+            stop = end if end - start <= _MAX_CHUNK_LENGTH else boundary(text, start + _MAX_CHUNK_LENGTH)
             chunk = text[start:stop]
             if not wanted.keys().isdisjoint(tokens_of(chunk)):
                 yield from _hits_in(chunk, start, wanted)

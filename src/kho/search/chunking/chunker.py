@@ -24,7 +24,7 @@ from kho.search.text.sentences import sentences
 SIZE = 220
 OVERLAP = 0.15
 """The share of a passage that may be said again at the start of the next: its last sentence, if it is short enough."""
-_LONGEST_TITLE = 200
+_MAX_TITLE_LENGTH = 200
 _CUT_IN = 4
 """One block in this many ends a passage that is half full."""
 
@@ -125,7 +125,7 @@ def _sections(text: str, kind: Kind) -> Iterator[tuple[tuple[str, ...], list[Blo
         while path and path[-1][0] >= block.level:
             path.pop()
         if block.title:
-            path.append((block.level, block.title[:_LONGEST_TITLE]))
+            path.append((block.level, block.title[:_MAX_TITLE_LENGTH]))
         title, body = block, []
     if body or title:
         yield tuple(name for _, name in path), body or _of_title(title)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from kho.kernel.background import Background
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Settled
-from kho.kernel.ports import Database, Embedder, Tx, Vectors, Where
+from kho.kernel.ports import Database, Embedder, SearchFilter, Tx, Vectors
 from kho.lib.clock import SECOND, Clock
 from kho.search.calibration.calibrate import is_current, measure, numbers_at_hand
 from kho.search.indexing import passages
-from kho.search.indexing.passages import MODEL, Stored
+from kho.search.indexing.passages import MODEL, StoredPassage
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kho.search")
 
 LEASE = "vectors"
-HELD = 60 * SECOND
+LEASE_DURATION = 60 * SECOND
 """How long a process that fell silent keeps the lease. A batch takes a few seconds."""
 BATCH = 24
 """Passages at a time: a second or two of work on one core."""
@@ -41,7 +41,7 @@ def calibration_row(model: str) -> str:
     return f"calibration:{model}"
 
 
-class Filling:
+class EmbeddingQueue:
     def __init__(
         self,
         db: Database,
@@ -168,7 +168,7 @@ class Filling:
         row = tx.one("SELECT count(*) FROM passages")
         return row[0] if row else 0
 
-    def _claim(self, tx: Tx) -> list[Stored]:
+    def _claim(self, tx: Tx) -> list[StoredPassage]:
         """The passages whose turn it is. All of them wait if the model is new."""
         chosen = passages.state(tx, MODEL)
         if chosen != self._kept:
@@ -200,24 +200,22 @@ class Filling:
         if await self._vectors.deliver():  # an index server has them only now
             await self._db.write(passages.changed_for_all)
 
-    async def _vectors_of(self, batch: Sequence[Stored]) -> "dict[int, tuple[str, Vector]]":
+    async def _vectors_of(self, batch: Sequence[StoredPassage]) -> "dict[int, tuple[str, Vector]]":
         """By number, with the digest of the text that each vector is of. What has one already is not embedded again:
         the passage itself (only its tags changed), or another with the same text."""
         model = self._embedder.model
         known: dict[str, Vector] = {}
         twins = await self._db.read(lambda tx: passages.twins(tx, [stored.digest for stored in batch]))
-        candidates = {
-            one.seq: (stored.digest, one) for stored in batch for one in (stored.filed, *twins[stored.digest])
-        }
+        candidates = {one.seq: (stored.digest, one) for stored in batch for one in (stored.ref, *twins[stored.digest])}
         for space, tenant in {(one.space, one.tenant) for _, one in candidates.values()}:
             mine = [seq for seq, (_, one) in candidates.items() if (one.space, one.tenant) == (space, tenant)]
-            found = await self._vectors.get(model, Where(space, tenant), mine)
+            found = await self._vectors.get(model, SearchFilter(space, tenant), mine)
             known.update({candidates[seq][0]: vector for seq, vector in found.items()})
         new = list({stored.digest: stored for stored in batch if stored.digest not in known}.values())
         if new:
             rows = await self._embedder.passages([text_of(stored) for stored in new])
             known.update({stored.digest: row for stored, row in zip(new, rows, strict=True)})
-        return {stored.filed.seq: (stored.digest, known[stored.digest]) for stored in batch}
+        return {stored.ref.seq: (stored.digest, known[stored.digest]) for stored in batch}
 
     def _file(self, tx: Tx, rows: "dict[int, tuple[str, Vector]]") -> None:
         filed = passages.still_there(tx, list(rows))
@@ -226,15 +224,15 @@ class Filling:
         for space, tenant in sorted({(file.space, file.tenant) for file in filed.values()}):
             passages.changed(tx, space, tenant)
 
-    async def _put_off(self, batch: Sequence[Stored], problem: str) -> None:
+    async def _put_off(self, batch: Sequence[StoredPassage], problem: str) -> None:
         log.warning("vectors wait: %s", problem)
         if not batch:
             return
 
         def work(tx: Tx) -> None:
-            row = tx.one("SELECT attempts FROM vector_queue WHERE seq = $1", batch[0].filed.seq)
+            row = tx.one("SELECT attempts FROM vector_queue WHERE seq = $1", batch[0].ref.seq)
             delay = min(LAST_RETRY, FIRST_RETRY * 2 ** (row[0] if row else 0))
-            passages.failed(tx, [one.filed.seq for one in batch], self._clock() + int(delay * SECOND), problem)
+            passages.failed(tx, [one.ref.seq for one in batch], self._clock() + int(delay * SECOND), problem)
 
         await self._db.write(work)
 
@@ -247,7 +245,7 @@ class Filling:
                 "SET owner = excluded.owner, until = excluded.until WHERE leases.owner = $2 OR leases.until < $4",
                 LEASE,
                 self._owner,
-                now + HELD,
+                now + LEASE_DURATION,
                 now,
             )
             return changed == 1
@@ -264,6 +262,6 @@ class Filling:
             self._leased = False
 
 
-def text_of(stored: Stored) -> str:
+def text_of(stored: StoredPassage) -> str:
     """What the model reads."""
     return f"{stored.heading}\n{stored.text}" if stored.heading else stored.text

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from kho.kernel.ports import Entry, Filed, Tx, Vectors, Words
+from kho.kernel.ports import PassageRef, Tx, Vectors, WordEntry, Words
 from kho.lib.clock import Clock
 from kho.search.indexing import minhash, passages
-from kho.search.indexing.passages import Stored
+from kho.search.indexing.passages import StoredPassage
 from kho.search.text.language import language
 from kho.search.text.tokens import index_tokens
 
@@ -52,8 +52,8 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    stored: Stored
+class PreparedPassage:
+    stored: StoredPassage
     head: dict[str, float]
     body: dict[str, float]
     """The tokens by which it is found, and what each counts; those of the head weigh more."""
@@ -65,14 +65,14 @@ class Prepared:
     """A document that is ready to be filed. The costly part, done outside of the transaction that all writes share."""
 
     document: Document
-    parts: list[Part]
+    parts: list[PreparedPassage]
     bands: list[int] | None = None
     """By which near-duplicates are found (see minhash.py). None leaves those that are stored under its key."""
 
 
 def prepare(document: Document) -> Prepared:
-    parts: list[Part] = []
-    filed = Filed(
+    parts: list[PreparedPassage] = []
+    filed = PassageRef(
         0, document.space, document.tenant, document.collection, document.kind, document.tags, document.created_at
     )
     for number, passage in enumerate(document.passages):
@@ -84,8 +84,8 @@ def prepare(document: Document) -> Prepared:
         digest = _digest(heading, text, repr(weights))
         head, body, length = _counted(heading, fields, passage.label)
         spoken = language(f"{heading}\n{text}")
-        stored = Stored(filed, document.key, number, digest, heading, text, weights, spoken)
-        parts.append(Part(stored, head, body, length))
+        stored = StoredPassage(filed, document.key, number, digest, heading, text, weights, spoken)
+        parts.append(PreparedPassage(stored, head, body, length))
     return Prepared(document, parts)
 
 
@@ -168,22 +168,22 @@ class Index:
         document = prepared.document
         return minhash.find(tx, document.space, document.tenant, document.collection, prepared.bands or (), limit)
 
-    def _refile(self, tx: Tx, filed: Sequence[Filed]) -> None:
+    def _refile(self, tx: Tx, filed: Sequence[PassageRef]) -> None:
         if self._vectors is None:
             passages.unmodel(tx)
         else:
-            self._vectors.refile(tx, self._model, filed)
+            self._vectors.move(tx, self._model, filed)
 
     def _apply(self, tx: Tx, change: "_Change") -> None:
         for filed, stored in change.shifted:
-            passages.refile(tx, filed.seq, stored.filed, stored.part)
+            passages.move(tx, filed.seq, stored.ref, stored.part)
         self._drop(tx, change.gone)
         self._words.drop(tx, [filed.seq for filed, _ in change.moved])
         seqs = [filed.seq for filed, _ in change.moved] + passages.insert(tx, [part.stored for part in change.new])
         parts = [part for _, part in change.moved] + change.new
-        filed = [replace(part.stored.filed, seq=seq) for seq, part in zip(seqs, parts, strict=True)]
+        filed = [replace(part.stored.ref, seq=seq) for seq, part in zip(seqs, parts, strict=True)]
         self._words.put(
-            tx, [Entry(file, part.head, part.body, part.length) for file, part in zip(filed, parts, strict=True)]
+            tx, [WordEntry(file, part.head, part.body, part.length) for file, part in zip(filed, parts, strict=True)]
         )
         # Vectors are filed under tags and dates too.
         self._refile(tx, [file for file, (before, _) in zip(filed, change.moved, strict=False) if file != before])
@@ -202,19 +202,19 @@ class Index:
 
 @dataclass(slots=True)
 class _Change:
-    new: list[Part]
-    moved: list[tuple[Filed, Part]]
+    new: list[PreparedPassage]
+    moved: list[tuple[PassageRef, PreparedPassage]]
     """The same text, now of another kind, with other tags or another date; or its words are to be filed anew."""
-    shifted: list[tuple[Filed, Stored]]
+    shifted: list[tuple[PassageRef, StoredPassage]]
     """Whose row has to be written again."""
     gone: list[int]
 
-    def add(self, documents: Iterable[Prepared], old: dict[str, list[tuple[Filed, int, str]]], anew: bool) -> bool:
+    def add(self, documents: Iterable[Prepared], old: dict[str, list[tuple[PassageRef, int, str]]], anew: bool) -> bool:
         """What has to be done to get from what is filed to what shall be. Whether that is anything at all."""
         before = self._size()
         for prepared in documents:
             # The same text twice in one document is two passages.
-            known: dict[str, list[tuple[Filed, int]]] = {}
+            known: dict[str, list[tuple[PassageRef, int]]] = {}
             for filed, number, digest in sorted(old[prepared.document.key], key=lambda one: one[1]):
                 known.setdefault(digest, []).append((filed, number))
             for part in prepared.parts:
@@ -223,7 +223,7 @@ class _Change:
                     self.new.append(part)
                     continue
                 filed, number = known[stored.digest].pop(0)
-                refiled = replace(filed, seq=0) != stored.filed
+                refiled = replace(filed, seq=0) != stored.ref
                 if refiled or anew:
                     self.moved.append((filed, part))
                 if refiled or number != stored.part:

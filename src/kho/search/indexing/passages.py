@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import orjson
 
-from kho.kernel.ports import Filed, Row, Tx, Where
+from kho.kernel.ports import PassageRef, Row, SearchFilter, Tx
 
 SHARDS = 8
-BATCH = 500
+MAX_VALUES = 500
 """Numbers in one statement."""
-ROWS = 50
+MAX_ROWS = 50
 """New passages in one statement."""
 
 MODEL = "model"
@@ -25,10 +25,10 @@ _COLUMNS = "seq, space, tenant, collection, kind, tags, created_at, key, part, d
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredPassage:
     """A passage as it was filed."""
 
-    filed: Filed
+    ref: PassageRef
     key: str
     part: int
     digest: str
@@ -39,11 +39,11 @@ class Stored:
     language: str = ""
 
 
-def insert(tx: Tx, stored: Sequence[Stored]) -> list[int]:
+def insert(tx: Tx, stored: Sequence[StoredPassage]) -> list[int]:
     """Files passages (the number in `filed` does not matter) and returns their numbers, in the same order."""
     numbers: list[int] = []
-    for start in range(0, len(stored), ROWS):
-        batch = stored[start : start + ROWS]
+    for start in range(0, len(stored), MAX_ROWS):
+        batch = stored[start : start + MAX_ROWS]
         rows = ", ".join(f"({', '.join(f'${row * 13 + n}' for n in range(1, 14))})" for row in range(len(batch)))
         found = tx.all(
             "INSERT INTO passages (space, tenant, collection, kind, tags, created_at, key, part, digest, heading, "
@@ -55,7 +55,7 @@ def insert(tx: Tx, stored: Sequence[Stored]) -> list[int]:
     return numbers
 
 
-def refile(tx: Tx, seq: int, filed: Filed, part: int) -> None:
+def move(tx: Tx, seq: int, filed: PassageRef, part: int) -> None:
     """The same text, filed elsewhere."""
     tx.run(
         "UPDATE passages SET collection = $1, kind = $2, tags = $3, created_at = $4, part = $5 WHERE seq = $6",
@@ -70,9 +70,9 @@ def refile(tx: Tx, seq: int, filed: Filed, part: int) -> None:
 
 def of_keys(
     tx: Tx, space: str, tenant: str, collection: str, keys: Sequence[str]
-) -> dict[str, list[tuple[Filed, int, str]]]:
+) -> dict[str, list[tuple[PassageRef, int, str]]]:
     """The passages of some documents: how they are filed, their part number and digest."""
-    found: dict[str, list[tuple[Filed, int, str]]] = {key: [] for key in keys}
+    found: dict[str, list[tuple[PassageRef, int, str]]] = {key: [] for key in keys}
     rows = _by_values(
         tx,
         "SELECT seq, kind, tags, created_at, part, digest, key FROM passages "
@@ -81,12 +81,12 @@ def of_keys(
         list(found),
     )
     for seq, kind, tags, created_at, part, digest, key in rows:
-        filed = Filed(seq, space, tenant, collection, kind, tuple(orjson.loads(tags)), created_at)
+        filed = PassageRef(seq, space, tenant, collection, kind, tuple(orjson.loads(tags)), created_at)
         found[key].append((filed, part, digest))
     return found
 
 
-def get(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, Stored]:
+def get(tx: Tx, where: SearchFilter, seqs: Sequence[int]) -> dict[int, StoredPassage]:
     """Those of the passages that exist and are meant. An index may lag behind; this is how they are filed now."""
     rows = _by_values(
         tx,
@@ -95,10 +95,10 @@ def get(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, Stored]:
         seqs,
     )
     found = map(_stored, rows)
-    return {stored.filed.seq: stored for stored in found if _is_meant(stored.filed, where)}
+    return {stored.ref.seq: stored for stored in found if _is_meant(stored.ref, where)}
 
 
-def labels(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, tuple[str, str, str]]:
+def labels(tx: Tx, where: SearchFilter, seqs: Sequence[int]) -> dict[int, tuple[str, str, str]]:
     """The collection, key and digest of passages: which document each is of, and what is a copy of what."""
     rows = _by_values(
         tx,
@@ -130,7 +130,7 @@ def enqueue_all(tx: Tx, now: int) -> None:
     )
 
 
-def due(tx: Tx, now: int, limit: int) -> list[Stored]:
+def due(tx: Tx, now: int, limit: int) -> list[StoredPassage]:
     """The passages whose turn it is, newest first: what was just written is what is asked for next.
 
     Those that failed together come again in fewer and fewer: one text that a provider refuses must not hold back the
@@ -146,26 +146,26 @@ def due(tx: Tx, now: int, limit: int) -> list[Stored]:
     return [_stored(row[:-1]) for row in rows if row[-1] == attempts][: max(1, limit >> attempts)]
 
 
-def twins(tx: Tx, digests: Sequence[str]) -> dict[str, list[Filed]]:
+def twins(tx: Tx, digests: Sequence[str]) -> dict[str, list[PassageRef]]:
     """Passages with the same text that no longer wait: their vectors can be copied."""
-    found: dict[str, list[Filed]] = {}
+    found: dict[str, list[PassageRef]] = {}
     for digest in digests:
         rows = tx.all(
             "SELECT p.seq, p.space, p.tenant FROM passages AS p LEFT JOIN vector_queue AS q ON q.seq = p.seq "
             "WHERE p.digest = $1 AND q.seq IS NULL LIMIT 1",
             digest,
         )
-        found[digest] = [Filed(*row) for row in rows]
+        found[digest] = [PassageRef(*row) for row in rows]
     return found
 
 
-def still_there(tx: Tx, seqs: Sequence[int]) -> dict[int, Filed]:
+def still_there(tx: Tx, seqs: Sequence[int]) -> dict[int, PassageRef]:
     """Without those that were dropped meanwhile, and filed as they are now."""
     # Locked, so that nobody files a passage elsewhere, or drops it, while its vector is being filed. SQLite has one
     # writer at a time anyway.
     lock = " FOR SHARE" if tx.engine == "postgres" else ""
     rows = _by_values(tx, f"SELECT {_COLUMNS} FROM passages WHERE seq", (), sorted(seqs), lock)
-    return {row[0]: _stored(row).filed for row in rows}
+    return {row[0]: _stored(row).ref for row in rows}
 
 
 def done(tx: Tx, seqs: Sequence[int]) -> None:
@@ -185,7 +185,7 @@ def problem(tx: Tx) -> str | None:
     return row[0] if row else None
 
 
-def pending(tx: Tx, where: Where | None = None, most: int = 1_000_000) -> int:
+def pending(tx: Tx, where: SearchFilter | None = None, most: int = 1_000_000) -> int:
     """How many passages wait for vectors, counted up to `most`."""
     if where is None:
         row = tx.one("SELECT count(*) FROM (SELECT 1 FROM vector_queue LIMIT $1) AS waiting", most)
@@ -254,7 +254,7 @@ def unmodel(tx: Tx) -> None:
         set_state(tx, MODEL, "")
 
 
-def _is_meant(filed: Filed, where: Where) -> bool:
+def _is_meant(filed: PassageRef, where: SearchFilter) -> bool:
     return (
         (not where.collections or filed.collection in where.collections)
         and (not where.kinds or filed.kind in where.kinds)
@@ -269,15 +269,15 @@ def _by_values(
     tx: Tx, select: str, first: tuple[str, ...], values: Sequence[int] | Sequence[str], lock: str = ""
 ) -> list[Row]:
     rows: list[Row] = []
-    for start in range(0, len(values), BATCH):
-        batch = values[start : start + BATCH]
+    for start in range(0, len(values), MAX_VALUES):
+        batch = values[start : start + MAX_VALUES]
         places = ", ".join(f"${n}" for n in range(len(first) + 1, len(first) + len(batch) + 1))
         rows += tx.all(f"{select} IN ({places}){lock}", *first, *batch)
     return rows
 
 
-def _values(stored: Stored) -> tuple[str | int, ...]:
-    filed = stored.filed
+def _values(stored: StoredPassage) -> tuple[str | int, ...]:
+    filed = stored.ref
     return (
         filed.space,
         filed.tenant,
@@ -295,11 +295,13 @@ def _values(stored: Stored) -> tuple[str | int, ...]:
     )
 
 
-def _stored(row: Row) -> Stored:
+def _stored(row: Row) -> StoredPassage:
     seq, space, tenant, collection, kind, tags, created_at, key, part, digest, heading, text, weights, language = row
-    filed = Filed(seq, space, tenant, collection, kind, tuple(orjson.loads(tags)) if tags != "[]" else (), created_at)
+    filed = PassageRef(
+        seq, space, tenant, collection, kind, tuple(orjson.loads(tags)) if tags != "[]" else (), created_at
+    )
     spans = tuple((int(length), float(weight)) for length, weight in orjson.loads(weights)) if weights else ()
-    return Stored(filed, key, part, digest, heading, text, spans, language)
+    return StoredPassage(filed, key, part, digest, heading, text, spans, language)
 
 
 def _json(value: object) -> str:

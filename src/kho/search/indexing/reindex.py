@@ -56,7 +56,7 @@ def form_row(space: str) -> str:
     return f"form:{space}"
 
 
-async def refile(db: Database, index: Index, background: Background, space: str, form: int, pages: Pages) -> None:
+async def reindex(db: Database, index: Index, background: Background, space: str, form: int, pages: Pages) -> None:
     """Does nothing if the rows are filed in this form already. A restart begins again; what is filed stays."""
     wanted = f"{form}.{FORM}"
     if await db.read(lambda tx: passages.state(tx, form_row(space))) == wanted:
@@ -78,11 +78,11 @@ async def refile(db: Database, index: Index, background: Background, space: str,
         if count:
             if db.engine == "postgres":  # or it would plan for an empty table until it looks by itself
                 await db.write(lambda tx: tx.script("ANALYZE passages; ANALYZE words_entries"))
-            log.info("%s: %d documents filed anew", space, count)
+            log.info("%s: %d documents re-indexed", space, count)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class IndexHealth:
     spaces: dict[str, int]
     """Passages that are filed, by slice."""
     pending: int
@@ -95,13 +95,13 @@ class Standing:
     """Who fills in vectors at the moment: its process number."""
 
 
-def standing(tx: Tx, now: int) -> Standing:
+def index_health(tx: Tx, now: int) -> IndexHealth:
     spaces = {row[0]: int(row[1]) for row in tx.all("SELECT space, count(*) FROM passages GROUP BY space ORDER BY 1")}
     problem = tx.one(
         "SELECT problem FROM vector_queue WHERE problem IS NOT NULL ORDER BY due_at DESC, seq DESC LIMIT 1"
     )
     held = tx.one("SELECT owner FROM leases WHERE name = $1 AND until > $2", LEASE, now)
-    return Standing(
+    return IndexHealth(
         spaces,
         passages.pending(tx),
         passages.state(tx, MODEL),
@@ -110,7 +110,7 @@ def standing(tx: Tx, now: int) -> Standing:
     )
 
 
-async def refile_all(
+async def reindex_all(
     db: Database, background: Background, start: Sequence[Callable[[], Awaitable[None]]], *, clock: Clock, vectors: bool
 ) -> None:
     """Has the slices file all their rows anew: `start` is what they do when a hub begins. With `vectors`, every passage

@@ -8,7 +8,7 @@ from kho.search.text.language import language
 from kho.search.text.tokens import FUNCTION_WORD, fold, query_tokens
 from kho.search.text.unaccented_vietnamese import typed_without_marks
 
-LONGEST = 8_000
+MAX_QUERY_LENGTH = 8_000
 """Characters of a query that are looked at: the beginning says what it is about."""
 
 EVENLY = 0.5
@@ -30,12 +30,12 @@ _NAME = pattern(
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedQuery:
     text: str
 
     @cached_property
     def beginning(self) -> str:
-        return self.text[:LONGEST]
+        return self.text[:MAX_QUERY_LENGTH]
 
     @cached_property
     def tokens(self) -> list[tuple[str, float]]:

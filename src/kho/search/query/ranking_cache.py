@@ -7,43 +7,43 @@ from hashlib import blake2b
 from cachetools import LRUCache
 
 from kho.kernel import paging
-from kho.kernel.ports import Where
-from kho.search.indexing.passages import Stored
-from kho.search.query.scoring import Parts
+from kho.kernel.ports import SearchFilter
+from kho.search.indexing.passages import StoredPassage
+from kho.search.query.scoring import ScoreParts
 
-KEPT = 512
+MAX_RANKINGS = 512
 """Lists that are remembered."""
 FIRST_PAGE = 10
 """Passages that a list has at hand with their texts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedPassage:
     seq: int
     key: str
     score: float
     """In 0..1, the same measure in every answer."""
-    parts: Parts
+    parts: ScoreParts
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """One ranked list. Pages are cut from it."""
 
-    ranked: list[Ranked]
+    ranked: list[RankedPassage]
     notes: tuple[str, ...] = ()
     """What was left out, in plain words: an answer by words alone says so."""
     pending: int = 0
     """Passages that still wait for their vectors, counted up to 10,000."""
     version: int = 0
-    texts: dict[int, Stored] = field(default_factory=dict[int, Stored])
+    texts: dict[int, StoredPassage] = field(default_factory=dict[int, StoredPassage])
     """The passages of the first page."""
 
 
-class Lists:
+class RankingCache:
     """By what they answer, how long they are, and the version of the index they were made from."""
 
-    def __init__(self, size: int = KEPT) -> None:
+    def __init__(self, size: int = MAX_RANKINGS) -> None:
         self._lists: LRUCache[tuple[str, int, int], Ranking] = LRUCache(size)
         self._asked: LRUCache[tuple[str, int], bool] = LRUCache(size)
 
@@ -59,7 +59,7 @@ class Lists:
         self._asked[mark, depth] = True
 
 
-def mark_of(where: Where, *asked: str | bool) -> str:
+def mark_of(where: SearchFilter, *asked: str | bool) -> str:
     """What a list is the answer to, in short: a query may be long, and a cursor goes with its own list only."""
     return blake2b(repr((where, *asked)).encode(), digest_size=12).hexdigest()
 

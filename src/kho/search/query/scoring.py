@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import exp, log10
 from typing import TYPE_CHECKING
 
-from kho.kernel.ports import Counted
-from kho.search.indexing.passages import Stored
-from kho.search.query.parsed_query import EVENLY, Asked, flat
+from kho.kernel.ports import TokenCounts
+from kho.search.indexing.passages import StoredPassage
+from kho.search.query.parsed_query import EVENLY, ParsedQuery, flat
 from kho.search.text.tokens import query_tokens
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ AS_IT_IS, BETWEEN_LANGUAGES = 0.2, 0.35
 """Shares of the two likenesses in the meaning. Their sum is what a passage gets that is as near as the related ones
 among the probes; a nearer one gets up to 1."""
 
-_NOTHING: Counted = {}, 0
+_NOTHING: TokenCounts = {}, 0
 
 AMONG_CODE = 0.25
 WAITING = 0.75
@@ -58,7 +58,7 @@ SOME_MEANING = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ScoreParts:
     """What a score is made of."""
 
     words: float
@@ -76,21 +76,21 @@ class Parts:
 
 
 def lexical(
-    asked: Asked, rarity: dict[str, float], passages: Sequence[Stored], counted: Mapping[int, Counted]
-) -> list[Parts]:
+    asked: ParsedQuery, rarity: dict[str, float], passages: Sequence[StoredPassage], counted: Mapping[int, TokenCounts]
+) -> list[ScoreParts]:
     """How well texts match the words of a query. `counted` is by their numbers; one that the word index does not have
     holds none of them."""
     weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
     sharp = {token: importance * max(rarity.get(token, 0.0) - EVERYWHERE, 0.01) for token, importance in asked.tokens}
     total, most = sum(weights.values()) or 1.0, FULL * sum(sharp.values()) or 1.0
     usual = sum(length for _, length in counted.values()) / max(len(counted), 1) or 1.0
-    found: list[Parts] = []
+    found: list[ScoreParts] = []
     for passage in passages:
-        held, length = counted.get(passage.filed.seq, _NOTHING)
+        held, length = counted.get(passage.ref.seq, _NOTHING)
         share = sum(weights[token] for token in held) / total
         norm = K1 * (1 - B + B * length / usual)
         bm25 = sum(sharp[token] * times * (K1 + 1) / (times + norm) for token, times in held.items())
-        found.append(Parts(share, min(1.0, bm25 / most), _literal(asked, passage)))
+        found.append(ScoreParts(share, min(1.0, bm25 / most), _literal(asked, passage)))
     return found
 
 
@@ -100,13 +100,13 @@ def meaning(raw: "Array", between: "Array") -> "Array":
     return np.clip(AS_IT_IS * raw + BETWEEN_LANGUAGES * between, 0, 1).astype(np.float32)
 
 
-def lean(asked: Asked, passages: Sequence[Stored]) -> float:
+def lean(asked: ParsedQuery, passages: Sequence[StoredPassage]) -> float:
     """How much of a score is the words'. A question in plain words about code shares few of them with it."""
     code = sum(_is_code(passage.text) for passage in passages)
     return AMONG_CODE if asked.lean == EVENLY and code * 2 > len(passages) else asked.lean
 
 
-def score(parts: Parts, lean: float) -> float:
+def score(parts: ScoreParts, lean: float) -> float:
     """In 0..1. `lean` is 1 where no meaning is to be had at all."""
     words = (parts.words + parts.closeness) / 2
     # A passage that waits for its vector is taken to mean about what its words say.
@@ -114,7 +114,7 @@ def score(parts: Parts, lean: float) -> float:
     return min(1.0, lean * words + (1 - lean) * likeness + parts.literal)
 
 
-def convincing(parts: Sequence[Parts], asked: Asked, rarity: dict[str, float]) -> bool:
+def convincing(parts: Sequence[ScoreParts], asked: ParsedQuery, rarity: dict[str, float]) -> bool:
     """Whether any of the passages is about the query at all. If none is, nothing was found."""
     best_words = max((part.words for part in parts), default=0.0)
     if best_words >= CLEAR_WORDS or any(part.literal for part in parts):
@@ -130,18 +130,18 @@ def convincing(parts: Sequence[Parts], asked: Asked, rarity: dict[str, float]) -
     return any(between >= max(needed, noise) for between, noise in near)
 
 
-def counts(parts: Parts) -> bool:
+def counts(parts: ScoreParts) -> bool:
     """Whether a passage belongs into an answer that has a convincing one."""
     return parts.words >= SOME_WORDS or (parts.between is not None and parts.between >= SOME_MEANING)
 
 
-def quoted(asked: Asked, passage: Stored) -> bool:
+def quoted(asked: ParsedQuery, passage: StoredPassage) -> bool:
     """Whether a passage holds anything as it was quoted."""
     text = flat(f"{passage.heading}\n{passage.text}")
     return any(phrase in text for phrase in asked.phrases)
 
 
-def share_of_phrases(asked: Asked, rarity: dict[str, float]) -> float:
+def share_of_phrases(asked: ParsedQuery, rarity: dict[str, float]) -> float:
     """What share of the query's weight the word index gives, at least, to a passage that holds a quoted phrase."""
     weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
     held = (sum(weights.get(token, 0.0) for token, _ in query_tokens(phrase)) for phrase in asked.phrases)
@@ -152,7 +152,7 @@ def _is_code(text: str) -> bool:
     return 30 * sum(map(text.count, "(){}[]=;_")) > len(text)
 
 
-def _literal(asked: Asked, passage: Stored) -> float:
+def _literal(asked: ParsedQuery, passage: StoredPassage) -> float:
     if not asked.phrases and not asked.names:
         return 0.0
     text = flat(f"{passage.heading}\n{passage.text}")

@@ -6,17 +6,26 @@ from dataclasses import dataclass, replace
 
 from kho.kernel.deadline import Left, until
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Embedder, Matched, Reranker, Tx, Vectors, Where, Words
+from kho.kernel.ports import Database, Embedder, Reranker, SearchFilter, Tx, Vectors, WordMatches, Words
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import text_of
-from kho.search.indexing.passages import Stored
+from kho.search.indexing.passages import StoredPassage
 from kho.search.query import scoring, semantic
-from kho.search.query.parsed_query import Asked
-from kho.search.query.ranking_cache import FIRST_PAGE, KEPT, Lists, Ranked, Ranking, cursor_for, mark_of, place_of
-from kho.search.query.scoring import Parts
-from kho.search.query.semantic import NEAREST, Meaning, Meant
+from kho.search.query.parsed_query import ParsedQuery
+from kho.search.query.ranking_cache import (
+    FIRST_PAGE,
+    MAX_RANKINGS,
+    RankedPassage,
+    Ranking,
+    RankingCache,
+    cursor_for,
+    mark_of,
+    place_of,
+)
+from kho.search.query.scoring import ScoreParts
+from kho.search.query.semantic import NEAREST, SemanticResult, SemanticSearch
 
-DEPTH = 100
+MAX_RANKED = 100
 """Passages that a ranked list has at most, unless the caller asks for more."""
 BY_WORDS = 20
 """The best by words that are looked at closely, beside the nearest in meaning."""
@@ -29,33 +38,33 @@ TAIL = 0.8
 """What a passage that was not looked at closely gets for its words, if none that was has any of them."""
 WORTH = 0.3
 """The share of the best score below which a passage is noise beside it."""
-PATIENCE = 2.5
+MODEL_TIMEOUT = 2.5
 """Seconds that an answer waits for the model, which may have to be loaded. Then the words answer alone."""
-MOST_PENDING = 10_000
+MAX_PENDING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     timeout: float = 10.0
-    patience: float = PATIENCE
+    patience: float = MODEL_TIMEOUT
     lean: float | None = None
     """How much the words decide, whatever the query looks like. To measure with: None lets the query decide."""
     look: bool = True
     """Whether the best are looked at closely. To measure what that is worth."""
-    lists: int = KEPT
+    lists: int = MAX_RANKINGS
     """Ranked lists that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    passage: Stored
+class SearchHit:
+    passage: StoredPassage
     score: float
-    parts: Parts
+    parts: ScoreParts
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    hits: list[Hit]
+class SearchResults:
+    hits: list[SearchHit]
     total: int
     cursor: str | None
     notes: tuple[str, ...]
@@ -72,20 +81,20 @@ class _First:
 
     version: int
     pending: int
-    matched: Matched
+    matched: WordMatches
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
     """The passages that are still there, and what their words are worth."""
 
-    passages: list[Stored]
-    parts: list[Parts]
+    passages: list[StoredPassage]
+    parts: list[ScoreParts]
     rest: dict[int, Label]
     """Of those that have some of the words, but were not looked at closely."""
 
     def labels(self) -> dict[int, Label]:
-        closely = {one.filed.seq: (one.filed.collection, one.key, one.digest) for one in self.passages}
+        closely = {one.ref.seq: (one.ref.collection, one.key, one.digest) for one in self.passages}
         return {**self.rest, **closely}
 
 
@@ -97,27 +106,29 @@ class Searcher:
         vectors: Vectors | None = None,
         embedder: Embedder | None = None,
         reranker: Reranker | None = None,
-        limits: Limits | None = None,
+        limits: SearchLimits | None = None,
     ) -> None:
         self._db = db
         self._words = words
         self._reranker = reranker
-        self._limits = limits or Limits()
+        self._limits = limits or SearchLimits()
         self._meaning = (
-            None if vectors is None or embedder is None else Meaning(db, vectors, embedder, self._limits.patience)
+            None
+            if vectors is None or embedder is None
+            else SemanticSearch(db, vectors, embedder, self._limits.patience)
         )
-        self._lists = Lists(self._limits.lists)
+        self._lists = RankingCache(self._limits.lists)
 
     async def search(
         self,
-        where: Where,
+        where: SearchFilter,
         text: str,
         *,
         limit: int = 10,
         cursor: str | None = None,
         per_key: bool = False,
         timeout: float | None = None,
-    ) -> Found:
+    ) -> SearchResults:
         """One page. `per_key` gives each document one place in the list, its best passage's."""
         mark = mark_of(where, text, per_key)
         start, version = place_of(cursor, mark)
@@ -128,8 +139,8 @@ class Searcher:
         if any(one.seq not in texts for one in page):
             seqs = [one.seq for one in page]
             texts = await self._db.read(lambda tx: passages.get(tx, where, seqs), timeout=left())
-        return Found(
-            [Hit(texts[one.seq], one.score, one.parts) for one in page if one.seq in texts],
+        return SearchResults(
+            [SearchHit(texts[one.seq], one.score, one.parts) for one in page if one.seq in texts],
             len(ranking.ranked),
             cursor_for(start + limit, ranking, mark),
             ranking.notes,
@@ -138,17 +149,17 @@ class Searcher:
 
     async def ranking(
         self,
-        where: Where,
+        where: SearchFilter,
         text: str,
         *,
-        depth: int = DEPTH,
+        depth: int = MAX_RANKED,
         per_key: bool = False,
         timeout: float | None = None,
         version: int | None = None,
     ) -> Ranking:
         """The whole list. With `version`, the list that a page was cut from, if it is still remembered."""
         left = until(self._time(timeout))
-        asked = Asked(text)
+        asked = ParsedQuery(text)
         if not asked.tokens:
             return Ranking([])
         mark = mark_of(where, text, per_key)
@@ -164,12 +175,12 @@ class Searcher:
         return known
 
     async def likeness(
-        self, where: Where, text: str, seqs: Sequence[int], *, timeout: float | None = None
+        self, where: SearchFilter, text: str, seqs: Sequence[int], *, timeout: float | None = None
     ) -> dict[int, float]:
         """How near some passages are to a text, in 0..1: by its words, and by its meaning where that is to be had. What
         a list that is there already can be ordered by."""
         left = until(self._time(timeout))
-        asked = Asked(text)
+        asked = ParsedQuery(text)
         if not asked.tokens or not seqs:
             return {}
         matched, meant = await asyncio.gather(
@@ -178,12 +189,12 @@ class Searcher:
         )
         looked, parts = await self._look(asked, where, matched, meant, seqs, left)
         lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
-        return {one.filed.seq: scoring.score(part, lean) for one, part in zip(looked.passages, parts, strict=True)}
+        return {one.ref.seq: scoring.score(part, lean) for one, part in zip(looked.passages, parts, strict=True)}
 
     def _time(self, timeout: float | None) -> float:
         return self._limits.timeout if timeout is None else min(timeout, self._limits.timeout)
 
-    async def _rank(self, asked: Asked, where: Where, depth: int, per_key: bool, left: Left) -> Ranking:
+    async def _rank(self, asked: ParsedQuery, where: SearchFilter, depth: int, per_key: bool, left: Left) -> Ranking:
         deep = max(depth, READ_LITERALLY) if asked.phrases else depth
         first, meant = await asyncio.gather(
             self._db.read(lambda tx: self._first(tx, where, asked, deep), timeout=left()),
@@ -199,7 +210,7 @@ class Searcher:
         most = 1.0 if asked.is_telling else scoring.UNTELLING
         ranked = sorted(
             (
-                Ranked(one.filed.seq, one.key, most * min(1.0, scoring.score(part, lean) / full), part)
+                RankedPassage(one.ref.seq, one.key, most * min(1.0, scoring.score(part, lean) / full), part)
                 for one, part in zip(looked.passages, parts, strict=True)
                 if scoring.counts(part)
             ),
@@ -207,7 +218,7 @@ class Searcher:
         )
         worth = ranked[0].score * WORTH if ranked else 0.0
         ranked = [one for one in ranked if one.score >= worth]
-        texts = {one.filed.seq: one for one in looked.passages}
+        texts = {one.ref.seq: one for one in looked.passages}
         notes = meant.notes
         if self._reranker is not None and ranked:
             ranked, notes = await self._rerank(self._reranker, asked, ranked, texts, notes, left)
@@ -216,25 +227,25 @@ class Searcher:
         at_hand = {one.seq: texts[one.seq] for one in ranked[:FIRST_PAGE] if one.seq in texts}
         return Ranking(ranked, notes, first.pending, first.version, at_hand)
 
-    def _first(self, tx: Tx, where: Where, asked: Asked, most: int) -> _First:
+    def _first(self, tx: Tx, where: SearchFilter, asked: ParsedQuery, most: int) -> _First:
         return _First(
             passages.version(tx, where.space, where.tenant),
-            passages.pending(tx, where, MOST_PENDING),
+            passages.pending(tx, where, MAX_PENDING),
             self._words.match(tx, where, asked.tokens, most),
         )
 
-    def _lean(self, asked: Asked, looked: Sequence[Stored]) -> float:
+    def _lean(self, asked: ParsedQuery, looked: Sequence[StoredPassage]) -> float:
         return scoring.lean(asked, looked) if self._limits.lean is None else self._limits.lean
 
     async def _look(
         self,
-        asked: Asked,
-        where: Where,
-        matched: Matched,
-        meant: Meant,
+        asked: ParsedQuery,
+        where: SearchFilter,
+        matched: WordMatches,
+        meant: SemanticResult,
         chosen: Sequence[int],
         left: Left,
-    ) -> tuple[_Looked, list[Parts]]:
+    ) -> tuple[_Looked, list[ScoreParts]]:
         """The closer look, by words and by meaning at once."""
         reading = self._db.read(lambda tx: self._read(tx, asked, where, matched, chosen), timeout=left())
         if self._meaning is None:
@@ -242,36 +253,38 @@ class Searcher:
             return looked, looked.parts
         looked, vectors = await asyncio.gather(reading, self._meaning.vectors(meant, where, chosen, left))
         if asked.phrases:  # then more were read than had been chosen
-            more = [one.filed.seq for one in looked.passages if one.filed.seq not in vectors]
+            more = [one.ref.seq for one in looked.passages if one.ref.seq not in vectors]
             vectors |= await self._meaning.vectors(meant, where, more, left)
         return looked, semantic.added(asked, meant, looked.passages, looked.parts, vectors)
 
-    def _read(self, tx: Tx, asked: Asked, where: Where, matched: Matched, chosen: Sequence[int]) -> _Looked:
+    def _read(
+        self, tx: Tx, asked: ParsedQuery, where: SearchFilter, matched: WordMatches, chosen: Sequence[int]
+    ) -> _Looked:
         texts = passages.get(tx, where, chosen)
         closely = [texts[seq] for seq in chosen if seq in texts]
         if asked.phrases:
             least = scoring.share_of_phrases(asked, matched.rarity)
             more = [seq for seq, share in matched.found if share >= least and seq not in texts]
             closely += (one for one in passages.get(tx, where, more).values() if scoring.quoted(asked, one))
-        seqs = {one.filed.seq for one in closely}
+        seqs = {one.ref.seq for one in closely}
         if self._limits.look:
             counted = self._words.counted(tx, where, list(seqs), matched.rarity)
             parts = scoring.lexical(asked, matched.rarity, closely, counted)
         else:
             shares = dict(matched.found)
-            parts = [Parts(share, share) for share in (shares.get(one.filed.seq, 0.0) for one in closely)]
+            parts = [ScoreParts(share, share) for share in (shares.get(one.ref.seq, 0.0) for one in closely)]
         rest = [seq for seq, share in matched.found if seq not in seqs and share >= scoring.SOME_WORDS]
         return _Looked(closely, parts, passages.labels(tx, where, rest))
 
     async def _rerank(
         self,
         reranker: Reranker,
-        asked: Asked,
-        ranked: list[Ranked],
-        texts: dict[int, Stored],
+        asked: ParsedQuery,
+        ranked: list[RankedPassage],
+        texts: dict[int, StoredPassage],
         notes: tuple[str, ...],
         left: Left,
-    ) -> tuple[list[Ranked], tuple[str, ...]]:
+    ) -> tuple[list[RankedPassage], tuple[str, ...]]:
         first, rest = ranked[:RERANKED], ranked[RERANKED:]
         try:
             shown = [text_of(texts[one.seq]) for one in first]
@@ -285,17 +298,17 @@ class Searcher:
         return sorted(judged, key=_order) + [replace(one, score=min(one.score, lowest)) for one in rest], notes
 
 
-async def _nothing() -> Meant:
-    return Meant()
+async def _nothing() -> SemanticResult:
+    return SemanticResult()
 
 
-def _worth_a_look(matched: Matched, near: Sequence[tuple[int, float]]) -> list[int]:
+def _worth_a_look(matched: WordMatches, near: Sequence[tuple[int, float]]) -> list[int]:
     """The best by words and the best by meaning. Only the words, if nothing lies near."""
     most = BY_WORDS if near else BY_WORDS + NEAREST
     return list(dict.fromkeys([seq for seq, _ in (*matched.found[:most], *near)]))
 
 
-def _attainable(asked: Asked, looked: Sequence[Stored], parts: Sequence[Parts], lean: float) -> float:
+def _attainable(asked: ParsedQuery, looked: Sequence[StoredPassage], parts: Sequence[ScoreParts], lean: float) -> float:
     """The score of a perfect passage. Where all passages are in other languages than the question, they cannot have its
     words, and the meaning has to do."""
     if lean == 1.0 or any(one.language in (asked.language, "") for one in looked):
@@ -304,27 +317,29 @@ def _attainable(asked: Asked, looked: Sequence[Stored], parts: Sequence[Parts], 
     return lean * max(best, 0.3) + (1 - lean)
 
 
-def _tail(matched: Matched, labels: dict[int, Label], ranked: Sequence[Ranked], most: float) -> list[Ranked]:
+def _tail(
+    matched: WordMatches, labels: dict[int, Label], ranked: Sequence[RankedPassage], most: float
+) -> list[RankedPassage]:
     """What was not looked at closely: behind all that was, in the order of the words, and scored as a look would have
     found it, as far as the last one that had a look tells. `most` is what a full match is worth."""
     last = next((one for one in reversed(ranked) if one.parts.words >= scoring.SOME_WORDS), None)
     lowest, rate = (last.score, last.score / last.parts.words) if last else (most, most * TAIL)
     return [
-        Ranked(seq, labels[seq][1], min(lowest, rate * share), Parts(share, share))
+        RankedPassage(seq, labels[seq][1], min(lowest, rate * share), ScoreParts(share, share))
         for seq, share in matched.found
         if seq in labels
     ]
 
 
-def _once(ranked: Sequence[Ranked], labels: dict[int, Label], per_key: bool) -> list[Ranked]:
+def _once(ranked: Sequence[RankedPassage], labels: dict[int, Label], per_key: bool) -> list[RankedPassage]:
     """Each document once, or each text, where it ranks best."""
-    kept: dict[Hashable, Ranked] = {}
+    kept: dict[Hashable, RankedPassage] = {}
     for one in ranked:
         collection, key, digest = labels[one.seq]
         kept.setdefault((collection, key) if per_key else digest, one)
     return list(kept.values())
 
 
-def _order(one: Ranked) -> tuple[float, int]:
+def _order(one: RankedPassage) -> tuple[float, int]:
     """Best first, newest first among equals."""
     return -one.score, -one.seq

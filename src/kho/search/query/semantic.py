@@ -10,14 +10,14 @@ from cachetools import LRUCache
 
 from kho.kernel.deadline import Left
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Embedder, Vectors, Where
+from kho.kernel.ports import Database, Embedder, SearchFilter, Vectors
 from kho.search.calibration.calibrate import Calibration, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import calibration_row
-from kho.search.indexing.passages import Stored
+from kho.search.indexing.passages import StoredPassage
 from kho.search.query import scoring
-from kho.search.query.parsed_query import Asked
-from kho.search.query.scoring import Parts
+from kho.search.query.parsed_query import ParsedQuery
+from kho.search.query.scoring import ScoreParts
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
@@ -29,11 +29,11 @@ NEAREST = 32
 words."""
 SHARE = 0.7
 """Of the time that is left, what the meaning may take: the words need some to answer alone."""
-KEPT_QUESTIONS = 256
+MAX_QUESTIONS = 256
 
 
 @dataclass(slots=True)
-class Meant:
+class SemanticResult:
     """What the vectors say, or why they say nothing."""
 
     question: "Vector | None" = None
@@ -42,36 +42,38 @@ class Meant:
     notes: tuple[str, ...] = ()
 
 
-class Meaning:
+class SemanticSearch:
     def __init__(self, db: Database, vectors: Vectors, embedder: Embedder, patience: float) -> None:
         self._db = db
         self._vectors = vectors
         self._embedder = embedder
         self._patience = patience
         self._calibration: Calibration | None = None
-        self._questions: LRUCache[str, Vector] = LRUCache(KEPT_QUESTIONS)
+        self._questions: LRUCache[str, Vector] = LRUCache(MAX_QUESTIONS)
 
-    async def near(self, asked: Asked, where: Where, left: Left) -> Meant:
+    async def near(self, asked: ParsedQuery, where: SearchFilter, left: Left) -> SemanticResult:
         """The question's vector and what lies near it."""
         try:
             calibration = await self._calibrated(left)
             if calibration is None:
                 # There are no vectors yet, so no model is loaded to look for them.
                 problem = await self._db.read(passages.problem, timeout=left() * SHARE)
-                return Meant(notes=(f"Answered by words alone. {problem}",) if problem else ())
+                return SemanticResult(notes=(f"Keyword search only. {problem}",) if problem else ())
             question = await self._question(asked.beginning, min(self._patience, left() * SHARE))
-            near = await self._vectors.near(self._embedder.model, where, question, NEAREST, timeout=left() * SHARE)
-            return Meant(question, calibration, near)
+            near = await self._vectors.nearest(self._embedder.model, where, question, NEAREST, timeout=left() * SHARE)
+            return SemanticResult(question, calibration, near)
         except (KhoError, TimeoutError) as failure:
-            return Meant(notes=_by_words_alone(failure))
+            return SemanticResult(notes=_keywords_only(failure))
 
-    async def vectors(self, meant: Meant, where: Where, seqs: Sequence[int], left: Left) -> "dict[int, Vector]":
+    async def vectors(
+        self, meant: SemanticResult, where: SearchFilter, seqs: Sequence[int], left: Left
+    ) -> "dict[int, Vector]":
         if meant.question is None or not seqs:
             return {}
         try:
             return await self._vectors.get(self._embedder.model, where, seqs, timeout=left())
         except KhoError as failure:
-            meant.question, meant.notes = None, _by_words_alone(failure)
+            meant.question, meant.notes = None, _keywords_only(failure)
             return {}
 
     async def _calibrated(self, left: Left) -> Calibration | None:
@@ -93,15 +95,19 @@ class Meaning:
 
 
 def added(
-    asked: Asked, meant: Meant, looked: Sequence[Stored], parts: Sequence[Parts], vectors: "dict[int, Vector]"
-) -> list[Parts]:
+    asked: ParsedQuery,
+    meant: SemanticResult,
+    looked: Sequence[StoredPassage],
+    parts: Sequence[ScoreParts],
+    vectors: "dict[int, Vector]",
+) -> list[ScoreParts]:
     """The parts of passages' scores, with what they mean."""
     import numpy as np
 
-    have = [n for n, one in enumerate(looked) if one.filed.seq in vectors]
+    have = [n for n, one in enumerate(looked) if one.ref.seq in vectors]
     if not have or meant.question is None or meant.calibration is None:
         return list(parts)
-    rows = np.stack([vectors[looked[n].filed.seq] for n in have])
+    rows = np.stack([vectors[looked[n].ref.seq] for n in have])
     written = [looked[n].language for n in have]
     likeness = meant.calibration.likeness(meant.question, asked.language, rows, written)
     meaning = scoring.meaning(likeness.raw, likeness.between)
@@ -116,7 +122,7 @@ def added(
     return result
 
 
-def _by_words_alone(failure: Exception) -> tuple[str, ...]:
+def _keywords_only(failure: Exception) -> tuple[str, ...]:
     reason = failure.message if isinstance(failure, KhoError) else "The model is not ready yet."
-    log.warning("answered by words alone: %s", reason)
-    return (f"Answered by words alone. {reason}",)
+    log.warning("keyword search only: %s", reason)
+    return (f"Keyword search only. {reason}",)

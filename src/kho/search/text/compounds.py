@@ -13,12 +13,12 @@ from typing import NamedTuple
 from kho.lib.lazy_regex import pattern
 from kho.search.text.unicode import WORD
 
-LONGEST = 128
+MAX_TOKEN_LENGTH = 128
 """A longer compound (a blob, a signed address) has no whole, only parts; a longer word is cut here."""
 BLOB = 4_096
 """What is longer than this without a space is no text: of the rest nothing is read."""
-MOST_NEIGHBOURS = 12
-MOST_HUMPS = 8
+MAX_NEIGHBOURS = 12
+MAX_HUMPS = 8
 """A word of more humps than this is a key or a blob, not camelCase."""
 
 WHOLE, PARTS, HUMPS = 1.0, 0.8, 0.4
@@ -28,7 +28,7 @@ not outvote the rest of the query. The humps of camelCase weigh less again: many
 HYPHENATED, JOINED = 0.4, 0.2
 """Words joined by hyphens are words, and weigh as such (1.0 each); that they stand joined (`well-known`), or even
 written together (`wi-fi`, `wifi`), is worth this much more."""
-MOST_PER_PART = 0.5
+MAX_PER_PART = 0.5
 
 
 class Part(NamedTuple):
@@ -83,7 +83,7 @@ def _compounds(text: str, start: int, end: int) -> Iterator[Part]:
     for found in _COMPOUND.finditer(text, start, end):
         word = found.group()
         if word.isdecimal() or (word.isalpha() and (word.islower() or word.istitle() or word.isupper())):
-            yield Part(found.start(), found.end(), word[:LONGEST], 1.0, True)
+            yield Part(found.start(), found.end(), word[:MAX_TOKEN_LENGTH], 1.0, True)
         else:
             yield from _taken_apart(word[:BLOB], found.start())
 
@@ -91,7 +91,7 @@ def _compounds(text: str, start: int, end: int) -> Iterator[Part]:
 def _address(url: str, start: int) -> Iterator[Part]:
     """The scheme is a part; the whole goes without it, as people leave it out."""
     scheme, _, rest = url.partition("://")
-    yield Part(start, start + len(scheme), scheme, MOST_PER_PART / 5, True)
+    yield Part(start, start + len(scheme), scheme, MAX_PER_PART / 5, True)
     yield from _taken_apart(rest[:BLOB].rstrip("/"), start + len(url) - len(rest))
 
 
@@ -119,20 +119,20 @@ def _taken_apart(text: str, start: int) -> Iterator[Part]:
     leaves = [node for node in others if node.leaf]
     if len(others) == 1 and (whole == leaves[0].text or _CONTRACTION.fullmatch(whole)):
         whole = leaves[0].text
-        yield Part(inner, inner + len(bare), whole[:LONGEST], 1.0, True)
+        yield Part(inner, inner + len(bare), whole[:MAX_TOKEN_LENGTH], 1.0, True)
         return
     natural = len(others) == len(leaves) > 1 and _only_words_and_hyphens(bare, leaves)
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_TOKEN_LENGTH:
         yield Part(start, start + len(text), whole, HYPHENATED if natural else WHOLE, False)
         written_together = _written_together(bare, leaves)
         if written_together:
             yield Part(inner, inner + len(bare), *written_together, False)
     every = HUMPS if bare.isalnum() else PARTS
-    share = min(MOST_PER_PART, every / max(1, len({node.text for node in others})))
+    share = min(MAX_PER_PART, every / max(1, len({node.text for node in others})))
     for node in others:
         if natural:
             share = 1.0 if len(node.text) > 1 else HYPHENATED
-        yield Part(node.start, node.end, node.text[:LONGEST], share, node.leaf)
+        yield Part(node.start, node.end, node.text[:MAX_TOKEN_LENGTH], share, node.leaf)
 
 
 def _only_words_and_hyphens(text: str, leaves: list[_Node]) -> bool:
@@ -147,7 +147,7 @@ def _written_together(text: str, leaves: list[_Node]) -> tuple[str, float] | Non
     if _GROUPED.fullmatch(text):
         return re.sub("[.,]", "", text), PARTS
     if _INITIALS.fullmatch(text):
-        return text.replace(".", ""), MOST_PER_PART
+        return text.replace(".", ""), MAX_PER_PART
     joiners = {char for char in text if not char.isalpha()}
     if 1 < len(leaves) < 4 and together.isalpha() and joiners and joiners <= {"-", "_", "'"}:
         return together, JOINED
@@ -171,7 +171,7 @@ def _nodes(text: str, start: int, level: int) -> Iterator[_Node]:
     pieces = _pieces(text, start, _LEVELS[level])
     if len(pieces) > 1:
         yield _Node(start, start + len(text), _one_form(text), False)
-        if level < 2 and 2 < len(pieces) <= MOST_NEIGHBOURS:
+        if level < 2 and 2 < len(pieces) <= MAX_NEIGHBOURS:
             for (one, _), (other, last) in pairwise(pieces):
                 pair = text[one - start : other - start + len(last)]
                 if not set(pair).isdisjoint("?&=#%,"):
@@ -198,11 +198,11 @@ def _pieces(text: str, start: int, separator: re.Pattern[str]) -> list[tuple[int
 
 def _humps(text: str, start: int) -> Iterator[_Node]:
     end = start + len(text)
-    if text.isascii() and len(text) <= LONGEST:
+    if text.isascii() and len(text) <= MAX_TOKEN_LENGTH:
         numbered = _NUMBERED.fullmatch(text)
         if _CAMEL.search(text):
             humps = list(_HUMP.finditer(text))
-            if 1 < len(humps) <= MOST_HUMPS:
+            if 1 < len(humps) <= MAX_HUMPS:
                 yield _Node(start, end, text, False)
                 for hump in humps:
                     if hump.group().isalpha() or hump.end() - hump.start() > 1:

@@ -9,9 +9,9 @@ and e ask for a vowel and a consonant before it, which no such syllable has.
 import re
 from functools import lru_cache
 
-SHORTEST = 4
+MIN_WORD_LENGTH = 4
 """Shorter words stay as they are: `bus`, `ing`, `use`, and most syllables of other languages."""
-LONGEST = 32
+MAX_WORD_LENGTH = 32
 """Longer ones are no words."""
 
 _VOWEL = re.compile(r"[aeiou]|(?<=[^aeiou])y")
@@ -44,7 +44,12 @@ _AS_IT_IS = frozenset("news does species series always perhaps lens alias bias a
 @lru_cache(maxsize=32_768)
 def stem(word: str) -> str:
     """The stem of a folded word; anything but plain English letters comes back as it is."""
-    if not SHORTEST <= len(word) <= LONGEST or not word.isascii() or not word.isalpha() or word in _AS_IT_IS:
+    if (
+        not MIN_WORD_LENGTH <= len(word) <= MAX_WORD_LENGTH
+        or not word.isascii()
+        or not word.isalpha()
+        or word in _AS_IT_IS
+    ):
         return _IRREGULAR.get(word, word)
     known = _IRREGULAR.get(word)
     if known is not None:

@@ -18,13 +18,13 @@ from operator import add
 from typing import NamedTuple
 
 from kho.lib.lazy_regex import pattern
-from kho.search.text.compounds import LONGEST, parts
+from kho.search.text.compounds import MAX_TOKEN_LENGTH, parts
 from kho.search.text.stemmer import stem
 from kho.search.text.stopwords import ENGLISH, HAN, HAN_PAIRS, KANA, UNMARKED, VIETNAMESE
 from kho.search.text.unaccented_vietnamese import typed_without_marks
 from kho.search.text.unicode import CJK, EMOJI, UNSPACED, plain, unaccented
 
-MOST_QUERY_TOKENS = 64
+MAX_QUERY_TOKENS = 64
 QUERY_BEGINNING, QUERY_END = 6_000, 2_000
 """Of a longer query only this many characters are read: of a stack trace, the first lines and the last say most."""
 
@@ -100,8 +100,8 @@ def query_tokens(text: str) -> list[tuple[str, float]]:
                 before = found.get(token, (0.0, 0.0))
                 found[token] = (max(before[0], round(weight * part, 4)), max(before[1], weight))
                 times[token] = times.get(token, 0) + 1
-    if len(found) > MOST_QUERY_TOKENS:
-        best = sorted(found, key=lambda token: (-found[token][1], -times[token]))[:MOST_QUERY_TOKENS]
+    if len(found) > MAX_QUERY_TOKENS:
+        best = sorted(found, key=lambda token: (-found[token][1], -times[token]))[:MAX_QUERY_TOKENS]
         kept = set(best)
         found = {token: value for token, value in found.items() if token in kept}
     return [(token, importance) for token, (importance, _) in found.items()]
@@ -137,7 +137,7 @@ def _remembered(piece: str) -> tuple[str, ...]:
 def _worked_out(text: str) -> list[str]:
     """The tokens of `pieces(text)`, without the pieces: they cost more than the rest."""
     word = text.lstrip('("').rstrip('.,;:!?)"')
-    if word.isascii() and word.isalpha() and len(word) <= LONGEST and (word.islower() or word.istitle()):
+    if word.isascii() and word.isalpha() and len(word) <= MAX_TOKEN_LENGTH and (word.islower() or word.istitle()):
         return [stem(word.lower())]
     text = plain(text)
     tokens: list[str] = []

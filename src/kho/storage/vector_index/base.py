@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel import errors
-from kho.kernel.ports import Filed, Tx, Where
+from kho.kernel.ports import PassageRef, SearchFilter, Tx
 from kho.storage.digests import number_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def registered(tx: Tx, engine: str) -> list[Model]:
     return [Model(row[0], row[1]) for row in rows]
 
 
-def latest(rows: "Sequence[tuple[Filed, Vector]]") -> "list[tuple[Filed, Vector]]":
+def latest(rows: "Sequence[tuple[PassageRef, Vector]]") -> "list[tuple[PassageRef, Vector]]":
     """One row per passage: the last one, where it comes twice."""
     return list({filed.seq: (filed, vector) for filed, vector in rows}.values())
 
@@ -94,7 +94,7 @@ def vector_of(model: str, dimension: int, vector: "Vector") -> "Vector":
 class IndexFilter:
     """The filters of a search, as numbers."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: SearchFilter) -> None:
         self.collections = [number_of(name) for name in where.collections]
         self.kinds = [number_of(name) for name in where.kinds]
         self.tags = [number_of(tag) for tag in dict.fromkeys(where.tags)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from kho.kernel import errors
-from kho.kernel.ports import Database, Filed, Tx, Where
+from kho.kernel.ports import Database, PassageRef, SearchFilter, Tx
 from kho.storage.digests import number_of
 from kho.storage.vector_index.base import IndexFilter, find, latest, look_up, matrix, register, registered, vector_of
 
@@ -113,7 +113,7 @@ class PostgresVectors:
 
         await self._db.write(work)
 
-    def put(self, tx: Tx, model: str, rows: "Sequence[tuple[Filed, Vector]]") -> None:
+    def put(self, tx: Tx, model: str, rows: "Sequence[tuple[PassageRef, Vector]]") -> None:
         known = find(tx, ENGINE, model)
         rows = latest(rows)
         vectors = matrix(model, known.dimension, [vector for _, vector in rows])
@@ -122,7 +122,7 @@ class PostgresVectors:
             ((filed.seq, *_columns(filed), _literal(vector)) for (filed, _), vector in zip(rows, vectors, strict=True)),
         )
 
-    def refile(self, tx: Tx, model: str, rows: Sequence[Filed]) -> None:
+    def move(self, tx: Tx, model: str, rows: Sequence[PassageRef]) -> None:
         known = look_up(tx, ENGINE, model)
         if known is not None:
             tx.many(_REFILE.format(n=known.number), ((*_columns(filed), filed.seq) for filed in rows))
@@ -131,15 +131,15 @@ class PostgresVectors:
         for known in registered(tx, ENGINE):
             tx.run(f"DELETE FROM vectors_{known.number} WHERE seq = ANY($1::bigint[])", _array(seqs))
 
-    async def near(
-        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
+    async def nearest(
+        self, model: str, where: SearchFilter, vector: "Vector", limit: int, *, timeout: float | None = None
     ) -> list[tuple[int, float]]:
         if limit < 1:
             return []
         return await self._db.read(lambda tx: _near(tx, model, where, vector, limit, self._exact), timeout=timeout)
 
     async def get(
-        self, model: str, where: Where, seqs: Sequence[int], *, timeout: float | None = None
+        self, model: str, where: SearchFilter, seqs: Sequence[int], *, timeout: float | None = None
     ) -> "dict[int, Vector]":
         return await self._db.read(lambda tx: _get(tx, model, where, seqs), timeout=timeout)
 
@@ -206,7 +206,7 @@ def _graph(tx: Tx, number: int, exact: int) -> Literal["ready", "building", "bro
     return "missing" if count is not None and count[0] > exact else "needless"
 
 
-def _near(tx: Tx, model: str, where: Where, vector: "Vector", limit: int, exact: int) -> list[tuple[int, float]]:
+def _near(tx: Tx, model: str, where: SearchFilter, vector: "Vector", limit: int, exact: int) -> list[tuple[int, float]]:
     known = look_up(tx, ENGINE, model)
     if known is None:
         return []
@@ -235,7 +235,7 @@ def _near(tx: Tx, model: str, where: Where, vector: "Vector", limit: int, exact:
     return [(seq, min(1.0, max(-1.0, cosine))) for seq, cosine in rows]
 
 
-def _get(tx: Tx, model: str, where: Where, seqs: Sequence[int]) -> "dict[int, Vector]":
+def _get(tx: Tx, model: str, where: SearchFilter, seqs: Sequence[int]) -> "dict[int, Vector]":
     import numpy as np
 
     known = look_up(tx, ENGINE, model)
@@ -255,7 +255,7 @@ def _get(tx: Tx, model: str, where: Where, seqs: Sequence[int]) -> "dict[int, Ve
     return {row[0]: vector for row, vector in zip(rows, vectors, strict=True)}
 
 
-def _columns(filed: Filed) -> tuple[str, str, int, int, int, str]:
+def _columns(filed: PassageRef) -> tuple[str, str, int, int, int, str]:
     """The columns that a search can be filtered by."""
     tags = _array(map(number_of, dict.fromkeys(filed.tags)))
     return filed.space, filed.tenant, number_of(filed.collection), number_of(filed.kind), filed.created_at, tags

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kho.kernel import errors
-from kho.kernel.ports import Database, Filed, Tx, Where
+from kho.kernel.ports import Database, PassageRef, SearchFilter, Tx
 from kho.lib.clock import Clock, system_clock
 from kho.storage.leases import SqlLeases
 from kho.storage.unit_of_work import within
@@ -71,7 +71,7 @@ class QdrantVectors:
         """Registers the model. Its collection is made with the first delivery or search: Qdrant may be away now."""
         await self._db.write(lambda tx: register(tx, ENGINE, model, dimension))
 
-    def put(self, tx: Tx, model: str, rows: "Sequence[tuple[Filed, Vector]]") -> None:
+    def put(self, tx: Tx, model: str, rows: "Sequence[tuple[PassageRef, Vector]]") -> None:
         known = find(tx, ENGINE, model)
         rows = latest(rows)
         vectors = matrix(model, known.dimension, [vector for _, vector in rows])
@@ -84,7 +84,7 @@ class QdrantVectors:
             ),
         )
 
-    def refile(self, tx: Tx, model: str, rows: Sequence[Filed]) -> None:
+    def move(self, tx: Tx, model: str, rows: Sequence[PassageRef]) -> None:
         known = look_up(tx, ENGINE, model)
         if known is not None:
             outbox.add(tx, known.number, ((filed.seq, _payload(filed), None) for filed in rows))
@@ -93,15 +93,15 @@ class QdrantVectors:
         for known in registered(tx, ENGINE):
             outbox.add_deleted(tx, known.number, seqs)
 
-    async def near(
-        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
+    async def nearest(
+        self, model: str, where: SearchFilter, vector: "Vector", limit: int, *, timeout: float | None = None
     ) -> list[tuple[int, float]]:
         if limit < 1:
             return []
         return await within(timeout, self._near(model, where, vector, limit))
 
     async def get(
-        self, model: str, where: Where, seqs: Sequence[int], *, timeout: float | None = None
+        self, model: str, where: SearchFilter, seqs: Sequence[int], *, timeout: float | None = None
     ) -> "dict[int, Vector]":
         return await within(timeout, self._get(model, where, seqs))
 
@@ -123,7 +123,7 @@ class QdrantVectors:
             await asyncio.get_running_loop().run_in_executor(self._threads, client.close)
         await asyncio.to_thread(self._threads.shutdown)
 
-    async def _near(self, model: str, where: Where, vector: "Vector", limit: int) -> list[tuple[int, float]]:
+    async def _near(self, model: str, where: SearchFilter, vector: "Vector", limit: int) -> list[tuple[int, float]]:
         known = await self._db.read(lambda tx: look_up(tx, ENGINE, model))
         if known is None:
             return []
@@ -131,7 +131,7 @@ class QdrantVectors:
         name = await self._collection(known.number)
         return await self._ask(lambda client: self._search(client, name, where, query, limit))
 
-    async def _get(self, model: str, where: Where, seqs: Sequence[int]) -> "dict[int, Vector]":
+    async def _get(self, model: str, where: SearchFilter, seqs: Sequence[int]) -> "dict[int, Vector]":
         known = await self._db.read(lambda tx: look_up(tx, ENGINE, model))
         if known is None or not seqs:
             return {}
@@ -235,7 +235,7 @@ class QdrantVectors:
         client.create_payload_index(name, "created_at", models.PayloadSchemaType.INTEGER)
 
     def _search(
-        self, client: "QdrantClient", name: str, where: Where, query: "Vector", limit: int
+        self, client: "QdrantClient", name: str, where: SearchFilter, query: "Vector", limit: int
     ) -> list[tuple[int, float]]:
         from qdrant_client import models
 
@@ -277,12 +277,12 @@ def _send(client: "QdrantClient", name: str, rows: Sequence[outbox.OutboxRow]) -
     if points:
         client.upsert(name, points, wait=True)
     if elsewhere:
-        _refile(client, name, elsewhere)
+        _move(client, name, elsewhere)
     if gone:
         client.delete(name, models.PointIdsList(points=list(gone)), wait=True)
 
 
-def _refile(client: "QdrantClient", name: str, payloads: Mapping[int, str]) -> None:
+def _move(client: "QdrantClient", name: str, payloads: Mapping[int, str]) -> None:
     """Only of points that are there: others may still wait for their vectors, and Qdrant refuses the whole request."""
     from qdrant_client import models
 
@@ -297,7 +297,7 @@ def _refile(client: "QdrantClient", name: str, payloads: Mapping[int, str]) -> N
         client.batch_update_points(name, changes, wait=True)
 
 
-def _retrieve(client: "QdrantClient", name: str, where: Where, seqs: Sequence[int]) -> "dict[int, Vector]":
+def _retrieve(client: "QdrantClient", name: str, where: SearchFilter, seqs: Sequence[int]) -> "dict[int, Vector]":
     import numpy as np
 
     records = client.retrieve(name, list(seqs), with_payload=["owner"], with_vectors=True)
@@ -309,7 +309,7 @@ def _retrieve(client: "QdrantClient", name: str, where: Where, seqs: Sequence[in
     }
 
 
-def _payload(filed: Filed) -> str:
+def _payload(filed: PassageRef) -> str:
     return json.dumps(
         {
             "owner": _owner(filed.space, filed.tenant),
@@ -326,7 +326,7 @@ def _owner(space: str, tenant: str) -> str:
     return json.dumps([space, tenant])
 
 
-def _filter(where: Where) -> Any:
+def _filter(where: SearchFilter) -> Any:
     from qdrant_client import models
 
     must: list[Any] = [

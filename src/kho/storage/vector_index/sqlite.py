@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from kho.kernel.ports import Database, Filed, Row, Tx, Where
+from kho.kernel.ports import Database, PassageRef, Row, SearchFilter, Tx
 from kho.storage.digests import number_of
 from kho.storage.vector_index.base import (
     BATCH_SIZE,
@@ -108,13 +108,13 @@ class SqliteVectors:
 
         await self._db.write(work)
 
-    def put(self, tx: Tx, model: str, rows: "Sequence[tuple[Filed, Vector]]") -> None:
+    def put(self, tx: Tx, model: str, rows: "Sequence[tuple[PassageRef, Vector]]") -> None:
         known = find(tx, ENGINE, model)
         rows = latest(rows)
         halves = matrix(model, known.dimension, [vector for _, vector in rows]).astype("<f2")
         _put(tx, known, [(filed, half.tobytes()) for (filed, _), half in zip(rows, halves, strict=True)])
 
-    def refile(self, tx: Tx, model: str, rows: Sequence[Filed]) -> None:
+    def move(self, tx: Tx, model: str, rows: Sequence[PassageRef]) -> None:
         known = look_up(tx, ENGINE, model)
         for start in range(0, len(rows) if known else 0, BATCH_SIZE):
             assert known is not None
@@ -127,15 +127,15 @@ class SqliteVectors:
             for owner in _forget(tx, known, seqs):
                 _pack(tx, known, owner)
 
-    async def near(
-        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
+    async def nearest(
+        self, model: str, where: SearchFilter, vector: "Vector", limit: int, *, timeout: float | None = None
     ) -> list[tuple[int, float]]:
         if limit < 1:
             return []
         return await self._db.read(lambda tx: self._near(tx, model, where, vector, limit), timeout=timeout)
 
     async def get(
-        self, model: str, where: Where, seqs: Sequence[int], *, timeout: float | None = None
+        self, model: str, where: SearchFilter, seqs: Sequence[int], *, timeout: float | None = None
     ) -> "dict[int, Vector]":
         return await self._db.read(lambda tx: _get(tx, model, where, seqs), timeout=timeout)
 
@@ -145,7 +145,7 @@ class SqliteVectors:
     async def aclose(self) -> None:
         """Nothing is held open but the database, which has other users."""
 
-    def _near(self, tx: Tx, model: str, where: Where, vector: "Vector", limit: int) -> list[tuple[int, float]]:
+    def _near(self, tx: Tx, model: str, where: SearchFilter, vector: "Vector", limit: int) -> list[tuple[int, float]]:
         known = look_up(tx, ENGINE, model)
         if known is None:
             return []
@@ -179,7 +179,7 @@ class SqliteVectors:
             yield block, np.unpackbits(array(dead, "u1")) == 0 if any(dead) else None
 
 
-def _put(tx: Tx, known: Model, rows: Sequence[tuple[Filed, bytes]]) -> None:
+def _put(tx: Tx, known: Model, rows: Sequence[tuple[PassageRef, bytes]]) -> None:
     _forget(tx, known, [filed.seq for filed, _ in rows])
     owners = {key: _owner(tx, *key) for key in {(filed.space, filed.tenant) for filed, _ in rows}}
     tx.many(
@@ -238,7 +238,7 @@ def _rows(tx: Tx, known: Model, seqs: Sequence[int]) -> list[Row]:
     return tx.all(f"SELECT seq, vector FROM vectors_{known.number} WHERE seq {_ANY_OF}", json.dumps(seqs))
 
 
-def _get(tx: Tx, model: str, where: Where, seqs: Sequence[int]) -> "dict[int, Vector]":
+def _get(tx: Tx, model: str, where: SearchFilter, seqs: Sequence[int]) -> "dict[int, Vector]":
     known = look_up(tx, ENGINE, model)
     if known is None:
         return {}

@@ -13,7 +13,7 @@ from itertools import combinations, islice
 from math import isfinite, log
 from typing import Protocol
 
-from kho.kernel.ports import Entry, Filed, Matched, Where
+from kho.kernel.ports import PassageRef, SearchFilter, WordEntry, WordMatches
 from kho.storage.digests import digest
 
 MAX_QUERY_TOKENS = 64
@@ -94,12 +94,12 @@ class IndexQuery(Protocol):
 
 
 def search(
-    search: IndexQuery, where: Where, tokens: Sequence[tuple[str, float]], limit: int, limits: PlanLimits
-) -> Matched:
+    search: IndexQuery, where: SearchFilter, tokens: Sequence[tuple[str, float]], limit: int, limits: PlanLimits
+) -> WordMatches:
     """The whole of a match; what differs between the databases is behind `search`."""
     importance = query_tokens(tokens)
     if not importance:
-        return Matched([], {})
+        return WordMatches([], {})
     groups = filters(where)
     every: Term = ("e", "")
     asked = [every, *(("w", token) for token in importance), *(term for group in groups for term in group)]
@@ -109,7 +109,7 @@ def search(
     weighed = weigh(importance, rarity, {token: counted["w", token] for token in importance})
     known = [item for item in weighed if item.frequency]
     if not known or limit < 1:
-        return Matched([], rarity)
+        return WordMatches([], rarity)
     fitting = min([entries, *(sum(counted[term] for term in group) for group in groups)])
     timed = where.since is not None or where.until is not None
     in_time = search.recent(limits.reach + 1) if timed else entries
@@ -118,7 +118,7 @@ def search(
     else:
         found = best(known, entries, min(1.0, fitting / max(1, entries)), search, limit, limits)
     total = full_score(weighed)
-    return Matched([(seq, points / total) for seq, points in found], rarity)
+    return WordMatches([(seq, points / total) for seq, points in found], rarity)
 
 
 def query_tokens(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
@@ -130,7 +130,7 @@ def query_tokens(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
     return dict(sorted(importance.items(), key=lambda item: -item[1])[:MAX_QUERY_TOKENS])
 
 
-def filters(where: Where) -> list[list[Term]]:
+def filters(where: SearchFilter) -> list[list[Term]]:
     """Groups of terms: an entry must hold one of each group."""
     groups: list[list[Term]] = []
     if where.collections:
@@ -242,7 +242,7 @@ def full_score(weighed: Iterable[WeightedToken]) -> int:
     return (IN_BODY + IN_HEAD) * sum(token.weight for token in weighed)
 
 
-def distinct(entry: Entry) -> tuple[list[str], int, bytes]:
+def distinct(entry: WordEntry) -> tuple[list[str], int, bytes]:
     """An entry's tokens, once each, those of the head first; how many those are; and what each counts, as a byte. At
     most MAX_ENTRY_TOKENS."""
     both = entry.body
@@ -273,7 +273,7 @@ class _AsByte(dict[float, int]):
 _AS_BYTE = _AsByte()
 
 
-def marks(filed: Filed) -> list[Term]:
+def marks(filed: PassageRef) -> list[Term]:
     """An entry's terms beside its tokens."""
     return [("e", ""), ("c", filed.collection), ("k", filed.kind), *(("t", tag) for tag in dict.fromkeys(filed.tags))]
 
@@ -283,7 +283,7 @@ def is_sampled(seq: int, one_in: int) -> bool:
     return (seq * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 32 < 0x1_0000_0000 // one_in
 
 
-def scope(where: Where | Filed) -> tuple[str, int]:
+def scope(where: SearchFilter | PassageRef) -> tuple[str, int]:
     """Digests of (space, tenant): a mark in every term, and a number in every row.
 
     A query walks the postings of its own mark; the number, of other bits, guards against two tenants of one mark.

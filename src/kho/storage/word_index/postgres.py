@@ -6,7 +6,7 @@ rather than a tsvector: any token fits, however long or odd, a row is half the s
 
 from collections.abc import Iterable, Sequence
 
-from kho.kernel.ports import Counted, Entry, Filed, Matched, Tx, Where
+from kho.kernel.ports import PassageRef, SearchFilter, TokenCounts, Tx, WordEntry, WordMatches
 from kho.storage.digests import number_of
 from kho.storage.word_index.base import (
     DEFAULT_LIMITS,
@@ -66,11 +66,11 @@ class PostgresWords:
     def __init__(self, limits: PlanLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
 
-    def put(self, tx: Tx, entries: Iterable[Entry]) -> None:
+    def put(self, tx: Tx, entries: Iterable[WordEntry]) -> None:
         columns: tuple[list[object], ...] = ([], [], [], [], [], [], [])
         numbers: dict[int, _Numbers] = {}
         for entry in entries:
-            filed = entry.filed
+            filed = entry.ref
             tokens, heads, counts = distinct(entry)
             mark, number = _scope(filed)
             if mark not in numbers:
@@ -90,16 +90,18 @@ class PostgresWords:
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
         tx.run("DELETE FROM words_entries WHERE seq = ANY($1::bigint[])", _array(seqs))
 
-    def match(self, tx: Tx, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
+    def match(self, tx: Tx, where: SearchFilter, tokens: Sequence[tuple[str, float]], limit: int) -> WordMatches:
         tx.run(_BY_INDEX)
         found = search(_Search(tx, where), where, tokens, limit, self._limits)
         tx.run(_AS_BEFORE)
         return found
 
-    def counted(self, tx: Tx, where: Where, seqs: Sequence[int], tokens: Iterable[str]) -> dict[int, Counted]:
+    def counted(
+        self, tx: Tx, where: SearchFilter, seqs: Sequence[int], tokens: Iterable[str]
+    ) -> dict[int, TokenCounts]:
         mark, number = _scope(where)
         wanted = {mark ^ number_of("w", token): token for token in tokens}
-        found: dict[int, Counted] = {}
+        found: dict[int, TokenCounts] = {}
         for seq, terms, counts, length in tx.all(_COUNTED, _array(seqs), number):
             held = wanted.keys() & set(terms)
             found[seq] = {wanted[term]: count_of(counts, terms.index(term)) for term in held}, length or len(terms)
@@ -109,7 +111,7 @@ class PostgresWords:
 class _Search:
     """Numbers are written into the statements: they are of our own making, digests and weights."""
 
-    def __init__(self, tx: Tx, where: Where) -> None:
+    def __init__(self, tx: Tx, where: SearchFilter) -> None:
         self._tx = tx
         self._mark, number = _scope(where)
         self._window = (
@@ -178,7 +180,7 @@ def _points(term: int, weight: int) -> str:
     )
 
 
-def _scope(where: Where | Filed) -> tuple[int, int]:
+def _scope(where: SearchFilter | PassageRef) -> tuple[int, int]:
     mark, number = scope(where)
     return int(mark, 16), number
 

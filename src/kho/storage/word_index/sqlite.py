@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
-from kho.kernel.ports import Counted, Entry, Matched, Tx, Where
+from kho.kernel.ports import SearchFilter, TokenCounts, Tx, WordEntry, WordMatches
 from kho.storage.digests import digest
 from kho.storage.word_index.base import (
     DEFAULT_LIMITS,
@@ -74,13 +74,13 @@ class SqliteWords:
         self._limits = limits
         self._forms = _Forms()
 
-    def put(self, tx: Tx, entries: Iterable[Entry]) -> None:
+    def put(self, tx: Tx, entries: Iterable[WordEntry]) -> None:
         rows: list[tuple[int, int, int, int, bytes, bytes, int]] = []
         terms: list[tuple[int, str]] = []
         if len(self._forms) > MAX_CACHED_TERMS:
             self._forms.clear()
         for entry in entries:
-            filed = entry.filed
+            filed = entry.ref
             tokens, heads, counts = distinct(entry)
             forms = list(map(self._forms.__getitem__, tokens))
             plain = [term for term, _ in forms]
@@ -113,12 +113,14 @@ class SqliteWords:
         tx.run(f"DELETE FROM words_index WHERE rowid IN ({there})", gone)
         tx.run("DELETE FROM words_entries WHERE seq IN (SELECT value FROM json_each($1))", gone)
 
-    def match(self, tx: Tx, where: Where, tokens: Sequence[tuple[str, float]], limit: int) -> Matched:
+    def match(self, tx: Tx, where: SearchFilter, tokens: Sequence[tuple[str, float]], limit: int) -> WordMatches:
         return search(_Search(tx, where), where, tokens, limit, self._limits)
 
-    def counted(self, tx: Tx, where: Where, seqs: Sequence[int], tokens: Iterable[str]) -> dict[int, Counted]:
+    def counted(
+        self, tx: Tx, where: SearchFilter, seqs: Sequence[int], tokens: Iterable[str]
+    ) -> dict[int, TokenCounts]:
         wanted = [(token, _number(token)) for token in tokens]
-        found: dict[int, Counted] = {}
+        found: dict[int, TokenCounts] = {}
         for seq, numbers, counts, length in tx.all(_COUNTED, json.dumps(list(seqs)), scope(where)[1]):
             places = ((token, _place(numbers, number)) for token, number in wanted)
             held = {token: count_of(counts, place) for token, place in places if place >= 0}
@@ -127,7 +129,7 @@ class SqliteWords:
 
 
 class _Search:
-    def __init__(self, tx: Tx, where: Where) -> None:
+    def __init__(self, tx: Tx, where: SearchFilter) -> None:
         self._tx = tx
         self._mark, self._scope = scope(where)
         self._since = _FIRST if where.since is None else where.since
