@@ -69,7 +69,7 @@ def kho_application() -> Any:
 
     from kho.app import open_hub
     from kho.doors import logs
-    from kho.doors.http import Application
+    from kho.doors.http.app import Application
     from kho.kernel.call import Call
     from kho.kernel.capability import Capability
     from kho.kernel.operation import Operation
@@ -109,7 +109,7 @@ def serve(name: str, port: int) -> None:
 
     import uvicorn
 
-    from kho.doors.slow_clients import GuardedProtocol
+    from kho.doors.http.uvicorn_protocols import GuardedProtocol
 
     options: dict[str, Any] = {"http": "httptools"}
     if name == "route":

@@ -252,7 +252,12 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     (imports_follow_the_directions, "doors/cli/x.py", "from ...storage import sqlite", "from ..guard import Guard"),
     (imports_follow_the_directions, "doors/x.py", "from kho.models import factory", "from kho.kernel import errors"),
     (imports_follow_the_directions, "doors/x.py", "from kho.search import rank", "import kho.kernel.errors"),
-    (imports_follow_the_directions, "doors/x.py", "from kho.settings import Settings", "import kho.doors.auth"),
+    (
+        imports_follow_the_directions,
+        "doors/x.py",
+        "from kho.settings import Settings",
+        "import kho.doors.auth.credentials",
+    ),
     (imports_follow_the_directions, "doors/x.py", "from kho.app import build", "import starlette"),
     (
         imports_follow_the_directions,
@@ -275,7 +280,7 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
         own_modules_are_imported_at_the_top,
         "start.py",
         "def f():\n    import_module('kho.memory.service')\n",
-        "def f():\n    import_module('kho.doors.http')\n",
+        "def f():\n    import_module('kho.doors.http.app')\n",
     ),
     (
         own_modules_are_imported_at_the_top,
@@ -295,7 +300,12 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
         "def f():\n    import_module('kho.app')\n",
         "def f():\n    import_module('kho.start')\n",
     ),
-    (own_modules_are_imported_at_the_top, "doors/x.py", "def f():\n    import_module('kho.doors.http')\n", "import os"),
+    (
+        own_modules_are_imported_at_the_top,
+        "doors/x.py",
+        "def f():\n    import_module('kho.doors.http.app')\n",
+        "import os",
+    ),
     (excepts_name_what_they_expect, "memory/x.py", CATCH_ALL, CATCH_ALL.replace("Exception", "ValueError")),
     (excepts_name_what_they_expect, "memory/x.py", CATCH_ALL.replace(" Exception", ""), "try:\n    f()\nfinally: g()"),
     (
@@ -312,7 +322,7 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     ),
     (excepts_name_what_they_expect, "kernel/registry.py", CATCH_ALL * 2, CATCH_ALL),
     (excepts_name_what_they_expect, "kernel/background.py", CATCH_ALL * 2, CATCH_ALL),
-    (only_the_command_line_prints, "doors/http.py", "print('hello')", "log.info('hello')"),
+    (only_the_command_line_prints, "doors/http/app.py", "print('hello')", "log.info('hello')"),
     (files_are_short, "memory/x.py", "x = 1\n" * 601, "x = 1\n" * 600),
     *(
         (what_is_served_has_a_scope, "memory/x.py", f"{declaring}; {breach}", f"{declaring}; {lawful}")

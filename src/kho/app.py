@@ -260,7 +260,7 @@ def _public(tenant: str | None) -> Principal | None:
 
 def _spans(endpoint: str) -> Observer:
     try:
-        return import_module("kho.doors.spans").exporter(endpoint)
+        return import_module("kho.doors.tracing").exporter(endpoint)
     except ModuleNotFoundError:
         raise KhoError("observe.otlp_endpoint is set, which needs OpenTelemetry: pip install 'kho[otel]'.") from None
 
@@ -276,7 +276,7 @@ def __getattr__(name: str) -> Any:
         logs.set_up(settings.observe.log_level, settings.observe.log_format)
         # A write touches the database a few dozen times, and each time it may wait for a thread that ranks a long list.
         sys.setswitchinterval(0.001)
-        return import_module("kho.doors.http").Application(
+        return import_module("kho.doors.http.app").Application(
             lambda: open_hub(settings, serving=True), settings.http, settings.mcp
         )
     raise AttributeError(name)

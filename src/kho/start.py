@@ -32,7 +32,7 @@ def main() -> None:
     # anew for the hub.
     level = settings.observe.log_level
     logs.set_up(level if level == "DEBUG" else "WARNING", settings.observe.log_format)
-    program = import_module("kho.doors.cli.program").Program(
+    program = import_module("kho.doors.cli.context").Program(
         version=__version__,
         home=settings.home,
         http=settings.http,
@@ -55,7 +55,7 @@ def main() -> None:
 
 def serve(settings: Settings, host: str, port: int, workers: int, reload: bool) -> None:
     times = {"header_timeout": settings.http.header_timeout, "body_timeout": settings.http.body_timeout}
-    import_module("kho.doors.serving").run("kho.app:asgi", host, port, workers, reload, **times)
+    import_module("kho.doors.http.server").run("kho.app:asgi", host, port, workers, reload, **times)
 
 
 def evaluate(settings: Settings, *arguments: Any, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
@@ -72,7 +72,7 @@ def asking(door: str, hub: Hub) -> AbstractAsyncContextManager[Any]:
 
 def attach(settings: Settings, url: str, tools: list[str], tell: Any) -> Coroutine[Any, Any, None]:
     toolsets = frozenset(tools or settings.mcp.tools)
-    serve = import_module("kho.doors.mcp_endpoint").attach
+    serve = import_module("kho.doors.mcp.dial_out").attach
     return serve(lambda: app.open_hub(settings), url, toolsets, settings.mcp.page_size, tell)
 
 
@@ -83,7 +83,7 @@ def simulate(*arguments: Any, **options: Any) -> Coroutine[Any, Any, None]:
 def stdio(settings: Settings, tools: list[str]) -> None:
     logs.set_up(settings.observe.log_level, settings.observe.log_format)
     toolsets = frozenset(tools or settings.mcp.tools)
-    serve = import_module("kho.doors.stdio").serve
+    serve = import_module("kho.doors.mcp.stdio").serve
     try:
         asyncio.run(serve(lambda: app.open_hub(settings), toolsets, settings.mcp.page_size))
     except KhoError as error:

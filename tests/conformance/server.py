@@ -17,9 +17,9 @@ from mcp.server.subscriptions import PromptsListChanged
 
 from kho.app import open_hub
 from kho.doors import logs
-from kho.doors.http import Application
-from kho.doors.mcp import Context, McpDoor
-from kho.doors.slow_clients import guarded_protocol
+from kho.doors.http.app import Application
+from kho.doors.http.uvicorn_protocols import guarded_protocol
+from kho.doors.mcp.server import Context, McpDoor
 from kho.settings import Settings
 
 

@@ -12,7 +12,7 @@ from mcp import Client, MCPError
 from tests.doors.doors import KHO, MODERN, Json, Served, served, talking
 
 from kho.app import open_hub
-from kho.doors.mcp import McpDoor
+from kho.doors.mcp.server import McpDoor
 from kho.kernel.background import Background
 from kho.settings import Research, Settings
 

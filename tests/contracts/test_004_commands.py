@@ -13,7 +13,7 @@ from tests.contracts.research_hub import settings_of, write_notes
 from tests.doors.command_line import program_of, run_in_process
 from tests.doors.doors import Finished, Json, kho
 
-from kho.doors.cli.program import Program
+from kho.doors.cli.context import Program
 from kho.kernel.hub import Hub
 from kho.settings import Settings
 

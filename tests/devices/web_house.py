@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from kho.devices.board import Board, Say
 from kho.devices.served import served
 from kho.devices.tokens import Tokens
-from kho.doors.http import Application
+from kho.doors.http.app import Application
 from kho.kernel import identity
 from kho.kernel.call import Principal
 from kho.kernel.capability import Capability

@@ -7,7 +7,7 @@ from tests.doors.doors import Finished
 
 from kho import app, upkeep
 from kho.doors.cli import build
-from kho.doors.cli.program import Program
+from kho.doors.cli.context import Program
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability
 from kho.kernel.registry import Registry

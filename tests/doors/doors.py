@@ -22,9 +22,9 @@ from mcp.client.stdio import stdio_client
 from pydantic import BaseModel, ConfigDict
 
 from kho.app import open_hub
-from kho.doors.http import Application
-from kho.doors.slow_clients import guarded_protocol
-from kho.doors.stdio import serve
+from kho.doors.http.app import Application
+from kho.doors.http.uvicorn_protocols import guarded_protocol
+from kho.doors.mcp.stdio import serve
 from kho.kernel import identity
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability

@@ -13,7 +13,7 @@ from tests.doors.command_line import program_of
 
 from kho.app import open_hub
 from kho.doors.cli import build
-from kho.doors.stdio import serve
+from kho.doors.mcp.stdio import serve
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.command import Command

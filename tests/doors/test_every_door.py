@@ -19,7 +19,7 @@ from mcp_types import TextContent
 from tests.doors.doors import KHO, MODERN, Json, Served, kho, served, talking
 
 from kho.app import open_hub
-from kho.doors.mcp import McpDoor
+from kho.doors.mcp.server import McpDoor
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.settings import Settings

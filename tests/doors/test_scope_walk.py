@@ -22,7 +22,7 @@ from tests.doors.doors import ERAS, PLAIN, Json, Served, add_key, bearer, listen
 from tests.doors.streams import board_that_speaks, streamed
 
 from kho.app import open_hub
-from kho.doors.http import Application
+from kho.doors.http.app import Application
 from kho.experiences.settings import ExperienceSettings
 from kho.kernel.access import OPEN, OWN_CREDENTIALS, Access, Open, names
 from kho.kernel.call import Call, Principal

@@ -24,8 +24,8 @@ import uvicorn
 from starlette.types import Message
 
 from kho import app
-from kho.doors.http import Application
-from kho.doors.slow_clients import guarded_protocol
+from kho.doors.http.app import Application
+from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.settings import Settings
 
 REQUESTS = int(os.environ.get("KHO_FUZZ_REQUESTS", "2000"))

@@ -11,9 +11,9 @@ import uvicorn
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from kho.doors.http import Application
-from kho.doors.mcp import McpDoor
-from kho.doors.slow_clients import guarded_protocol
+from kho.doors.http.app import Application
+from kho.doors.http.uvicorn_protocols import guarded_protocol
+from kho.doors.mcp.server import McpDoor
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.errors import InvalidParams, KhoError

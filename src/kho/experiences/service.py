@@ -210,6 +210,27 @@ class Service:
 
         return await call.commit(self.db, work)
 
+    @EXPERIENCES.write("rate_experience", cli=Command("experiences rate", ("id",)), example={**_ID, "helpful": True})
+    async def rate(self, params: model.RateExperience, call: Call) -> model.Rated:
+        """Say whether a record helped; it counts in the rank."""
+        if params.note is not None:
+            await _sanitized({"note": params.note}, shared=call.shared)
+        now = self.clock()
+
+        def work(tx: Tx) -> model.Rated:
+            _known(self.store.lock(tx, call.tenant, params.id))
+            self.store.rate(tx, call.tenant, params.id, call.principal.sub, params.helpful, params.note, now)
+            call.audit(tx, params.id, at=now, helpful=params.helpful)
+            rated = _known(self.store.get(tx, call.tenant, params.id))
+            return model.Rated(
+                id=rated.id,
+                helpful=rated.helpful,
+                unhelpful=rated.unhelpful,
+                message="Thank you. It counts in the rank.",
+            )
+
+        return await call.commit(self.db, work)
+
     @EXPERIENCES.destroy(
         "delete_experience", cli=Command("experiences delete", ("id",)), example={**_ID, "reason": "superseded"}
     )
@@ -237,27 +258,6 @@ class Service:
             self.store.set_deleted(tx, call.tenant, experience, None, now)
             call.audit(tx, experience.id, at=now)
             return model.Changed(id=experience.id, revision=experience.revision, message="Restored.")
-
-        return await call.commit(self.db, work)
-
-    @EXPERIENCES.write("rate_experience", cli=Command("experiences rate", ("id",)), example={**_ID, "helpful": True})
-    async def rate(self, params: model.RateExperience, call: Call) -> model.Rated:
-        """Say whether a record helped; it counts in the rank."""
-        if params.note is not None:
-            await _sanitized({"note": params.note}, shared=call.shared)
-        now = self.clock()
-
-        def work(tx: Tx) -> model.Rated:
-            _known(self.store.lock(tx, call.tenant, params.id))
-            self.store.rate(tx, call.tenant, params.id, call.principal.sub, params.helpful, params.note, now)
-            call.audit(tx, params.id, at=now, helpful=params.helpful)
-            rated = _known(self.store.get(tx, call.tenant, params.id))
-            return model.Rated(
-                id=rated.id,
-                helpful=rated.helpful,
-                unhelpful=rated.unhelpful,
-                message="Thank you. It counts in the rank.",
-            )
 
         return await call.commit(self.db, work)
 

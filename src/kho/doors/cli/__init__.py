@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from kho.doors.cli import boards, completion, doctor, evaluate, keys, operations, serve, transfer
-from kho.doors.cli.groups import Group
-from kho.doors.cli.program import TYPED, Program, fail, wants_json
+from kho.doors.cli import completion, devices, doctor, evaluate, keys, operations, serve, transfer
+from kho.doors.cli.context import TYPED, Program, fail, wants_json
+from kho.doors.cli.lazy_group import Group
 
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.
 
@@ -54,7 +54,7 @@ def build(program: Program) -> click.Group:
     serve.register(group, program)
     keys.register(group, program)
     operations.register(group, program)
-    boards.register(group, program)
+    devices.register(group, program)
     transfer.register(group, program)
     evaluate.register(group, program)
     doctor.register(group, program)

@@ -3,7 +3,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from kho.doors.cli.program import Program
+from kho.doors.cli.context import Program
 
 HELP = """Print the script that completes commands in your shell.
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from kho.doors.cli import show
-from kho.doors.cli.program import Program, json_option
+from kho.doors.cli import output
+from kho.doors.cli.context import Program, json_option
 from kho.doors.cli.progress import reporting
 from kho.kernel.errors import DatabaseError, KhoError
 
@@ -27,7 +27,7 @@ def register(group: click.Group, program: Program) -> None:
     def doctor(repair: bool, json: bool) -> None:  # pyright: ignore[reportUnusedFunction]
         found = _examined(program, repair)
         if json:
-            show.as_json(found)
+            output.as_json(found)
         else:
             for line in _words(found):
                 click.echo(line)

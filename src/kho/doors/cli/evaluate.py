@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import click
 
-from kho.doors.cli import show
-from kho.doors.cli.program import Ask, Program, json_option
+from kho.doors.cli import output
+from kho.doors.cli.context import Ask, Program, json_option
 from kho.doors.cli.progress import reporting
 from kho.kernel.hub import Hub
 
@@ -74,7 +74,7 @@ def register(group: click.Group, program: Program) -> None:
                 )
             )
         if json:
-            show.as_json({"door": door, **report})
+            output.as_json({"door": door, **report})
         else:
             _print(cast(list[Row], report["rows"]))
 

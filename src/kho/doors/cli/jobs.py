@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, cast
 
-from kho.doors.cli.program import Program
+from kho.doors.cli.context import Program
 from kho.kernel.call import Progress
 from kho.kernel.hub import Hub
 from kho.kernel.registry import Outcome

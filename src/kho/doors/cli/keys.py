@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from kho.doors.cli import show
-from kho.doors.cli.program import Program, fail, json_option
+from kho.doors.cli import output
+from kho.doors.cli.context import Program, fail, json_option
 from kho.kernel import identity
 from kho.kernel.errors import NotFound
 from kho.kernel.hub import Hub
@@ -51,7 +51,7 @@ def _create(program: Program) -> click.Command:
 
         key = program.run(work)
         if json:
-            show.as_json({**_shown(key), "key": text})
+            output.as_json({**_shown(key), "key": text})
             return
         click.echo(text)
         click.echo("Keep it: it is not shown again. From now on every caller over HTTP needs a key.", err=True)
@@ -68,7 +68,7 @@ def _list(program: Program) -> click.Command:
 
         found = program.run(work)
         if json:
-            show.as_json([_shown(key) for key in found])
+            output.as_json([_shown(key) for key in found])
             return
         for key in found:
             state = "revoked" if key.revoked_at else f"expires {iso(key.expires_at)}" if key.expires_at else "valid"
@@ -97,7 +97,7 @@ def _revoke(program: Program) -> click.Command:
         if not program.run(work):
             raise fail(NotFound(f"there is no valid key with that id. '{program.name} keys list' shows them."))
         if json:
-            show.as_json({"id": id, "revoked": True})
+            output.as_json({"id": id, "revoked": True})
         else:
             click.echo(f"Revoked {id}.")
 

@@ -6,11 +6,11 @@ from typing import IO, Any, cast
 
 import click
 
-from kho.doors.cli import asked, confirming, jobs, parameters, show, waiting, watch
-from kho.doors.cli.groups import Group
-from kho.doors.cli.program import Answering, Program
+from kho.doors.cli import confirmation, embedding_progress, inputs, jobs, output, parameters, watch
+from kho.doors.cli.context import Answering, Program
+from kho.doors.cli.hints import Spell
+from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.progress import following
-from kho.doors.cli.spelling import Spell
 from kho.kernel.capability import Capability
 from kho.kernel.command import Command
 from kho.kernel.hub import Hub
@@ -49,7 +49,7 @@ def _summaries(capability: Capability) -> Mapping[tuple[str, ...], str]:
 def _command(
     name: str, capability: Capability, operation: Operation, command: Command, program: Program
 ) -> click.Command:
-    options: list[click.Parameter] = [*parameters.parameters(operation, command), *asked.options(command)]
+    options: list[click.Parameter] = [*parameters.parameters(operation, command), *inputs.options(command)]
     if command.watches:
         options.append(watch.interval_option)
         callback = watch.callback(capability.server, operation, command, program)
@@ -57,7 +57,7 @@ def _command(
         callback = _callback(capability.server, operation, command, program)
     options.append(click.Option(["--json"], is_flag=True, help="Answer in JSON."))
     if _writes(operation, command) and not command.watches:
-        options.append(waiting.no_wait_option)
+        options.append(embedding_progress.no_wait_option)
     summary = command.summary or operation.summary
     needed = {*cast(list[str], operation.input_schema.get("required", []))} - {
         *command.fixed,
@@ -87,12 +87,12 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
         yes: bool = False,
         **given: Any,
     ) -> None:
-        arguments = asked.arguments(operation, command, given, params_file, from_file)
+        arguments = inputs.arguments(operation, command, given, params_file, from_file)
         spell = Spell(program.name, program.registry(), operation, command)
         if command.warning and not yes:
-            instead = confirming.first(server, operation, command, program, arguments, json=json)
+            instead = confirmation.first(server, operation, command, program, arguments, json=json)
             if instead is not None:
-                raise SystemExit(show.outcome(instead, json=json, spell=spell))
+                raise SystemExit(output.outcome(instead, json=json, spell=spell))
 
         async def work(hub: Hub) -> Outcome:
             found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)
@@ -101,13 +101,13 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
                 if command.follows and not no_wait:
                     outcome = await jobs.followed(hub, program, f"{server}/{command.follows}", outcome, progress)
             if _writes(operation, command) and outcome.error is None:
-                await waiting.for_vectors(hub, wait=not no_wait)
+                await embedding_progress.for_vectors(hub, wait=not no_wait)
             return outcome
 
         outcome = program.run(work)
         if command.confirms and outcome.error is not None and outcome.error.confirmable and not json:
-            if not confirming.somebody_is_there():
-                show.outcome(outcome, json=False, spell=spell)
+            if not confirmation.somebody_is_there():
+                output.outcome(outcome, json=False, spell=spell)
                 if "--yes" not in spell(outcome.error.guidance):
                     click.echo("  Add --yes to do it all the same.", err=True)
                 raise SystemExit(1)
@@ -115,6 +115,6 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
             click.confirm("Go on?", abort=True, err=True)
             arguments[parameters.CONFIRM] = True
             outcome = program.run(work)
-        raise SystemExit(show.outcome(outcome, json=json, spell=spell))
+        raise SystemExit(output.outcome(outcome, json=json, spell=spell))
 
     return run

@@ -10,8 +10,8 @@ from typing import Any, cast
 import click
 import orjson
 
-from kho.doors.cli import nested
-from kho.doors.cli.nested import Spec
+from kho.doors.cli import schema_paths
+from kho.doors.cli.schema_paths import Spec
 from kho.kernel.command import Command
 from kho.kernel.operation import Operation
 from kho.lib import jsonrpc
@@ -21,7 +21,7 @@ CONFIRM = "confirm"
 
 
 def specs(operation: Operation) -> dict[str, Spec]:
-    return nested.specs(operation.input_schema)
+    return schema_paths.specs(operation.input_schema)
 
 
 def parameters(operation: Operation, command: Command) -> Iterator[click.Parameter]:
@@ -46,7 +46,7 @@ def _is_needed(operation: Operation, command: Command, field: str) -> bool:
     """As far as the schema says so: of an operation with several actions it says what all of them need."""
     if field in (command.from_file, command.here):
         return False
-    return bool(command.fixed) or nested.is_required(operation.input_schema, field)
+    return bool(command.fixed) or schema_paths.is_required(operation.input_schema, field)
 
 
 def flagged(operation: Operation, command: Command) -> list[str]:
@@ -57,7 +57,7 @@ def flagged(operation: Operation, command: Command) -> list[str]:
 
 def arguments(operation: Operation, command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed, as the operation takes it. What was not typed is left to the operation's own default."""
-    return nested.put_together(typed(operation, command, given))
+    return schema_paths.put_together(typed(operation, command, given))
 
 
 def typed(operation: Operation, command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def typed(operation: Operation, command: Command, given: Mapping[str, Any]) -> d
         field = fields.get(key, key)
         if value is None or value == ():
             continue
-        if nested.is_open(found.get(field, {})):
+        if schema_paths.is_open(found.get(field, {})):
             typed[field] = _object(command, field, value)
         elif not isinstance(value, tuple):
             typed[field] = value
@@ -85,7 +85,7 @@ def from_the_left(operation: Operation, command: Command, given: Mapping[str, An
     `devices call BOARD` would lack the board, not the tool."""
     keys = [_key(field) for field in command.positional]
     words = [given[key] for key in keys if given.get(key) not in (None, ())]
-    if not words or given[keys[0]] != () or not nested.is_required(operation.input_schema, command.positional[0]):
+    if not words or given[keys[0]] != () or not schema_paths.is_required(operation.input_schema, command.positional[0]):
         return given
     first, *rest = words
     filled = dict.fromkeys(keys) | dict(zip(keys[1:], rest, strict=False))
@@ -97,7 +97,7 @@ def example(operation: Operation, command: Command) -> str:
     chosen = operation.example if command.example is None else command.example
     words = [command.words]
     for field in command.positional:
-        value: Any = nested.at(chosen, field) or ()
+        value: Any = schema_paths.at(chosen, field) or ()
         several = cast(list[Any], value) if isinstance(value, list | tuple) else [value]
         words += [shlex.quote(str(item)) for item in several]
     fields = flagged(operation, command)
@@ -120,12 +120,12 @@ def example(operation: Operation, command: Command) -> str:
 
 def _of_example(chosen: Mapping[str, Any], field: str, fields: Sequence[str]) -> Any:
     """An object is shown without its parts that have flags of their own; not at all where nothing is left."""
-    value = nested.at(chosen, field)
+    value = schema_paths.at(chosen, field)
     if not isinstance(value, dict):
         return value
     for part in fields:
         if part.startswith(f"{field}."):
-            value = nested.without(cast(Spec, value), part.removeprefix(f"{field}."))
+            value = schema_paths.without(cast(Spec, value), part.removeprefix(f"{field}."))
     return cast(Spec, value) or None
 
 

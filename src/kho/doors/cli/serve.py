@@ -8,8 +8,8 @@ from functools import partial
 
 import click
 
-from kho.doors.auth import is_loopback
-from kho.doors.cli.program import Program, fail
+from kho.doors.auth.credentials import is_loopback
+from kho.doors.cli.context import Program, fail
 from kho.kernel.hub import Hub
 
 EVERYWHERE = ("0.0.0.0", "::")

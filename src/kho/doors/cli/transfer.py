@@ -8,10 +8,10 @@ from typing import IO, Any
 import click
 import orjson
 
-from kho.doors.cli import parameters, show, waiting
-from kho.doors.cli.groups import Group
+from kho.doors.cli import embedding_progress, output, parameters
+from kho.doors.cli.context import Program, fail
+from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.operations import subgroup
-from kho.doors.cli.program import Program, fail
 from kho.kernel.capability import Capability, Transfer
 from kho.kernel.command import Command
 from kho.kernel.hub import Hub
@@ -109,12 +109,12 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
                         raise
                     done = {key: done[key] + page[key] for key in done}
                     bar.advance(task, size)
-            await waiting.for_vectors(hub, wait=not no_wait)
+            await embedding_progress.for_vectors(hub, wait=not no_wait)
             return done
 
         done = program.run(work)
         if json:
-            show.as_json(done)
+            output.as_json(done)
         else:
             click.echo(", ".join(_told(done[key], words) for key, words in transfer.told.items()) + ".")
 
@@ -128,7 +128,7 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
             click.Argument(["file"], type=click.Path(exists=True, dir_okay=False, path_type=Path)),
             *parameters.parameters(described, command),
             click.Option(["--json"], is_flag=True, help="Answer in JSON."),
-            waiting.no_wait_option,
+            embedding_progress.no_wait_option,
         ],
         callback=run,
     )
@@ -160,4 +160,4 @@ def _told(count: int, words: str) -> str:
 def _data(outcome: Outcome) -> dict[str, Any]:
     if outcome.error is not None:
         raise fail(outcome.error)
-    return show.data(outcome.value)
+    return output.data(outcome.value)

@@ -13,10 +13,10 @@ from typing import IO, Any
 
 import click
 
-from kho.doors.cli import asked, jobs, show, waiting
-from kho.doors.cli.program import Program
+from kho.doors.cli import embedding_progress, inputs, jobs, output
+from kho.doors.cli.context import Program
+from kho.doors.cli.hints import Spell
 from kho.doors.cli.progress import following
-from kho.doors.cli.spelling import Spell
 from kho.kernel.command import Command
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
@@ -32,7 +32,7 @@ CHANGES = ("added", "changed", "removed", "failed")
 
 def callback(server: str, operation: Operation, command: Command, program: Program) -> Callable[..., None]:
     def run(json: bool, params_file: IO[bytes] | None, interval: float, **given: Any) -> None:
-        arguments = asked.arguments(operation, command, given, params_file)
+        arguments = inputs.arguments(operation, command, given, params_file)
         folder = arguments.get(command.paths[0], "")
         spell = Spell(program.name, program.registry(), operation, command)
 
@@ -55,10 +55,10 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
                 if quiet and now != seen:
                     outcome = await once(hub)
                     if first or outcome.error is not None or any(map(jobs.job_of(outcome).get, CHANGES)):
-                        status = show.outcome(outcome, json=json, spell=spell)
+                        status = output.outcome(outcome, json=json, spell=spell)
                         if first and status:
                             return status  # it would not get better by itself
-                        await waiting.for_vectors(hub, wait=True)
+                        await embedding_progress.for_vectors(hub, wait=True)
                     seen, first = now, False
                 await asyncio.sleep(max(interval, REST * took))
             raise asyncio.CancelledError

@@ -1,0 +1,41 @@
+"""Asking before something is destroyed: at a terminal with a question, elsewhere with a refusal that names `--yes`."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from kho.doors.cli import parameters
+from kho.doors.cli.context import Program
+from kho.kernel.command import Command
+from kho.kernel.errors import Unconfirmed
+from kho.kernel.hub import Hub
+from kho.kernel.operation import Operation
+from kho.kernel.registry import Outcome
+
+
+def somebody_is_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def first(
+    server: str, operation: Operation, command: Command, program: Program, arguments: Mapping[str, Any], *, json: bool
+) -> Outcome | None:
+    """Returns when it may go on; or gives what is answered instead: there is nothing to destroy, or nobody to ask."""
+    if command.looks:
+        method, more = command.looks
+
+        async def look(hub: Hub) -> Outcome:
+            reader = hub.registry.methods[f"{server}/{method}"]
+            taken = parameters.specs(reader)
+            known = {name: value for name, value in arguments.items() if name in taken}
+            return await hub.registry.call(reader, {**known, **more}, program.call())
+
+        if (error := program.run(look).error) is not None:
+            return Outcome(operation, None, error=error)
+    if json or not somebody_is_there():
+        refusal = Unconfirmed(f"{command.warning} Nothing was done yet.", guidance="Add --yes to do it.")
+        return Outcome(operation, None, error=refusal)
+    click.confirm(f"{command.warning} Go on?", abort=True, err=True)
+    return None

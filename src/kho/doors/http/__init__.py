@@ -1,0 +1,1 @@
+"""HTTP: /jsonrpc, /actions, discovery, the pages of slices, and the guard before all of them."""

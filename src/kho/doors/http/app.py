@@ -1,0 +1,229 @@
+"""The HTTP door: every route of the hub in one ASGI application."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Protocol, cast
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from kho.doors.auth.credentials import FRESH, Auth
+from kho.doors.auth.revocation import HEARTBEAT, Revocation
+from kho.doors.http.actions import Actions
+from kho.doors.http.asgi import read_body, send_bytes, send_error, send_json
+from kho.doors.http.discovery import capabilities_of, health, servers
+from kho.doors.http.gc_tuning import Lasting
+from kho.doors.http.guard import Guard, loopback_hosts, loopback_origins
+from kho.doors.http.jsonrpc import JsonRpc
+from kho.doors.http.openapi import openapi
+from kho.doors.http.slice_routes import WebDoor
+from kho.doors.http.uvicorn_protocols import STOP
+from kho.doors.logs import log_refusal
+from kho.doors.mcp.http import PRINCIPAL, McpHttp
+from kho.doors.mcp.server import Context, McpDoor
+from kho.doors.metrics import Metrics
+from kho.kernel.background import Background
+from kho.kernel.call import Principal
+from kho.kernel.errors import KhoError, NotFound
+from kho.kernel.hub import Hub
+
+Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
+
+
+class HttpSettings(Protocol):
+    """The part of the settings that this door reads."""
+
+    @property
+    def max_body(self) -> int: ...
+    @property
+    def allowed_hosts(self) -> list[str]: ...
+    @property
+    def allowed_origins(self) -> list[str]: ...
+
+
+class McpSettings(Protocol):
+    @property
+    def tools(self) -> list[str]: ...
+    @property
+    def page_size(self) -> int: ...
+
+
+class Endpoint:
+    """An endpoint for callers whom the credential names. An object, not a function: Starlette then hands it the
+    bare ASGI call, without a Request that nobody reads."""
+
+    def __init__(self, auth: Auth, revocation: Revocation, handler: Handler) -> None:
+        self._auth = auth
+        self._revocation = revocation
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            principal = await self._auth.principal(scope)
+        except KhoError as error:
+            log_refusal(scope["path"], (scope.get("client") or ("",))[0], error.code)
+            await send_error(send, error)
+            return
+        async with self._revocation.watched(scope, send, principal) as send:
+            await self._handler(scope, receive, send, principal)
+
+
+class Application:
+    """Opens the hub when the server starts, closes it when the server stops."""
+
+    def __init__(
+        self,
+        open_hub: Callable[[], AbstractAsyncContextManager[Hub]],
+        http: HttpSettings,
+        mcp: McpSettings,
+        customise: Callable[[McpDoor], None] = lambda door: None,
+        *,
+        fresh: float = FRESH,
+        heartbeat: float = HEARTBEAT,
+    ) -> None:
+        self._open_hub = open_hub
+        self._http = http
+        self._mcp = mcp
+        self._customise = customise
+        self._fresh = fresh
+        self._heartbeat = heartbeat
+        inner = Starlette(lifespan=self._lifespan, exception_handlers={HTTPException: _no_route})
+        inner.router.redirect_slashes = False
+        self._routes: list[BaseRoute] = inner.router.routes
+        self._guard = Guard(
+            inner,
+            hosts=[*loopback_hosts(), *http.allowed_hosts],
+            origins=[*loopback_origins(), *http.allowed_origins],
+            max_body=http.max_body,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guard(scope, receive, send)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncGenerator[dict[str, Any], None]:
+        async with self._open_hub() as hub:
+            background = Background()
+            metrics = Metrics()
+            hub.registry.observers.append(metrics.observe)
+            door = McpDoor(hub, background, _principal_of, frozenset(self._mcp.tools), self._mcp.page_size)
+            self._customise(door)
+            mcp = McpHttp(door, self._http.max_body, self._heartbeat)
+            auth = Auth(hub, self._fresh)
+            revocation = Revocation(auth, self._heartbeat)
+            lasting = Lasting()
+            served = [served for capability in hub.registry.capabilities for served in capability.web]
+            web = WebDoor(auth, hub.registry.checkpoint, served, lasting, heartbeat=self._heartbeat)
+            self._routes.extend([*_routes(hub, partial(Endpoint, auth, revocation), mcp, metrics), *web.routes()])
+            self._guard.uploads.extend(web.uploads)
+
+            def stop() -> None:
+                mcp.stop()
+                web.stop()
+
+            lasting.start()
+            try:
+                async with mcp.run():
+                    yield {STOP: stop}
+            finally:
+                lasting.close()
+                await background.drain()
+
+
+async def _no_route(request: Request, problem: Exception) -> Response:
+    """In JSON, as every other refusal: callers parse what they get."""
+    refused = cast(HTTPException, problem)
+    why = (
+        f"There is nothing at {request.url.path}."
+        if refused.status_code == 404
+        else f"{request.method} is not served here."
+    )
+    allowed = f" Use {refused.headers['Allow']}." if refused.headers and "Allow" in refused.headers else ""
+    message = f"{why}{allowed} GET /openapi.json says what there is."
+    error = {"code": HTTPStatus(refused.status_code).name, "message": message}
+    return Response(orjson.dumps({"error": error}), refused.status_code, refused.headers, media_type="application/json")
+
+
+def _principal_of(ctx: Context) -> Principal:
+    assert ctx.request is not None
+    return ctx.request.scope[PRINCIPAL]
+
+
+def _routes(hub: Hub, endpoint: Callable[[Handler], Endpoint], mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
+    rpc, actions, described = JsonRpc(hub.registry), Actions(hub), openapi(hub)
+
+    async def on_jsonrpc(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        answer = await rpc.answer(await read_body(receive), principal)
+        if answer is None:
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body"})
+        else:
+            await send_bytes(send, 200, answer)
+
+    async def on_actions(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        reply = await actions.answer(await read_body(receive), principal)
+        await send_bytes(send, reply.status, reply.body)
+
+    async def on_mcp(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        scope[PRINCIPAL] = principal
+        await mcp(scope, receive, send)
+
+    async def on_health(scope: Scope, receive: Receive, send: Send) -> None:
+        status, body = await health(hub)
+        await send_json(send, status, body)
+
+    async def on_servers(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        await send_json(send, 200, await servers(hub, principal))
+
+    async def on_capabilities(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        try:
+            await send_json(send, 200, await capabilities_of(hub, scope["path_params"]["name"], principal))
+        except NotFound as error:
+            await send_error(send, error)
+
+    async def on_openapi(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        await send_json(send, 200, described)
+
+    async def on_metrics(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        await send_bytes(send, 200, metrics.render(await _pending(hub)), metrics.content_type)
+
+    def route(path: str, handler: Handler, *methods: str) -> Route:
+        return Route(path, endpoint(handler), methods=methods)
+
+    return [
+        route("/jsonrpc", on_jsonrpc, "POST"),
+        route("/mcp", on_mcp, "GET", "POST", "DELETE"),
+        route("/actions", on_actions, "POST"),
+        Route("/health", _Open(on_health), methods=["GET"]),
+        route("/servers", on_servers, "GET"),
+        route("/servers/{name}/capabilities", on_capabilities, "GET"),
+        route("/openapi.json", on_openapi, "GET"),
+        route("/metrics", on_metrics, "GET"),
+    ]
+
+
+async def _pending(hub: Hub) -> int | None:
+    """What waits for vectors; None if nothing can be said: the other figures are wanted all the more."""
+    if hub.backlog is None:
+        return None
+    try:
+        return await hub.backlog.pending()
+    except KhoError:
+        return None
+
+
+class _Open:
+    """An endpoint for everybody."""
+
+    def __init__(self, handler: Callable[[Scope, Receive, Send], Awaitable[Any]]) -> None:
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._handler(scope, receive, send)

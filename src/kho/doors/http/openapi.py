@@ -1,0 +1,147 @@
+"""GET /openapi.json, made from the operations."""
+
+from typing import Any
+
+from kho.doors.http.actions import Envelope
+from kho.kernel import schema
+from kho.kernel.access import Open
+from kho.kernel.hub import Hub
+from kho.kernel.operation import Operation
+from kho.kernel.web import Page, Served, Socket, Stream
+
+Json = dict[str, Any]
+
+_TEXT: Json = {
+    "200": {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+    "401": {"description": "A key is needed."},
+}
+_ID: Json = {"type": ["string", "number", "null"]}
+
+
+def openapi(hub: Hub) -> Json:
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Kho",
+            "version": hub.version,
+            "description": "One hub that gives agents, chatbots and small devices a shared, lasting mind. "
+            "MCP is served at /mcp; what is described here is the plain HTTP beside it.",
+        },
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"key": []}],
+        "paths": {
+            "/actions": {"post": _actions(hub)},
+            "/jsonrpc": {"post": _jsonrpc(hub)},
+            "/health": {"get": _get("Whether the hub answers.", _object("status", "servers"), unhealthy=True)},
+            "/servers": {"get": _get("Every server and what it offers.", _object("servers"))},
+            "/servers/{name}/capabilities": {"get": _capabilities(hub)},
+            "/metrics": {"get": {"summary": "Figures for Prometheus.", "responses": _TEXT}},
+            **{served.path: _served(served) for capability in hub.registry.capabilities for served in capability.web},
+        },
+    }
+
+
+def _actions(hub: Hub) -> Json:
+    envelope = schema.of(Envelope)
+    variants = [_action(envelope, name, operation) for name, operation in sorted(hub.registry.actions.items())]
+    reply = _object("request_id", "action", "status")
+    return {
+        "operationId": "act",
+        "summary": "Runs one action. For writes, request_id is an idempotency key.",
+        "requestBody": {"required": True, "content": {"application/json": {"schema": {"oneOf": variants}}}},
+        "responses": _responses(reply, "400", "401", "403", "404", "409", "413", "415", "421"),
+    }
+
+
+def _action(envelope: Json, name: str, operation: Operation) -> Json:
+    properties = {
+        **envelope["properties"],
+        "action": {"const": name},
+        "payload": {**operation.input_schema, "description": operation.summary},
+    }
+    return {
+        "type": "object",
+        "title": name,
+        "properties": properties,
+        "required": ["action", "payload"],
+        "examples": [{"action": name, "payload": dict(operation.example)}],
+    }
+
+
+def _jsonrpc(hub: Hub) -> Json:
+    methods = sorted(hub.registry.methods)
+    request: Json = {
+        "type": "object",
+        "properties": {
+            "jsonrpc": {"const": "2.0"},
+            "method": {"type": "string", "enum": methods},
+            "params": {"type": "object"},
+            "id": _ID,
+        },
+        "required": ["jsonrpc", "method"],
+    }
+    reply: Json = {
+        "type": "object",
+        "properties": {"jsonrpc": {"const": "2.0"}, "result": {}, "error": {"type": "object"}, "id": _ID},
+        "required": ["jsonrpc", "id"],
+    }
+    responses = _responses({"anyOf": [reply, {"type": "array", "items": reply}]}, "400", "401", "413", "415", "421")
+    return {
+        "operationId": "call",
+        "summary": "JSON-RPC 2.0: one request, a notification (answered 204) or a batch.",
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"anyOf": [request, {"type": "array", "items": request, "minItems": 1, "maxItems": 100}]}
+                }
+            },
+        },
+        "responses": {**responses, "204": {"description": "Only notifications: nothing to answer."}},
+    }
+
+
+def _capabilities(hub: Hub) -> Json:
+    names = [capability.server for capability in hub.registry.capabilities]
+    described = _get("What one server offers.", _object("server_name", "capabilities"))
+    described["parameters"] = [
+        {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "examples": names}}
+    ]
+    described["responses"]["404"] = {"description": "No such server."}
+    return described
+
+
+def _served(served: Served) -> Json:
+    """What a slice serves beside its operations."""
+    match served:
+        case Page():
+            kind = "multipart/form-data" if served.upload else "application/json"
+            body: Json = {"requestBody": {"content": {kind: {"schema": _object()}}}}
+            described: Json = {
+                "summary": served.summary,
+                "responses": _responses({}, "400", "401", "403", "413", "421"),
+            }
+            if isinstance(served.scope, Open):
+                described["security"] = [{}]
+            return {method.lower(): described | (body if method != "GET" else {}) for method in served.methods}
+        case Stream():
+            answers = _responses({"type": "string"}, "400", "401", "403", "421", kind="text/event-stream")
+            return {"get": {"summary": served.summary, "responses": answers}}
+        case Socket():
+            answers = _responses({}, "400", "401", "403", "421")
+            answers["101"] = {"description": "A WebSocket."}
+            del answers["200"]
+            return {"get": {"summary": served.summary, "security": [{}], "responses": answers}}
+
+
+def _get(summary: str, reply: Json, *, unhealthy: bool = False) -> Json:
+    return {"summary": summary, "responses": _responses(reply, "400", "401", "421", *(["503"] if unhealthy else []))}
+
+
+def _responses(reply: Json, *refusals: str, kind: str = "application/json") -> Json:
+    ok: Json = {"200": {"description": "The answer.", "content": {kind: {"schema": reply}}}}
+    return ok | {status: {"description": "Refused; the body says why and what to do."} for status in refusals}
+
+
+def _object(*required: str) -> Json:
+    return {"type": "object", "required": list(required)}

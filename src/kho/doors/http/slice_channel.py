@@ -1,0 +1,130 @@
+"""A WebSocket on ASGI as `kernel.web.Channel`, and what it shares with pages: a request, and an error told."""
+
+import asyncio
+from urllib.parse import parse_qsl
+
+import orjson
+from starlette.types import Message, Receive, Scope, Send
+
+from kho.doors.http.guard import Refusal, refuse_websocket
+from kho.doors.logs import log_refusal
+from kho.kernel.call import Principal
+from kho.kernel.errors import KhoError, Unauthorized
+from kho.kernel.web import ChannelClosed, Reply, Request
+
+
+class AsgiChannel:
+    """A WebSocket as `kernel.web.Channel`."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int, patience: float) -> None:
+        asked = request_of(scope, b"", None)
+        self.query = asked.query
+        self.headers = asked.headers
+        self.peer = asked.peer
+        self.scheme = asked.scheme
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._limit = limit
+        self._patience = patience
+        self._open = False
+        self._reading: asyncio.Timeout | None = None
+
+    async def accept(self) -> None:
+        await self._receive()  # the connect event
+        self._open = True
+        await self._put({"type": "websocket.accept"})
+
+    async def refuse(self, error: KhoError) -> None:
+        log_refused(self._scope, error)
+        reply = told(error)
+        await refuse_websocket(
+            self._scope, self._receive, self._send, Refusal(reply.status, error.code, error.message, reply.body)
+        )
+
+    async def receive(self) -> str | bytes | None:
+        if not self._open:
+            return None
+        try:
+            async with asyncio.timeout(None) as self._reading:
+                message = await self._receive()
+        except TimeoutError:  # given up meanwhile: a message will not come
+            return None
+        finally:
+            self._reading = None
+        if message["type"] == "websocket.disconnect":
+            self._open = False
+            return None
+        content: str | bytes = message["text"] if message.get("text") is not None else message["bytes"]
+        if self._too_long(content):
+            await self.close(1009, f"Send at most {self._limit} bytes in one message.")
+            return None
+        return content
+
+    async def send(self, text: str) -> None:
+        await self._put({"type": "websocket.send", "text": text})
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        if not self._open:
+            return
+        try:
+            await self._put({"type": "websocket.close", "code": code, "reason": _short(reason)})
+        except ChannelClosed:
+            return
+        finally:
+            self._give_up()
+
+    async def _put(self, message: Message) -> None:
+        if not self._open:
+            raise ChannelClosed
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._send(message)
+        # The server says OSError when the other side is gone (a time-out is one, too), and RuntimeError when it closed
+        # the connection itself (its pings went unanswered, or it stops) and we did not know yet.
+        except (OSError, RuntimeError):
+            self._give_up()
+            raise ChannelClosed from None
+
+    def _give_up(self) -> None:
+        """Whoever waits for a message waits no longer. The server drops the connection once nobody serves it."""
+        self._open = False
+        if self._reading is not None:
+            self._reading.reschedule(asyncio.get_running_loop().time())
+            self._reading = None
+
+    def _too_long(self, content: str | bytes) -> bool:
+        # A character is four bytes at most, so that most messages need not be counted.
+        if isinstance(content, str) and len(content) <= self._limit < 4 * len(content):
+            return len(content.encode()) > self._limit
+        return len(content) > self._limit
+
+
+def request_of(scope: Scope, body: bytes, principal: Principal | None) -> Request:
+    client = scope.get("client")
+    scheme: str = scope["scheme"]
+    return Request(
+        method=scope.get("method", "GET"),
+        path=scope["path"],
+        query=dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)),
+        headers={name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
+        body=body,
+        peer=client[0] if client else "",
+        scheme={"ws": "http", "wss": "https"}.get(scheme, scheme),
+        principal=principal,
+    )
+
+
+def told(error: KhoError) -> Reply:
+    # As in wire.send_error: a plain challenge.
+    challenge = {"www-authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
+    return Reply(error.status, orjson.dumps({"error": error.as_dict()}), headers=challenge)
+
+
+def log_refused(scope: Scope, error: KhoError) -> None:
+    log_refusal(scope["path"], (scope.get("client") or ("",))[0], error.code)
+
+
+def _short(reason: str) -> str:
+    """A reason has 123 bytes at most."""
+    return reason.encode()[:123].decode(errors="ignore")

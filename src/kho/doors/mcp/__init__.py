@@ -1,0 +1,1 @@
+"""MCP on both of its wires and in both of its eras."""

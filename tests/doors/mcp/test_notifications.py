@@ -1,0 +1,184 @@
+"""Clients are told that conversations come and go: in both eras, over HTTP and stdio, and only their own tenant's."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client.session import IncomingMessage
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
+from tests.doors.doors import HANDSHAKE, KHO, MODERN, PLAIN, Served, bearer, new_key, served, talking
+from tests.doors.mcp.test_server import next_event
+
+from kho.doors.mcp.notifications import Notices
+from kho.kernel import capability
+from kho.kernel.background import Background
+from kho.kernel.call import Principal
+from kho.kernel.capability import Capability
+from kho.kernel.checkpoint import Checkpoint
+from kho.settings import Settings
+
+URI = "memory://conversation/chat_1"
+
+
+class Changes:
+    """The handshake era's notifications that the list of resources changed."""
+
+    def __init__(self) -> None:
+        self._seen: asyncio.Queue[None] = asyncio.Queue()
+
+    async def __call__(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ResourceListChangedNotification):
+            self._seen.put_nowait(None)
+
+    async def next(self) -> None:
+        async with asyncio.timeout(10):
+            await self._seen.get()
+
+
+async def uris(client: Client) -> list[str]:
+    listed = await client.list_resources(cache_mode="bypass")
+    return [str(one.uri) for one in listed.resources if str(one.uri).startswith("memory:")]
+
+
+async def rpc(hub: Served, method: str, params: dict[str, Any], **headers: str) -> Any:
+    body = {"jsonrpc": "2.0", "id": 1, "method": f"memory-server/{method}", "params": params}
+    return (await hub.post("/jsonrpc", body, **headers)).json()["result"]
+
+
+async def come_and_go(client: Client, changes: Changes) -> None:
+    capabilities = client.server_capabilities
+    assert capabilities.resources is not None
+    assert capabilities.resources.list_changed is True
+    await client.call_tool("memory_get_or_create", {"conversation_id": "chat_1"})
+    await changes.next()
+    assert await uris(client) == [URI]
+    await client.call_tool("memory_delete", {"conversation_id": "chat_1"})
+    await changes.next()
+    assert await uris(client) == []
+
+
+async def test_a_handshake_client_is_told_over_stdio(home: Path) -> None:
+    changes = Changes()
+    async with talking(home, "legacy", KHO, "stdio", message_handler=changes) as client:
+        await come_and_go(client, changes)
+    assert "Traceback" not in home.with_name("stderr.txt").read_text(encoding="utf-8")
+
+
+async def test_a_modern_client_is_told_over_stdio(home: Path) -> None:
+    async with (
+        talking(home, MODERN, KHO, "stdio") as client,
+        client.listen(resources_list_changed=True) as subscription,
+        asyncio.timeout(20),
+    ):
+        await client.call_tool("memory_get_or_create", {"conversation_id": "chat_1"})
+        assert isinstance(await anext(aiter(subscription)), ResourcesListChanged)
+        assert await uris(client) == [URI]
+
+
+async def test_a_handshake_client_is_told_over_http(hub: Served) -> None:
+    changes = Changes()
+    async with Client(f"{hub.url}/mcp", mode="legacy", message_handler=changes) as client:
+        told = asyncio.ensure_future(changes.next())
+        number = 0
+        while not told.done():  # the client opens its stream some time after the handshake
+            number += 1
+            await rpc(hub, "memory/get_or_create", {"conversation_id": f"chat_{number}"})
+        await told
+        assert URI in await uris(client)
+
+
+async def test_a_modern_client_is_told_over_http_whoever_wrote(hub: Served) -> None:
+    async with (
+        Client(f"{hub.url}/mcp", mode=MODERN) as client,
+        client.listen(resources_list_changed=True) as subscription,
+        asyncio.timeout(10),
+    ):
+        events = aiter(subscription)
+        line = {"type": "message", "conversation_id": "chat_2", "id": "m", "role": "user", "content": "x"}
+        for method, params, left in (
+            ("memory/get_or_create", {"conversation_id": "chat_1"}, [URI]),
+            ("memory/import", {"lines": [{**line, "created_at": "2026-07-28"}]}, [URI, "memory://conversation/chat_2"]),
+            ("memory/delete", {"conversation_id": "chat_2"}, [URI]),
+        ):
+            await rpc(hub, method, params)
+            assert isinstance(await anext(events), ResourcesListChanged)
+            assert await uris(client) == left
+
+
+async def test_a_modern_client_is_told_what_a_conversation_gained(hub: Served) -> None:
+    for id in ("chat_1", "other"):
+        await rpc(hub, "memory/get_or_create", {"conversation_id": id})
+    async with (
+        Client(f"{hub.url}/mcp", mode=MODERN) as client,
+        client.listen(resource_subscriptions=[URI]) as subscription,
+        asyncio.timeout(10),
+    ):
+        for id in ("other", "chat_1"):
+            await rpc(hub, "memory/add_message", {"conversation_id": id, "role": "user", "content": "xin chào"})
+        assert await anext(aiter(subscription)) == ResourceUpdated(URI)
+
+
+async def test_nobody_hears_of_another_tenants_conversations(settings: Settings) -> None:
+    acme, globex = await new_key(settings, "acme"), await new_key(settings, "globex")
+    async with (
+        served(settings) as hub,
+        httpx2.AsyncClient(headers=bearer(acme), verify=PLAIN, trust_env=False) as http,
+        Client(streamable_http_client(f"{hub.url}/mcp", http_client=http), mode=MODERN) as client,
+        client.listen(resources_list_changed=True, resource_subscriptions=[URI]) as subscription,
+        hub.http.stream(
+            "GET", "/mcp", headers={"accept": "text/event-stream", "mcp-protocol-version": HANDSHAKE, **bearer(acme)}
+        ) as stream,
+        asyncio.timeout(10),
+    ):
+        lines = stream.aiter_lines()
+        assert await anext(lines) == ": listening"
+        for id in ("chat_1", "chat_2"):
+            await rpc(hub, "memory/get_or_create", {"conversation_id": id}, **bearer(globex))
+        said = {"conversation_id": "chat_1", "role": "user", "content": "theirs"}
+        await rpc(hub, "memory/add_message", said, **bearer(globex))
+        await rpc(hub, "memory/get_or_create", {"conversation_id": "ours"}, **bearer(acme))
+        assert await anext(aiter(subscription)) == ResourcesListChanged()
+        assert (await next_event(lines))["method"] == "notifications/resources/list_changed"
+        assert await uris(client) == ["memory://conversation/ours"]
+
+
+async def test_many_changes_at_once_are_few_notices() -> None:
+    background, changes = Background(), capability.Changes(scope="memory:read")
+    checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
+    notices = Notices(checkpoint, nobody, background)
+    lists: asyncio.Queue[object] = asyncio.Queue()
+    updates: asyncio.Queue[object] = asyncio.Queue()
+    notices.audience(Principal("bot", "acme", frozenset({"memory:read"}))).subscribe(
+        lambda event: (updates if isinstance(event, ResourceUpdated) else lists).put_nowait(event)
+    )
+    async with asyncio.timeout(10):
+        for _ in range(2):
+            for _ in range(1_000):
+                changes.tell("acme")
+                changes.tell("acme", URI)
+                changes.tell("globex")
+            assert await lists.get() == ResourcesListChanged()
+            assert await updates.get() == ResourceUpdated(URI)
+    assert lists.empty()
+    assert updates.empty()
+    await background.drain()
+
+
+@pytest.mark.parametrize("verb", ["tell", "publish"])
+async def test_nothing_is_told_where_nobody_listens(verb: str) -> None:
+    changes = capability.Changes(scope="memory:read")
+    checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
+    notices = Notices(checkpoint, nobody, Background())
+    if verb == "publish":
+        await notices.publish(ResourcesListChanged())
+    else:
+        changes.tell("acme")
+
+
+def nobody(ctx: Any) -> Principal:
+    raise AssertionError("no client asks here")
