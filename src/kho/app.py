@@ -10,7 +10,9 @@ from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from kho import __version__, devices, documents, parsers, research
+from kho import __version__, devices, parsers, research
+from kho.documents import capability as documents
+from kho.documents.knowledge import External
 from kho.doors import logs
 from kho.experiences import capability as experiences
 from kho.kernel.background import Background
@@ -144,16 +146,12 @@ def research_collections(settings: Settings, core: Core) -> Capability:
 
 
 def document_tree(settings: Settings, core: Core, llm: Llm | None, search: DuckDuckGo) -> Capability:
-    async def web(query: str, call: Call) -> list[documents.External]:
+    async def web(query: str, call: Call) -> list[External]:
         found = await search.results(query, call)
-        return [documents.External(one["title"], one["href"], one["body"]) for one in found]
+        return [External(one["title"], one["href"], one["body"]) for one in found]
 
-    chosen = settings.documents
-    telling = documents.Telling(chosen.webhook_timeout, tuple(chosen.webhook_backoff))
-    wipe = partial(vacuum, settings.home / DATABASE) if settings.database_url is None else None
-    return documents.capability(
-        core.db, core.index, core.searcher, core.background, system_clock, chosen.timeout, llm, web, telling, wipe
-    )
+    rewrite = partial(vacuum, settings.home / DATABASE) if settings.database_url is None else None
+    return documents.capability(core, settings.documents, llm=llm, web_search=web, vacuum=rewrite)
 
 
 def boards(settings: Settings, core: Core) -> Capability:
@@ -250,7 +248,9 @@ def whereabouts(settings: Settings) -> str:
 def describe(settings: Settings) -> Registry:
     """The operations with no store behind them: enough for help texts, and nothing is opened."""
     nothing = cast(Any, None)
-    return Registry(capabilities(settings, Core(nothing, nothing, nothing, nothing, None, nothing)), nothing)
+    return Registry(
+        capabilities(settings, Core(nothing, nothing, nothing, nothing, None, SqlLeases(system_clock))), nothing
+    )
 
 
 def _public(tenant: str | None) -> Principal | None:

@@ -12,7 +12,7 @@ A variable that is empty counts as one that is not set.
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 import platformdirs
@@ -20,6 +20,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
+from kho.documents.settings import DocumentSettings
 from kho.experiences.settings import ExperienceSettings
 from kho.kernel.section import BrokerUrl, Listening, ModelUrl, Section, WebAddress
 from kho.memory.settings import MemorySettings
@@ -63,16 +64,6 @@ class Research(Section):
     """Bytes of a file that is read."""
     duplicate: float = Field(default=0.85, gt=0, le=1)
     """The likeness from which a text counts as one that is there already."""
-
-
-class Documents(Section):
-    timeout: float = Field(default=10.0, gt=0)
-    webhook_timeout: float = Field(default=10.0, gt=0, le=60)
-    """Seconds that the receiver of an event has to answer."""
-    webhook_backoff: list[Annotated[float, Field(ge=0, le=7 * 86_400)]] = Field(
-        default=[5.0, 30.0, 300.0, 1_800.0, 7_200.0]
-    )
-    """Seconds before each further attempt to tell an event. After the last one it is given up."""
 
 
 class Devices(Section):
@@ -198,7 +189,7 @@ class Settings(BaseSettings):
     experiences: ExperienceSettings = Field(default_factory=ExperienceSettings)
     research: Research = Field(default_factory=Research)
     memory: MemorySettings = Field(default_factory=MemorySettings)
-    documents: Documents = Field(default_factory=Documents)
+    documents: DocumentSettings = Field(default_factory=DocumentSettings)
     devices: Devices = Field(default_factory=Devices)
     toolbox: ToolboxSettings = Field(default_factory=ToolboxSettings)
     llm: Llm = Field(default_factory=Llm)

@@ -8,8 +8,8 @@ from tests.documents.desk import Desk
 from tests.documents.receiver import Office, Receiver, settings_of
 from tests.engines import vectors_of, words_of
 
-from kho import documents
 from kho.app import open_hub
+from kho.documents import capability as documents
 from kho.kernel.ports import Database
 from kho.models.hash_embedder import HashEmbedder
 from kho.settings import Settings

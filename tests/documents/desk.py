@@ -8,25 +8,28 @@ from typing import Any
 
 from tests.clock import Clock
 
-from kho import documents
+from kho.documents import capability as documents
 from kho.documents import store
 from kho.documents.knowledge import WebSearch
-from kho.documents.store import Document, Revision, Saying
+from kho.documents.settings import DocumentSettings
+from kho.documents.store import Document, DocumentVersion, Revision
 from kho.documents.tree import GAP
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Llm, Tx, Vectors, Words
 from kho.kernel.registry import Outcome, Registry
+from kho.search.core import Core
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
+from kho.storage.leases import SqlLeases
 
 Json = dict[str, Any]
 
 TABLES = (
-    "documents", "document_revisions", "document_bodies", "document_deletions", "document_audit", "document_webhooks",
-    "document_events", "document_deliveries", "passages",
+    "documents", "document_revisions", "document_bodies", "document_deletions", "document_webhooks",
+    "document_events", "document_deliveries", "passages", "audit", "audit_subjects",
 )  # fmt: skip
 """All that a change could leave something in."""
 
@@ -43,13 +46,16 @@ class Desk:
     clock: Clock = field(default_factory=Clock)
     background: Background = field(default_factory=Background)
     scopes: frozenset[str] = frozenset({"*"})
+    max_folders: int = 20
 
     def __post_init__(self) -> None:
         model = self.embedder.model if self.embedder else ""
         index = Index(self.words, self.vectors, model, self.clock)
         searcher = Searcher(self.db, self.words, self.vectors, self.embedder)
+        leases = SqlLeases(self.clock)
+        core = Core(self.db, index, searcher, self.background, None, leases, model, clock=self.clock)
         self.capability = documents.capability(
-            self.db, index, searcher, self.background, self.clock, 30.0, llm=self.llm, web=self.web
+            core, DocumentSettings(timeout=30.0), llm=self.llm, web_search=self.web, max_folders=self.max_folders
         )
         self.registry = Registry([self.capability], self.background)
         self.embedding_queue: EmbeddingQueue | None = None
@@ -91,9 +97,9 @@ class Desk:
 
         def work(tx: Tx) -> None:
             for place, (id, parent) in enumerate(rows):
-                one = Document(id, parent, place * GAP, 1, 0, 0, None, None, Saying(1, "text/plain", {}, True))
-                store.insert(tx, self.tenant, one)
-                store.add_revision(tx, self.tenant, id, Revision(1, one.saying, "create_document", "somebody", 0), "x")
+                version = DocumentVersion(1, "text/plain", {}, True)
+                store.insert(tx, self.tenant, Document(id, parent, place * GAP, 1, 0, 0, None, None, version))
+                store.add_revision(tx, self.tenant, id, Revision(1, "create_document", "somebody", 0, version), "x")
 
         await self.db.write(work)
 

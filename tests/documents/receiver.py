@@ -13,13 +13,14 @@ import orjson
 import pytest
 
 from kho.app import opened
+from kho.documents.settings import DocumentSettings
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
 from kho.kernel.registry import Registry
 from kho.lib.clock import SECOND, system_clock
-from kho.settings import Documents, Settings
+from kho.settings import Settings
 from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 
@@ -143,7 +144,7 @@ class Office:
 def settings_of(request: pytest.FixtureRequest, home: Path) -> Settings:
     """On the database that is asked for. Attempts follow each other at once, a few of them."""
     url = None if request.param == "sqlite" else request.getfixturevalue("postgres_schema_url")
-    quick = Documents(webhook_backoff=[0.01, 0.02, 0.05], webhook_timeout=5)
+    quick = DocumentSettings(webhook_backoff=[0.01, 0.02, 0.05], webhook_timeout=5)
     return Settings(home=home, database_url=url, documents=quick)
 
 

@@ -6,7 +6,7 @@ import random
 import pytest
 from tests.documents.desk import Desk
 
-from kho.documents import changing
+from kho.documents import service
 from kho.kernel.errors import KhoError
 
 CLIENTS, TIMES = 32, 20
@@ -59,7 +59,7 @@ async def test_no_update_is_lost(desk: Desk) -> None:
 
 async def test_edits_that_do_not_touch_each_other_all_stay(desk: Desk) -> None:
     """Without last_known_revision an edit is made on whatever the document says by then."""
-    words = [f"[{number}]" for number in range(changing.LOOKS)]
+    words = [f"[{number}]" for number in range(service.MAX_ATTEMPTS)]
     await desk.create("list", body=" ".join(words))
     edits = [{"document_id": "list", "old_text": word, "new_text": f"{word} done"} for word in words]
     await asyncio.gather(*(desk.done("edit_document", **edit) for edit in edits))

@@ -145,7 +145,8 @@ async def test_at_its_time_it_is_hidden_though_nothing_ran(desk: Desk) -> None:
     assert (await desk.get("leaf", include_deleted=True))["deleted_at"] == at
     entries = await desk.audited(document_id="left")
     assert [one["action"] for one in entries] == ["create_document", "schedule_deletion", "delete_document"]
-    assert [(one["actor"], one["reason"]) for one in entries[1:]] == [("somebody", "expires"), ("mai", "expires")]
+    assert [(one["actor"], one["reason"]) for one in entries[1:]] == [("somebody", "expires"), ("somebody", "expires")]
+    assert entries[-1]["details"]["deleted_by"] == "mai"
     assert (await desk.restore("left"))["affected"] == 2
     assert await seen(desk) == {"top", "left", "leaf", "right"}
 

@@ -15,11 +15,12 @@ from tests.documents.receiver import (
 )
 
 from kho.app import open_hub
-from kho.documents.trail import EVENTS
+from kho.documents.events import EVENTS
+from kho.documents.settings import DocumentSettings
 from kho.kernel.errors import Conflict
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
-from kho.settings import Documents, Settings
+from kho.settings import Settings
 
 
 async def test_every_event_arrives_signed_and_in_order(settings: Settings, receiver: Receiver) -> None:
@@ -69,7 +70,7 @@ async def test_a_failing_event_holds_back_the_later_ones_until_it_is_told(office
 
 
 async def test_a_receiver_that_was_away_is_told_when_it_is_back(settings: Settings) -> None:
-    patient = settings.model_copy(update={"documents": Documents(webhook_backoff=[0.05] * 500)})
+    patient = settings.model_copy(update={"documents": DocumentSettings(webhook_backoff=[0.05] * 500)})
     receiver = Receiver()
     async with receiver.listening():
         pass
@@ -185,7 +186,7 @@ async def test_two_webhooks_are_told_at_once_and_nothing_is_left(settings: Setti
 
 
 async def test_a_receiver_that_never_answers_is_given_up(settings: Settings, receiver: Receiver) -> None:
-    hasty = settings.model_copy(update={"documents": Documents(webhook_backoff=[], webhook_timeout=0.1)})
+    hasty = settings.model_copy(update={"documents": DocumentSettings(webhook_backoff=[], webhook_timeout=0.1)})
     receiver.answering.clear()
     async with open_hub(hasty) as hub:
         office = Office(hub.registry)
@@ -210,7 +211,7 @@ async def test_what_it_answers_is_not_read(settings: Settings, receiver: Receive
 
 
 async def test_a_redirect_is_not_followed(settings: Settings, receiver: Receiver) -> None:
-    given_up = settings.model_copy(update={"documents": Documents(webhook_backoff=[])})
+    given_up = settings.model_copy(update={"documents": DocumentSettings(webhook_backoff=[])})
     receiver.answers = [b"HTTP/1.1 307 Elsewhere\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n"]
     async with open_hub(given_up) as hub:
         office = Office(hub.registry)

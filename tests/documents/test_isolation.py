@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.documents.desk import Desk, Json
 from tests.engines import words_of
 
-from kho import documents
+from kho.documents import capability as documents
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres

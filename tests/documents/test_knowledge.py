@@ -12,7 +12,7 @@ from tests.documents.desk import Desk, Json
 from tests.doors.doors import served
 from tests.models.model_server import ModelServer, serving
 
-from kho import documents
+from kho.documents.knowledge import External
 from kho.kernel.call import Call
 from kho.kernel.errors import Unavailable
 from kho.models import factory
@@ -316,8 +316,8 @@ async def test_no_time_at_all(stocked: Desk) -> None:
 LONG = "Filler about nothing. " * 150 + "Vinegar removes limescale from any kettle overnight."
 
 
-async def web(query: str, call: Call) -> list[documents.External]:
-    return [documents.External("Kettle care", "https://example.org/kettle", LONG)]
+async def web(query: str, call: Call) -> list[External]:
+    return [External("Kettle care", "https://example.org/kettle", LONG)]
 
 
 @pytest.mark.requirement("000.query.external")
@@ -341,10 +341,10 @@ async def test_pages_of_the_web_are_marked(stocked: Desk) -> None:
 
 @pytest.mark.requirement("000.query.external", "000.query.deadline")
 async def test_a_web_that_does_not_answer_is_said(stocked: Desk) -> None:
-    async def broken(query: str, call: Call) -> list[documents.External]:
+    async def broken(query: str, call: Call) -> list[External]:
         raise Unavailable("The search is down.")
 
-    async def silent(query: str, call: Call) -> list[documents.External]:
+    async def silent(query: str, call: Call) -> list[External]:
         await asyncio.Event().wait()
         return []
 

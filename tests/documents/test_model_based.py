@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from tests.documents.desk import Desk
 from tests.engines import words_of
 
-from kho import documents
+from kho.documents import capability as documents
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres

@@ -12,9 +12,8 @@ from tests.documents.desk import Desk
 from tests.doors.command_line import program_of, run_in_process
 
 from kho.app import open_hub
-from kho.documents import markdown_webhooks
-from kho.documents.deleting import Deleting
-from kho.documents.purge import OF_THE_FILE, OF_THE_SERVER, PurgeDocument, Purging
+from kho.documents.deletion import Deletions
+from kho.documents.purge import LEFT_IN_FILE, LEFT_IN_POSTGRES, Purge, PurgeDocument, purged
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Hub
@@ -133,7 +132,7 @@ async def test_nothing_of_the_text_is_left(settings: Settings) -> None:
         assert rows_with(settings, PLANTED) == kept
         purged = await office.do("purge_document", document_id="a", reason="asked for")
         expected: Json = {"document_id": "a", "purged": ["a", "a1"], "wiped": settings.database_url is None}
-        assert purged == (expected if settings.database_url is None else expected | {"left": OF_THE_SERVER})
+        assert purged == (expected if settings.database_url is None else expected | {"left": LEFT_IN_POSTGRES})
         # While the hub runs, and with all that the word index and the log of the database keep.
         assert rows_with(settings, PLANTED) == set()
         assert in_files(settings, PLANTED) == set()
@@ -190,7 +189,7 @@ async def test_all_below_goes_however_long_ago_it_was_deleted(office: Office) ->
     purged = await office.do("purge_document", document_id="a", wipe=False)
     assert sorted(purged["purged"]) == ["a", "deep", "early", "late"]
     assert purged["wiped"] is False
-    assert purged["left"] in (OF_THE_FILE, OF_THE_SERVER)
+    assert purged["left"] in (LEFT_IN_FILE, LEFT_IN_POSTGRES)
     assert await office.ids(include_deleted=True) == ["top"]
     await office.do("restore_document", document_id="top")
     assert await office.ids() == ["top"]
@@ -235,7 +234,7 @@ async def test_only_an_admin_and_only_in_its_own_tenant(office: Office) -> None:
 async def test_a_deletion_whose_time_has_come_counts(desk: Desk) -> None:
     await desk.create("a")
     await desk.delete("a", delete_at=desk.clock.later(60))
-    purging = Purging(desk.db, _deleting(desk), desk.clock)
+    purging = Purge(db=desk.db, deletions=_deletions(desk), clock=desk.clock)
     with pytest.raises(KhoError) as refusal:
         await purging.purge(PurgeDocument(document_id="a"), desk.call())
     assert refusal.value.code == "CONFLICT"
@@ -249,14 +248,15 @@ async def test_a_file_that_cannot_be_rewritten_is_said(desk: Desk) -> None:
 
     await desk.create("a")
     await desk.delete("a")
-    purging = Purging(desk.db, _deleting(desk), desk.clock, wipe)
+    purging = Purge(db=desk.db, deletions=_deletions(desk), clock=desk.clock, vacuum=wipe)
     done = await purging.purge(PurgeDocument(document_id="a"), desk.call())
-    assert (done.purged, done.wiped, done.problem, done.left) == (["a"], False, "The disk is full.", OF_THE_FILE)
-    assert markdown_webhooks.purged(done) == f"Erased: `a`. The disk is full. {OF_THE_FILE}"
+    assert (done.purged, done.wiped, done.problem, done.left) == (["a"], False, "The disk is full.", LEFT_IN_FILE)
+    assert purged(done) == f"Erased: `a`. The disk is full. {LEFT_IN_FILE}"
 
 
-def _deleting(desk: Desk) -> Deleting:
-    return Deleting(desk.db, Index(desk.words, None, "", desk.clock), desk.background, desk.clock)
+def _deletions(desk: Desk) -> Deletions:
+    index = Index(desk.words, None, "", desk.clock)
+    return Deletions(db=desk.db, index=index, background=desk.background, clock=desk.clock)
 
 
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ async def test_only_another_text_costs_a_new_vector(desk_with_vectors: Desk) -> 
 @pytest.mark.requirement("000.delete.audit")
 async def test_nobody_rewrites_the_log(desk: Desk) -> None:
     await desk.create("d")
-    for statement in ("UPDATE document_audit SET actor = 'nobody'", "DELETE FROM document_audit"):
+    for statement in ("UPDATE audit SET actor = 'nobody'", "DELETE FROM audit"):
         with pytest.raises(DatabaseError):
             await desk.db.write(lambda tx, statement=statement: tx.run(statement))
     assert [one["actor"] for one in await desk.audited()] == ["somebody"]

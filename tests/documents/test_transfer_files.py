@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.documents.desk import Json
 from tests.documents.folders import METADATA
 
-from kho.documents.store import Document, Saying
+from kho.documents.store import Document, DocumentVersion
 from kho.documents.transfer_files import ENDINGS, Unreadable, as_files, read
 from kho.documents.transfer_folder import Named, places
 
@@ -29,7 +29,7 @@ JSON = st.recursive(
 )
 def test_a_file_says_exactly_what_was_written(body: str, metadata: Json, readable: bool, mime_type: str) -> None:
     document = Document(
-        "a/b", "root", 0, 1, 1_700_000_000_000_001, 0, None, None, Saying(1, mime_type, metadata, readable)
+        "a/b", "root", 0, 1, 1_700_000_000_000_001, 0, None, None, DocumentVersion(1, mime_type, metadata, readable)
     )
     ((ending, file),) = as_files(document, body, 3).items()
     found = read(ending, file)
@@ -39,7 +39,7 @@ def test_a_file_says_exactly_what_was_written(body: str, metadata: Json, readabl
 
 @pytest.mark.parametrize("metadata", METADATA.values(), ids=METADATA)
 def test_what_kho_writes_is_yaml(metadata: Json) -> None:
-    document = Document("a", "root", 0, 1, 0, 0, None, None, Saying(1, "application/json", metadata, True))
+    document = Document("a", "root", 0, 1, 0, 0, None, None, DocumentVersion(1, "application/json", metadata, True))
     facts = as_files(document, "{}", 0)[".json.yaml"]
     found = yaml.safe_load(facts)
     assert found["id"] == "a"

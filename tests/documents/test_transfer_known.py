@@ -1,15 +1,15 @@
 """What an import knows of a folder from the last time: files that are gone, and files that were only renamed."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from tests.documents.desk import Desk, Json
 from tests.documents.folders import refused, run, write
 
 from kho.documents import transfer_known
-from kho.documents.deleting import Deleting
-from kho.documents.purge import PurgeDocument, Purging
+from kho.documents.deletion import Deletions
+from kho.documents.purge import Purge, PurgeDocument
 from kho.search.indexing.index import Index
 
 
@@ -135,10 +135,8 @@ async def known(desk: Desk) -> set[str]:
     return folders
 
 
-async def test_folders_that_are_not_used_any_more_are_forgotten(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transfer_known, "FOLDERS", 3)
+async def test_folders_that_are_not_used_any_more_are_forgotten(desk: Desk, tmp_path: Path) -> None:
+    desk = replace(desk, max_folders=3)
     other = desk.neighbour()
     await other.create("theirs")
     await run(other, "export", tmp_path / "theirs")
@@ -158,7 +156,7 @@ async def test_folders_that_are_not_used_any_more_are_forgotten(
 async def test_a_folder_may_be_used_twice_at_once(desk: Desk) -> None:
     here = transfer_known.Folder(desk.tenant, "/folder", "root")
     all_files = [{f"{number}.md": f"{number}-{of}" for number in range(200)} for of in range(8)]
-    await asyncio.gather(*(transfer_known.keep(desk.db, here, files) for files in all_files))
+    await asyncio.gather(*(transfer_known.keep(desk.db, here, files, 20) for files in all_files))
     assert await desk.db.read(here.files) in all_files
 
 
@@ -178,8 +176,9 @@ async def test_a_purge_forgets_the_names_of_files(desk: Desk, tmp_path: Path) ->
     write(tmp_path, {"a.md": "a", "b.md": "b"})
     await run(desk, "import", tmp_path)
     await desk.delete("a")
-    deleting = Deleting(desk.db, Index(desk.words, None, "", desk.clock), desk.background, desk.clock)
-    await Purging(desk.db, deleting, desk.clock).purge(PurgeDocument(document_id="a"), desk.call())
+    index = Index(desk.words, None, "", desk.clock)
+    deletions = Deletions(db=desk.db, index=index, background=desk.background, clock=desk.clock)
+    await Purge(db=desk.db, deletions=deletions, clock=desk.clock).purge(PurgeDocument(document_id="a"), desk.call())
     assert [row[3:] for row in (await desk.dump(["document_files"]))["document_files"]] == [("b.md", "b")]
 
 

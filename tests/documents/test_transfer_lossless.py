@@ -14,7 +14,7 @@ from tests.documents.desk import Desk, Json
 from tests.documents.folders import files, run, tree
 from tests.engines import words_of
 
-from kho import documents
+from kho.documents import capability as documents
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres

@@ -63,23 +63,23 @@ async def test_no_circles(desk: Desk) -> None:
 
 async def test_a_tree_has_a_deepest_level(desk: Desk) -> None:
     parent = "root"
-    for level in range(tree.DEEPEST):
+    for level in range(tree.MAX_DEPTH):
         await desk.create(f"l{level}", parent)
         parent = f"l{level}"
-    assert len((await desk.get(parent))["path"]) == tree.DEEPEST - 1
+    assert len((await desk.get(parent))["path"]) == tree.MAX_DEPTH - 1
     await plant(desk, "a")
     await plant(desk, "b", "a")
     before = await desk.dump()
     for operation, arguments in (
         ("create_document", {"parent_id": parent, "content": {"body": "x"}}),
-        ("move_document", {"document_id": "a", "new_parent_id": f"l{tree.DEEPEST - 2}"}),
+        ("move_document", {"document_id": "a", "new_parent_id": f"l{tree.MAX_DEPTH - 2}"}),
     ):
         refused = await desk.refused(operation, **arguments)
         assert (refused.code, refused.status) == ("INVALID_ARGUMENT", 400)
         assert "at most 100 levels" in refused.message
         assert refused.details["field"] in ("parent_id", "new_parent_id")
     assert await desk.dump() == before
-    await desk.move("b", f"l{tree.DEEPEST - 2}")
+    await desk.move("b", f"l{tree.MAX_DEPTH - 2}")
 
 
 async def test_between_two_neighbours_there_is_always_room(desk: Desk) -> None:

@@ -9,7 +9,8 @@ from tests.documents.receiver import FAILS, Json, Office, Receiver, idle, is_gen
 from tests.doors.command_line import program_of, run_in_process
 
 from kho.app import open_hub
-from kho.settings import Documents, Settings
+from kho.documents.settings import DocumentSettings
+from kho.settings import Settings
 
 
 async def test_only_what_was_asked_for(office: Office, receiver: Receiver) -> None:
@@ -49,7 +50,7 @@ async def test_dead_letters_are_listed_and_retried(settings: Settings, receiver:
 
 
 async def test_what_waits_is_told_why_and_tried_again_on_request(settings: Settings, receiver: Receiver) -> None:
-    slow = settings.model_copy(update={"documents": Documents(webhook_backoff=[3_600.0])})
+    slow = settings.model_copy(update={"documents": DocumentSettings(webhook_backoff=[3_600.0])})
     receiver.answers = [FAILS]
     async with open_hub(slow) as hub:
         office = Office(hub.registry)

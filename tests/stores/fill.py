@@ -18,10 +18,11 @@ from tests.parsers import samples
 from kho.app import open_hub
 from kho.devices import simulator
 from kho.devices.simulator import Happening, Simulated
+from kho.documents.settings import DocumentSettings
 from kho.kernel.call import Call
 from kho.lib.clock import DAY
 from kho.memory.settings import MemorySettings
-from kho.settings import Documents, Research, Settings
+from kho.settings import Research, Settings
 
 Json = dict[str, Any]
 CENTURY = 36_500 * DAY
@@ -184,7 +185,7 @@ async def fill(settings: Settings) -> dict[str, str]:
         update={
             "research": Research(shared_roots=[str(notes)], wait=60),
             "memory": MemorySettings(summary_max_chars=400),
-            "documents": Documents(webhook_backoff=[0.01]),
+            "documents": DocumentSettings(webhook_backoff=[0.01]),
         }
     )
     keys = {
@@ -203,7 +204,7 @@ async def fill(settings: Settings) -> dict[str, str]:
         await _research(ada, notes)
         await _devices(ada, hub.url)
     # One more webhook, whose next attempt is a day away: what waits for it is still waiting when the store is opened.
-    slow = settings.model_copy(update={"documents": Documents(webhook_backoff=[86_400.0])})
+    slow = settings.model_copy(update={"documents": DocumentSettings(webhook_backoff=[86_400.0])})
     async with served(slow, serving=True) as hub:
         ada = Caller(hub, keys["local"])
         await ada.ask("documents-server/add_webhook", url=NOBODY, events=["document.created"], secret="w" * 20)

@@ -25,8 +25,9 @@ EMPTY = {
     "vector_deliveries",
 }
 """Tables that hold nothing once the hub has stopped and its work is done."""
-AWAITED = {"audit", "audit_subjects"}
-"""Tables that get their rows once the documents' own trail is moved into them. Then they leave this list."""
+AWAITED = {"audit_subjects"}
+"""Tables that no kept store has rows of yet: the trail of documents came with one row for each document. They leave
+this list with the next store."""
 _TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'",
     "postgres": "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",

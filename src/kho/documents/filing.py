@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable
 
 from kho.documents import store
-from kho.documents.store import SPACE, Saying
+from kho.documents.store import SPACE, DocumentVersion
 from kho.kernel.ports import Tx
 from kho.search.chunking.chunker import Kind, chunks
 from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare
@@ -35,26 +35,26 @@ def kinds(mime_type: str | None, is_human_readable: bool | None) -> tuple[str, .
     return tuple(kind_of(one, readable) for one in types for readable in shown)
 
 
-def document(tenant: str, id: str, parent: str, created_at: int, saying: Saying, body: str) -> Document:
+def document(tenant: str, id: str, parent: str, created_at: int, version: DocumentVersion, body: str) -> Document:
     passages = [
-        Passage((Field(chunk.text),), JOINT.join(chunk.heading), saying.title)
-        for chunk in chunks(body, kind=_CUT[saying.mime_type])
+        Passage((Field(chunk.text),), JOINT.join(chunk.heading), version.title)
+        for chunk in chunks(body, kind=_CUT[version.mime_type])
     ]
-    kind = kind_of(saying.mime_type, saying.is_human_readable)
-    return Document(SPACE, tenant, id, passages, parent, kind, saying.tags, created_at)
+    kind = kind_of(version.mime_type, version.is_human_readable)
+    return Document(SPACE, tenant, id, passages, parent, kind, version.tags, created_at)
 
 
-async def prepared(tenant: str, id: str, parent: str, created_at: int, saying: Saying, body: str) -> Prepared:
+async def prepared(tenant: str, id: str, parent: str, created_at: int, version: DocumentVersion, body: str) -> Prepared:
     def work() -> Prepared:
-        return prepare(document(tenant, id, parent, created_at, saying, body))
+        return prepare(document(tenant, id, parent, created_at, version, body))
 
     return work() if len(body) <= LONG else await asyncio.to_thread(work)
 
 
 def filed(tx: Tx, tenant: str, one: store.Document) -> Document:
     """From its rows."""
-    body = store.body(tx, tenant, one.id, one.saying.body_of)
-    return document(tenant, one.id, one.parent, one.created_at, one.saying, body)
+    body = store.body_of(tx, tenant, one)
+    return document(tenant, one.id, one.parent, one.created_at, one.version, body)
 
 
 def drop(tx: Tx, index: Index, tenant: str, found: Iterable[store.Document]) -> None:
@@ -66,7 +66,8 @@ def drop(tx: Tx, index: Index, tenant: str, found: Iterable[store.Document]) -> 
 
 
 all_documents = pages(
-    *store.columns(),
+    store.COLUMNS,
+    store.FROM,
     lambda tx, row: filed(tx, row[0], store.document_of(row[2:])),
     place=("d.tenant", "d.id"),
     where="d.deleted_at IS NULL",

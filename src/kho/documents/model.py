@@ -7,7 +7,7 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
-from kho.documents.trail import DEEDS
+from kho.documents.events import OPERATIONS
 from kho.kernel.fields import Id, Strings, Whole
 from kho.kernel.model import Params
 from kho.lib.clock import from_iso
@@ -73,9 +73,9 @@ def _tags(value: JsonValue) -> list[JsonValue]:
     return list(dict.fromkeys(names))
 
 
-def _deed(value: str) -> str:
-    if value not in DEEDS:
-        raise PydanticCustomError("action", "must be one of {deeds}", {"deeds": ", ".join(DEEDS)})
+def _operation(value: str) -> str:
+    if value not in OPERATIONS:
+        raise PydanticCustomError("action", "must be one of {operations}", {"operations": ", ".join(OPERATIONS)})
     return value
 
 
@@ -304,7 +304,7 @@ class RestoreRevision(Params):
 class AuditLog(Params):
     document_id: Annotated[Id | None, Field(description="Only about this document.")] = None
     action: Annotated[
-        Annotated[str, AfterValidator(_deed), Field(json_schema_extra={"enum": [*DEEDS]})] | None,
+        Annotated[str, AfterValidator(_operation), Field(json_schema_extra={"enum": [*OPERATIONS]})] | None,
         Field(description="Only this."),
     ] = None
     actor: Annotated[str | None, Field(max_length=256, description="Only what this one did.")] = None

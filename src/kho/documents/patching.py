@@ -6,7 +6,7 @@ from typing import Any
 
 from kho.documents.errors import WrongMask
 from kho.documents.model import Patch, check_json, is_too_large
-from kho.documents.store import Saying
+from kho.documents.store import DocumentVersion
 
 PATHS = ("content", "content.body", "content.mime_type", "metadata", "is_human_readable")
 _KEY = "metadata."
@@ -28,38 +28,40 @@ def check(patch: Patch, mask: Sequence[str] | None) -> None:
             raise WrongMask(f"'update_mask' names '{path}', but 'patch' does not have it.", field="update_mask")
 
 
-def patched(before: Saying, patch: Patch, mask: Sequence[str] | None, body: str) -> tuple[Saying, str | None]:
+def patched(
+    before: DocumentVersion, patch: Patch, mask: Sequence[str] | None, body: str
+) -> tuple[DocumentVersion, str | None]:
     """What the document says then, and its body if that is another one. `body` is the one it has."""
     paths = set(mask) if mask is not None else patch.model_fields_set
-    saying, new = before, None
+    version, new = before, None
     if patch.content is not None:
         whole = "content" in paths
         if patch.content.mime_type is not None and (whole or "content.mime_type" in paths):
-            saying = replace(saying, mime_type=patch.content.mime_type)
+            version = replace(version, mime_type=patch.content.mime_type)
         if patch.content.body not in (None, body) and (whole or "content.body" in paths):
             new = patch.content.body
     if patch.metadata is not None and "metadata" in paths:
-        saying = replace(saying, metadata=patch.metadata)
+        version = replace(version, metadata=patch.metadata)
     keys = [path.removeprefix(_KEY) for path in paths if path.startswith(_KEY)]
     if keys:
         for key in keys:
-            if key not in saying.metadata and key not in (patch.metadata or {}):
+            if key not in version.metadata and key not in (patch.metadata or {}):
                 raise WrongMask(
                     f"'update_mask' names '{_KEY}{key}', which neither the patch nor the document has.",
                     field="update_mask",
                 )
-        merged = _merged(saying.metadata, patch.metadata or {}, keys)
+        merged = _merged(version.metadata, patch.metadata or {}, keys)
         if is_too_large(merged):
             raise WrongMask(
                 "'patch.metadata': with what the document has already, it is more than 64 KiB of JSON. Remove a key.",
                 field="patch.metadata",
             )
-        saying = replace(saying, metadata=merged)
+        version = replace(version, metadata=merged)
     if patch.is_human_readable is not None and "is_human_readable" in paths:
-        saying = replace(saying, is_human_readable=patch.is_human_readable)
-    if new is not None or saying.mime_type != before.mime_type:
-        check_json(saying.mime_type, body if new is None else new)
-    return saying, new
+        version = replace(version, is_human_readable=patch.is_human_readable)
+    if new is not None or version.mime_type != before.mime_type:
+        check_json(version.mime_type, body if new is None else new)
+    return version, new
 
 
 def _merged(metadata: dict[str, Any], patch: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -2,33 +2,36 @@
 forgotten; everything else is deleted with `delete_document`, which can be undone.
 
 The rows go in one transaction, and the audit log says who erased what, and why. A database file still holds the text in
-parts that it no longer uses: `wipe` rewrites it.
+parts that it no longer uses: `vacuum` rewrites it.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
 from kho.documents import store, tree
-from kho.documents.deleting import Deleting
-from kho.documents.errors import NotPurgeable, UnknownDocument
+from kho.documents.contract import ADMIN, ID
+from kho.documents.deletion import Deletions
+from kho.documents.errors import NotPurgeable
 from kho.documents.model import MAX_REASON, DocumentId
-from kho.documents.trail import Deed, log
 from kho.kernel.call import Call
+from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
 from kho.kernel.model import Params, Result
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
+from kho.lib.markdown import code, line
 
 logger = logging.getLogger("kho.documents")
 
-Wipe = Callable[[], Awaitable[None]]
-OF_THE_SERVER = (
+Vacuum = Callable[[], Awaitable[None]]
+LEFT_IN_POSTGRES = (
     "PostgreSQL's own VACUUM clears the rows' place; its log and archives, and any backup, are yours to look after."
 )
-OF_THE_FILE = (
+LEFT_IN_FILE = (
     "The embedded database's file still holds the text in parts that it no longer uses, until it is rewritten."
 )
 _TABLES = ("document_bodies", "document_revisions", "document_deletions", "document_files", "documents")
@@ -54,24 +57,43 @@ class Purged(Result):
     left: str | None = Field(default=None, description="Where traces may be left, and what clears them.")
 
 
-class Purging:
-    def __init__(self, db: Database, deleting: Deleting, clock: Clock, wipe: Wipe | None = None) -> None:
-        """`wipe` rewrites the database's file; None where the database looks after its files itself."""
-        self._db = db
-        self._deleting = deleting
-        self._clock = clock
-        self._wipe = wipe
+def purged(answer: Purged) -> str:
+    gone = ", ".join(code(id) for id in answer.purged)
+    said = ["The database's file was rewritten."] if answer.wiped else []
+    said += [line(answer.problem)] if answer.problem else []
+    return " ".join([f"Erased: {gone}.", *said, *([answer.left] if answer.left else [])])
 
+
+@dataclass(slots=True, kw_only=True)
+class Purge:
+    db: Database
+    deletions: Deletions
+    clock: Clock
+    vacuum: Vacuum | None = None
+    """Rewrites the database's file; None where the database looks after its files itself."""
+
+    @ADMIN.destroy(
+        "purge_document",
+        tool=False,
+        action=False,
+        cli=Command(
+            "admin purge",
+            positional=("document_id",),
+            final=True,
+            looks=("get_document", {"include_deleted": True}),
+            group="What only an admin may do.",
+        ),
+        example={**ID, "reason": "the person asked for it"},
+        text=purged,
+    )
     async def purge(self, params: PurgeDocument, call: Call) -> Purged:
-        id, now = params.document_id, self._clock()
-        deed = Deed("purge_document", call.principal.sub, call.request_id, now, params.reason)
+        """Erase a deleted document and all below it, with every revision. Nothing brings them back."""
+        id, now = params.document_id, self.clock()
 
         def work(tx: Tx) -> Purged:
             tree.hold(tx, call.tenant)
-            self._deleting.carry_out(tx, call.tenant)
-            document = store.get(tx, call.tenant, id)
-            if document is None:
-                raise UnknownDocument(document_id=id)
+            self.deletions.carry_out(tx, call.tenant)
+            document = store.known(tx, call.tenant, id)
             if not document.deleted:
                 raise NotPurgeable(document_id=id)
             # All that is below a deleted document is deleted, some of it perhaps earlier. Left behind, it would hang
@@ -81,17 +103,26 @@ class Purging:
             gone = store.get_all(tx, call.tenant, ids)
             for table in _TABLES:
                 tx.many(f"DELETE FROM {table} WHERE tenant = $1 AND id = $2", [(call.tenant, one) for one in ids])
-            log(tx, call.tenant, deed, [(one.id, one.revision, None) for one in gone], {"purged_with": id})
+            call.audit(
+                tx,
+                id,
+                at=now,
+                operation="purge_document",
+                reason=params.reason,
+                also=[(one.id, {"before_revision": one.revision}) for one in gone if one.id != id],
+                before_revision=document.revision,
+                purged_with=id,
+            )
             return Purged(document_id=id, purged=ids, wiped=False)
 
-        purged = await call.commit(self._db, work)
-        if self._wipe is None:
-            return purged.model_copy(update={"left": OF_THE_SERVER if self._db.engine == "postgres" else None})
+        purged = await call.commit(self.db, work)
+        if self.vacuum is None:
+            return purged.model_copy(update={"left": LEFT_IN_POSTGRES if self.db.engine == "postgres" else None})
         if not params.wipe:
-            return purged.model_copy(update={"left": OF_THE_FILE})
+            return purged.model_copy(update={"left": LEFT_IN_FILE})
         try:
-            await self._wipe()
+            await self.vacuum()
         except KhoError as failure:
             logger.warning("the file was not rewritten after a purge: %s", failure.message)
-            return purged.model_copy(update={"problem": failure.message, "left": OF_THE_FILE})
+            return purged.model_copy(update={"problem": failure.message, "left": LEFT_IN_FILE})
         return purged.model_copy(update={"wiped": True})

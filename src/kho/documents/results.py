@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
-from kho.kernel.model import Result
+from kho.kernel.model import Result, Time
 
 
 class Changed(Result):
@@ -15,9 +15,9 @@ class Changed(Result):
     revision: int
     parent_id: str
     ordering: int | None = Field(default=None, description="Its place among its siblings, from 0.")
-    updated_at: str
+    updated_at: Time
     deleted: bool | None = None
-    delete_at: str | None = Field(default=None, description="When it will be deleted.")
+    delete_at: Time | None = Field(default=None, description="When it will be deleted.")
     affected: int | None = Field(default=None, description="Documents that went or came back, with those below.")
 
 
@@ -38,11 +38,11 @@ class Summary(Result):
     metadata: dict[str, JsonValue]
     is_human_readable: bool
     children: int
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
     deleted: bool = False
-    deleted_at: str | None = None
-    delete_at: str | None = Field(default=None, description="When it will be deleted, by itself or with one above it.")
+    deleted_at: Time | None = None
+    delete_at: Time | None = Field(default=None, description="When it will be deleted, by itself or with one above it.")
 
 
 class Document(Summary):
@@ -64,7 +64,7 @@ class Revision(Result):
     revision: int
     change: str
     made_by: str
-    made_at: str
+    made_at: Time
     mime_type: str
     metadata: dict[str, JsonValue]
     is_human_readable: bool
@@ -88,7 +88,7 @@ class Difference(Result):
 
 
 class Entry(Result):
-    at: str
+    at: Time
     action: str
     actor: str
     document_id: str

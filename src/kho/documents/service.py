@@ -1,79 +1,242 @@
-"""The rules of what documents say: nothing is overwritten unseen, and what was said before is kept."""
+"""The rules of documents: nothing is overwritten unseen, what was there before is kept, no circle in the tree, and no
+deletion that cannot be undone.
+
+A document is read first and then changed in one transaction. What is costly (cutting a body into passages and folding
+them) is done on that first look, before the transaction that all writers wait for. If the document has changed by then,
+it is looked at again.
+"""
 
 import uuid
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from kho.documents import filing, model, patching, store, tree
-from kho.documents.changing import (
-    Overtaken,
-    body_of,
-    changed,
-    deed_of,
-    need,
-    need_parent,
-    need_revision,
-    until_it_holds,
+from kho.documents import filing, markdown, model, patching, store, tree
+from kho.documents.contract import DOCUMENTS, ID
+from kho.documents.deletion import CurrentReads, Deletions, ScheduledDeletion, due_above, further, same_revision
+from kho.documents.errors import (
+    BelowDeleted,
+    Cycle,
+    IdOfDeleted,
+    IdTaken,
+    NotDeleted,
+    NotOnce,
+    Stale,
+    TooDeep,
+    UnknownRevision,
 )
-from kho.documents.errors import IdOfDeleted, IdTaken, NotOnce, UnknownRevision
+from kho.documents.events import emit
 from kho.documents.model import ROOT
-from kho.documents.placing import Placing
 from kho.documents.results import Changed
-from kho.documents.store import Document, Revision, Saying
-from kho.documents.trail import Deed, log, tell
+from kho.documents.store import Document, DocumentVersion, Revision, body_of, known, need
 from kho.kernel.call import Call
-from kho.kernel.errors import InvalidParams
-from kho.kernel.ports import Tx
+from kho.kernel.command import Command
+from kho.kernel.errors import Conflict, InvalidParams
+from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock, iso
+from kho.lib.sql import update
+from kho.search.indexing.index import Index
+
+T = TypeVar("T")
+Apply = Callable[[Tx, Document], tuple[DocumentVersion, str | None]]
+"""Makes a new version of a document: with its body, where that is another one."""
+
+MAX_ATTEMPTS = 20
+"""How often a document that keeps changing is looked at again."""
+_LINE = "Ask for access on the first day."
+_CONTENT = {"mime_type": "text/markdown", "body": f"# Onboarding\n\n{_LINE}"}
+_METADATA = {"title": "Onboarding", "tags": ["ops"]}
 
 
-class Service(Placing):
-    """All that changes documents: beside their places in the tree, what they say."""
+class Overtaken(Exception):
+    """Somebody else changed the document between the look and the write."""
 
+
+def _nobody_waits() -> None:
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Service:
+    """Everything that changes documents."""
+
+    db: Database
+    index: Index
+    clock: Clock
+    deletions: Deletions
+    reads: CurrentReads
+    on_event: Callable[[], None] = _nobody_waits
+    """Called when there may be an event for a webhook."""
+
+    @DOCUMENTS.write(
+        "create_document",
+        cli=Command(
+            "docs create",
+            ("document_id",),
+            names={"parent_id": "parent", "metadata.tags": "tag", "is_human_readable": "human-readable"},
+            from_file="content.body",
+            example={**ID, "content": {"body": _LINE}, "metadata": _METADATA},
+            group="Documents: a tree with revisions, an audit log and answered questions.",
+        ),
+        example={**ID, "parent_id": "root", "content": _CONTENT, "metadata": _METADATA},
+        text=markdown.changed,
+    )
     async def create(self, params: model.CreateDocument, call: Call) -> Changed:
+        """Create a document in the tree.
+
+        Create a document below parent_id ('root' for the top). document_id must be new in the tenant; left out, one is
+        made. It can be found by query_knowledge at once.
+        """
         id, parent, content = params.document_id or str(uuid.uuid4()), params.parent_id, params.content
         if id == ROOT:
             raise InvalidParams("'root' is the top of the tree and cannot be a document.", field="document_id")
-        now = self._clock()
+        now = self.clock()
         created = now if params.created_at is None else params.created_at
-        saying = Saying(1, content.mime_type, params.metadata, params.is_human_readable)
-        entry = await filing.prepared(call.tenant, id, parent, created, saying, content.body)
-        deed = deed_of("create_document", call, now)
+        version = DocumentVersion(1, content.mime_type, params.metadata, params.is_human_readable)
+        entry = await filing.prepared(call.tenant, id, parent, created, version, content.body)
 
         def work(tx: Tx) -> Changed:
-            need_parent(tx, call.tenant, parent, 1, "parent_id")
+            _need_room(tx, call.tenant, parent, 1, "parent_id")
             place = tree.last_place(tx, call.tenant, parent)
-            made = Document(id, parent, place, 1, created, now, None, None, saying)
-            if not store.insert(tx, call.tenant, made):
+            document = Document(id, parent, place, 1, created, now, None, None, version)
+            if not store.insert(tx, call.tenant, document):
                 there = store.get(tx, call.tenant, id)
                 raise (IdOfDeleted if there and there.deleted else IdTaken)(document_id=id)
-            revision = Revision(1, saying, deed.action, deed.actor, now)
+            revision = Revision(1, "create_document", call.principal.sub, now, version)
             store.add_revision(tx, call.tenant, id, revision, content.body)
-            self._index.put(tx, [entry])
-            log(tx, call.tenant, deed, [(id, None, 1)])
-            tell(tx, call.tenant, deed, id, {"revision": 1, "parent_id": parent})
-            return changed(made, "created")
+            self.index.put(tx, [entry])
+            change = call.audit(tx, id, at=now, operation="create_document", after_revision=1)
+            emit(tx, change, revision=1, parent_id=parent)
+            return _changed(document, "created")
 
-        return await self._shape(call, work)
+        return await self._change_tree(call, work)
 
+    @DOCUMENTS.write(
+        "update_document",
+        cli=Command(
+            "docs update",
+            ("document_id",),
+            names={
+                "patch.metadata.tags": "tag",
+                "patch.is_human_readable": "human-readable",
+                "update_mask": "mask",
+                "last_known_revision": "revision",
+            },
+            from_file="patch.content.body",
+            masks=("patch", "update_mask"),
+            example={**ID, "patch": {"content": {"body": _LINE}}, "last_known_revision": 1},
+        ),
+        example={**ID, "patch": {"metadata": {"title": "Onboarding (v2)"}}, "update_mask": ["metadata"]},
+        text=markdown.changed,
+    )
     async def update(self, params: model.UpdateDocument, call: Call) -> Changed:
+        """Change what a document says; the revision before is kept.
+
+        Change content, metadata or is_human_readable of a document. Send last_known_revision: if somebody changed it
+        meanwhile, the answer is CONFLICT with the actual revision, and nothing is lost. For a small change of the
+        text, edit_document is simpler.
+        """
         patching.check(params.patch, params.update_mask)
 
-        def apply(tx: Tx, now: Document) -> tuple[Saying, str | None]:
+        def apply(tx: Tx, now: Document) -> tuple[DocumentVersion, str | None]:
             body = body_of(tx, call.tenant, now)
             try:
-                return patching.patched(now.saying, params.patch, params.update_mask, body)
+                return patching.patched(now.version, params.patch, params.update_mask, body)
             except PydanticCustomError as problem:
                 raise InvalidParams(f"'patch.content': {problem.message()}", field="patch.content") from None
 
-        deed = deed_of("update_document", call, self._clock())
-        return await self._revise(params.document_id, params.last_known_revision, call, deed, apply)
+        return await self._revise("update_document", params, call, apply)
 
+    @DOCUMENTS.destroy(
+        "delete_document",
+        cli=Command(
+            "docs delete",
+            ("document_id",),
+            names={"delete_at": "at", "deleted_by": "by"},
+            summary="Hide a document and all below it; 'docs restore' brings them back.",
+        ),
+        example={**ID, "reason": "retired"},
+        text=markdown.changed,
+    )
+    async def delete(self, params: model.DeleteDocument, call: Call) -> Changed:
+        """Hide a document and all below it; restore_document brings them back."""
+        id, tenant, now = params.document_id, call.tenant, self.clock()
+        at = now if params.delete_at is None else params.delete_at
+        sub = call.principal.sub
+        by = params.deleted_by or sub
+
+        def work(tx: Tx) -> Changed:
+            store.lock(tx, tenant, id)
+            document = need(tx, tenant, id)
+            if at > now:
+                deletion = ScheduledDeletion(tenant, id, at, params.reason, by, sub)
+                self.deletions.schedule(tx, document, call, deletion, now)
+                return _changed(document, "scheduled", delete_at=iso(at))
+            change = call.audit_event(id, at=now, operation="delete_document", reason=params.reason)
+            gone = self.deletions.delete(tx, document, change, by, at)
+            return _changed(replace(document, deleted_at=at), "deleted", affected=gone)
+
+        return await self._change_tree(call, work)
+
+    @DOCUMENTS.write(
+        "move_document",
+        cli=Command("docs move", ("document_id", "new_parent_id"), names={"new_parent_id": "parent"}),
+        example={**ID, "new_parent_id": "root", "position": {"ordering": 0}},
+        text=markdown.changed,
+    )
+    async def move(self, params: model.MoveDocument, call: Call) -> Changed:
+        """Move a document, with all below it, to another place in the tree."""
+        id, parent, now = params.document_id, params.new_parent_id, self.clock()
+        position = params.position or model.Position()
+
+        async def attempt() -> Changed:
+            seen, body = await self._look(call, id, lambda tx, document: body_of(tx, call.tenant, document))
+            entry = await filing.prepared(call.tenant, id, parent, seen.created_at, seen.version, body)
+
+            def work(tx: Tx) -> Changed:
+                store.lock(tx, call.tenant, id)
+                before = need(tx, call.tenant, id)
+                if id == parent or id in tree.above(tx, call.tenant, parent):
+                    raise Cycle(document_id=id, new_parent_id=parent)
+                levels = tree.below(tx, call.tenant, id)[-1][1] + 1
+                _need_room(tx, call.tenant, parent, levels, "new_parent_id")
+                place = _place(tx, call.tenant, parent, position, id)
+                tree.put(tx, call.tenant, id, parent, place, now)
+                if parent != before.parent:
+                    if before.revision != seen.revision:
+                        raise Overtaken
+                    self.index.put(tx, [entry], moved_from=before.parent)
+                between: dict[str, Any] = {"from_parent_id": before.parent, "to_parent_id": parent}
+                change = call.audit(tx, id, at=now, operation="move_document", **same_revision(before), **between)
+                emit(tx, change, revision=before.revision, **between)
+                after = replace(before, parent=parent, place=place, updated_at=now)
+                return _changed(after, "moved", ordering=tree.ordering(tx, call.tenant, after))
+
+            return await self._change_tree(call, work)
+
+        return await _until_it_holds(attempt)
+
+    @DOCUMENTS.write(
+        "edit_document",
+        cli=Command(
+            "docs edit",
+            ("document_id",),
+            names={"old_text": "old", "new_text": "new", "last_known_revision": "revision"},
+        ),
+        example={**ID, "old_text": "on the first day", "new_text": "before the first day"},
+        text=markdown.changed,
+    )
     async def edit(self, params: model.EditDocument, call: Call) -> Changed:
-        def apply(tx: Tx, now: Document) -> tuple[Saying, str | None]:
+        """Replace a text that occurs exactly once in a document.
+
+        Replace old_text, which must occur exactly once in the document's body, by new_text. Send last_known_revision
+        to be sure that nobody changed it meanwhile.
+        """
+
+        def apply(tx: Tx, now: Document) -> tuple[DocumentVersion, str | None]:
             body = body_of(tx, call.tenant, now)
             times = _occurrences(body, params.old_text)
             if times != 1:
@@ -86,81 +249,240 @@ class Service(Placing):
                 )
             edited = body.replace(params.old_text, params.new_text)
             try:
-                model.Content.model_validate({"mime_type": now.saying.mime_type, "body": edited})
+                model.Content.model_validate({"mime_type": now.version.mime_type, "body": edited})
             except ValidationError as failure:
                 raise InvalidParams(f"'new_text': then the {failure.errors()[0]['msg']}", field="new_text") from None
-            return now.saying, edited
+            return now.version, edited
 
-        deed = deed_of("edit_document", call, self._clock())
-        return await self._revise(params.document_id, params.last_known_revision, call, deed, apply)
+        return await self._revise("edit_document", params, call, apply)
 
+    @DOCUMENTS.write(
+        "restore_document", cli=Command("docs restore", ("document_id",)), example=ID, text=markdown.changed
+    )
+    async def restore(self, params: model.RestoreDocument, call: Call) -> Changed:
+        """Bring back a deleted document and what was deleted with it, or call off a deletion."""
+        id, now = params.document_id, self.clock()
+
+        async def attempt() -> Changed:
+            lost = await self.reads.read(call, lambda tx: _deleted_together(tx, call.tenant, id))
+            entries = [
+                await filing.prepared(call.tenant, one.id, one.parent, one.created_at, one.version, body)
+                for one, body in lost
+            ]
+            documents = [document for document, _ in lost]
+            ids = [document.id for document in documents]
+            deletion = documents[0].deletion if documents else None
+
+            def work(tx: Tx) -> Changed:
+                document = known(tx, call.tenant, id)
+                if not document.deleted:
+                    if not self.deletions.cancel(tx, document, call, params.reason, now):
+                        raise _not_deleted(tx, call.tenant, id)
+                    return _changed(document, "restored", affected=0)
+                _need_parent_back(tx, call.tenant, document)
+                if document.deletion != deletion:
+                    raise Overtaken
+                tree.mark_restored(tx, call.tenant, ids)
+                self.index.put(tx, entries)
+                change = call.audit(
+                    tx,
+                    id,
+                    at=now,
+                    operation="restore_document",
+                    reason=params.reason,
+                    also=further(documents, id),
+                    **same_revision(document),
+                    restored_with=id,
+                )
+                emit(tx, change, revision=document.revision, document_ids=ids)
+                restored = replace(document, deleted_at=None, deletion=None)
+                return _changed(restored, "restored", affected=len(ids))
+
+            return await self._change_tree(call, work)
+
+        return await _until_it_holds(attempt)
+
+    @DOCUMENTS.write(
+        "restore_revision",
+        cli=Command("docs revert", ("document_id", "revision"), names={"last_known_revision": "known-revision"}),
+        example={**ID, "revision": 1},
+        text=markdown.changed,
+    )
     async def restore_revision(self, params: model.RestoreRevision, call: Call) -> Changed:
-        def apply(tx: Tx, now: Document) -> tuple[Saying, str | None]:
+        """Make what a document said at a revision its newest revision."""
+
+        def apply(tx: Tx, now: Document) -> tuple[DocumentVersion, str | None]:
             wanted = store.revision(tx, call.tenant, now.id, params.revision)
             if wanted is None:
                 raise UnknownRevision(document_id=now.id, revision=params.revision)
-            return wanted.saying, None
+            return wanted.version, None
 
-        deed = deed_of("restore_revision", call, self._clock())
-        details = {"restored_revision": params.revision}
-        return await self._revise(params.document_id, params.last_known_revision, call, deed, apply, details)
+        return await self._revise("restore_revision", params, call, apply, restored_revision=params.revision)
 
     async def _revise(
         self,
-        id: str,
-        known: int | None,
+        operation: str,
+        params: model.UpdateDocument | model.EditDocument | model.RestoreRevision,
         call: Call,
-        deed: Deed,
-        apply: Callable[[Tx, Document], tuple[Saying, str | None]],
-        details: dict[str, Any] | None = None,
+        apply: Apply,
+        **details: Any,
     ) -> Changed:
-        """A new revision of what `apply` makes of the document: what it says, and its body where that is another.
+        """Adds the revision that `apply` makes of the document.
 
-        Where it says the same as before there is no new revision, and nobody is told: others who hold the revision that
-        there is would be refused for nothing.
+        Where that has the same content as the one before, there is no new revision, and no event: others who hold the
+        revision that there is would be refused for nothing.
         """
+        id, last_known, now = params.document_id, params.last_known_revision, self.clock()
 
-        def look(tx: Tx, before: Document) -> tuple[Saying, str | None, str]:
-            need_revision(before, known)
-            saying, new = apply(tx, before)
-            now = body_of(tx, call.tenant, before)
-            body = store.body(tx, call.tenant, id, saying.body_of) if new is None else new
-            if body == now:
-                saying, new = replace(saying, body_of=before.saying.body_of), None
-            return saying, new, body
+        def look(tx: Tx, before: Document) -> tuple[DocumentVersion, str | None, str]:
+            _need_revision(before, last_known)
+            version, new = apply(tx, before)
+            body = store.body(tx, call.tenant, id, version.body_of) if new is None else new
+            if body == body_of(tx, call.tenant, before):
+                version, new = replace(version, body_of=before.version.body_of), None
+            return version, new, body
 
         def as_seen(tx: Tx, seen: Document) -> Document:
-            self._deleting.carry_out(tx, call.tenant)
+            self.deletions.carry_out(tx, call.tenant)
             store.lock(tx, call.tenant, id)
             before = need(tx, call.tenant, id)
-            need_revision(before, known)
+            _need_revision(before, last_known)
             if (before.revision, before.parent) != (seen.revision, seen.parent):
                 raise Overtaken
             return before
 
         async def attempt() -> Changed:
-            seen, (saying, new, body) = await self._look(call, id, look)
-            if new is None and saying.is_as(seen.saying):
-                return await call.commit(self._db, lambda tx: changed(as_seen(tx, seen), "unchanged"))
+            seen, (version, new, body) = await self._look(call, id, look)
+            if new is None and version.equals(seen.version):
+                return await call.commit(self.db, lambda tx: _changed(as_seen(tx, seen), "unchanged"))
             number = seen.revision + 1
             if new is not None:
-                saying = replace(saying, body_of=number)
-            entry = await filing.prepared(call.tenant, id, seen.parent, seen.created_at, saying, body)
+                version = replace(version, body_of=number)
+            entry = await filing.prepared(call.tenant, id, seen.parent, seen.created_at, version, body)
 
             def work(tx: Tx) -> Changed:
                 before = as_seen(tx, seen)
-                store.add_revision(tx, call.tenant, id, Revision(number, saying, deed.action, deed.actor, deed.at), new)
-                store.set_revision(tx, call.tenant, id, number, deed.at)
+                revision = Revision(number, operation, call.principal.sub, now, version)
+                store.add_revision(tx, call.tenant, id, revision, new)
+                update(tx, "documents", {"revision": number, "updated_at": now}, tenant=call.tenant, id=id)
                 # Passages that are the same keep their vectors, whatever label they get.
-                self._index.put(tx, [entry], anew=saying.title != before.saying.title)
-                log(tx, call.tenant, deed, [(id, before.revision, number)], details)
-                tell(tx, call.tenant, deed, id, {"revision": number, "parent_id": before.parent})
-                after = replace(before, revision=number, updated_at=deed.at, saying=saying)
-                return changed(after, "updated")
+                self.index.put(tx, [entry], anew=version.title != before.version.title)
+                numbers = {"before_revision": before.revision, "after_revision": number}
+                change = call.audit(tx, id, at=now, operation=operation, **numbers, **details)
+                emit(tx, change, revision=number, parent_id=before.parent)
+                return _changed(replace(before, revision=number, updated_at=now, version=version), "updated")
 
             return await self._commit(call, work)
 
-        return await until_it_holds(attempt)
+        return await _until_it_holds(attempt)
+
+    async def _look(self, call: Call, id: str, work: Callable[[Tx, Document], T]) -> tuple[Document, T]:
+        def look(tx: Tx) -> tuple[Document, T]:
+            document = need(tx, call.tenant, id)
+            return document, work(tx, document)
+
+        return await self.reads.read(call, look)
+
+    async def _change_tree(self, call: Call, work: Callable[[Tx], Changed]) -> Changed:
+        """A change of the tree's shape: one at a time in a tenant."""
+
+        def alone(tx: Tx) -> Changed:
+            tree.hold(tx, call.tenant)
+            self.deletions.carry_out(tx, call.tenant)
+            return work(tx)
+
+        return await self._commit(call, alone)
+
+    async def _commit(self, call: Call, work: Callable[[Tx], Changed]) -> Changed:
+        done = await call.commit(self.db, work)
+        self.on_event()
+        return done
+
+
+async def _until_it_holds(attempt: Callable[[], Awaitable[Changed]]) -> Changed:
+    for _ in range(MAX_ATTEMPTS):
+        try:
+            return await attempt()
+        except Overtaken:
+            continue
+    raise Conflict("Others keep changing this document. Nothing was changed; try again.")
+
+
+def _changed(document: Document, status: str, **more: Any) -> Changed:
+    return Changed(
+        document_id=document.id,
+        status=status,
+        revision=document.revision,
+        parent_id=document.parent,
+        updated_at=iso(document.updated_at),
+        deleted=document.deleted or None,
+        **more,
+    )
+
+
+def _need_revision(document: Document, last_known: int | None) -> None:
+    if last_known is not None and last_known != document.revision:
+        raise Stale(
+            expected=last_known,
+            actual=document.revision,
+            document_id=document.id,
+            metadata=document.version.metadata,
+            updated_at=iso(document.updated_at),
+        )
+
+
+def _need_room(tx: Tx, tenant: str, parent: str, levels: int, field: str) -> None:
+    """A parent that exists, and is not too deep in the tree for so many levels below it."""
+    store.need_parent(tx, tenant, parent, field)
+    depth = 0 if parent == ROOT else len(tree.above(tx, tenant, parent)) + 1
+    if depth + levels > tree.MAX_DEPTH:
+        raise TooDeep(f"A tree has at most {tree.MAX_DEPTH} levels. Choose a parent nearer to the top.", field=field)
+
+
+def _not_deleted(tx: Tx, tenant: str, id: str) -> NotDeleted:
+    """A document that is to go with one above it shows a time, too, and that one's is the one to call off."""
+    due = due_above(tx, tenant, id)
+    if due is None:
+        return NotDeleted(document_id=id)
+    above, at = due
+    return NotDeleted(
+        document_id=id,
+        guidance=f"It stands below '{above}' and will be deleted with it at {iso(at)}. "
+        f'To call that off: restore_document(document_id="{above}").',
+    )
+
+
+def _need_parent_back(tx: Tx, tenant: str, document: Document) -> None:
+    """What is above a document comes back before it."""
+    above = store.get_all(tx, tenant, tree.above(tx, tenant, document.id))
+    deleted = [one.id for one in above if one.deleted]
+    if deleted:
+        raise BelowDeleted(
+            document_id=document.id,
+            guidance=f"Restore '{deleted[-1]}' first: what was deleted together with it comes back with it.",
+        )
+
+
+def _place(tx: Tx, tenant: str, parent: str, position: model.Position, moved: str) -> int:
+    if position.before is not None:
+        sibling = store.get(tx, tenant, position.before)
+        if sibling is None or sibling.deleted or sibling.parent != parent or sibling.id == moved:
+            raise InvalidParams(
+                "'position.before' must be another document directly below the new parent.", field="position.before"
+            )
+        return tree.place_before(tx, tenant, parent, sibling.id, moved)
+    if position.ordering is not None:
+        return tree.place_at(tx, tenant, parent, position.ordering, moved)
+    return tree.last_place(tx, tenant, parent)
+
+
+def _deleted_together(tx: Tx, tenant: str, id: str) -> list[tuple[Document, str]]:
+    """A deleted document and what was deleted with it, with their bodies."""
+    document = known(tx, tenant, id)
+    if not document.deleted:
+        return []
+    ids = [one for one, _ in tree.below(tx, tenant, id, deletion=document.deletion)]
+    return [(one, body_of(tx, tenant, one)) for one in store.get_all(tx, tenant, ids)]
 
 
 def _occurrences(body: str, text: str) -> int:

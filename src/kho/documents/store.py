@@ -6,22 +6,18 @@ from typing import Any
 
 import orjson
 
+from kho.documents.errors import Deleted, UnknownDocument, UnknownParent
+from kho.documents.model import ROOT
 from kho.kernel.ports import Row, Tx
+from kho.lib import sql
+from kho.lib.sql import NOTHING, Table, among
 
 SPACE = "documents"
-BATCH = 500
-"""Ids in one statement."""
-_NOW = (
-    "d.id, d.parent, d.place, d.revision, d.created_at, d.updated_at, d.deleted_at, d.deletion, "
-    "r.body_of, r.mime_type, r.metadata, r.is_human_readable"
-)
-_FROM = "documents AS d JOIN document_revisions AS r ON r.tenant = d.tenant AND r.id = d.id AND r.revision = d.revision"
-_REVISION = "revision, body_of, mime_type, metadata, is_human_readable, change, made_by, made_at"
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
-    """What a document says, but for its body."""
+class DocumentVersion:
+    """The content of a document at a revision, but for its body."""
 
     body_of: int
     """The revision that brought the body."""
@@ -37,8 +33,8 @@ class Saying:
     def tags(self) -> tuple[str, ...]:
         return tuple(self.metadata.get("tags", ()))
 
-    def is_as(self, other: "Saying") -> bool:
-        """Whether both say the same, body and all. To Python 1, 1.0 and True are equal; in JSON they are not."""
+    def equals(self, other: "DocumentVersion") -> bool:
+        """Both have the same content, body and all. To Python 1, 1.0 and True are equal; in JSON they are not."""
         return self._written() == other._written()
 
     def _written(self) -> tuple[int, str, bytes, bool]:
@@ -58,7 +54,7 @@ class Document:
     updated_at: int
     deleted_at: int | None
     deletion: str | None
-    saying: Saying
+    version: DocumentVersion
 
     @property
     def deleted(self) -> bool:
@@ -68,26 +64,55 @@ class Document:
 @dataclass(frozen=True, slots=True)
 class Revision:
     revision: int
-    saying: Saying
     change: str
     made_by: str
     made_at: int
+    version: DocumentVersion
 
 
-def columns() -> tuple[str, str]:
-    """What to select, and from where, to read documents with `document_of`."""
-    return _NOW, _FROM
+_VERSIONS = Table("document_revisions", DocumentVersion, json=("metadata",), flags=("is_human_readable",))
+_DOCUMENTS = Table("documents", Document)
+_PLACED = _DOCUMENTS.fields[:-1]
+"""What stands in the table of documents; the rest is the revision that it has."""
+_REVISIONS = Table("document_revisions", Revision)
+_MADE = _REVISIONS.fields[:-1]
+COLUMNS = ", ".join([*(f"d.{column}" for column in _PLACED), _VERSIONS.select("r")])
+FROM = "documents AS d JOIN document_revisions AS r ON r.tenant = d.tenant AND r.id = d.id AND r.revision = d.revision"
+"""What to select, and from where, to read documents with `document_of`."""
+_REVISION = f"{', '.join(_MADE)}, {_VERSIONS.columns}"
 
 
 def document_of(row: Row) -> Document:
-    id, parent, place, revision, created_at, updated_at, deleted_at, deletion = row[:8]
-    saying = _saying(*row[8:12])
-    return Document(id, parent, place, revision, created_at, updated_at, deleted_at, deletion, saying)
+    """From a row that begins with COLUMNS."""
+    placed, version = row[: len(_PLACED)], row[len(_PLACED) : len(_PLACED) + len(_VERSIONS.fields)]
+    return Document(*placed, version=_VERSIONS.read(version))
 
 
 def get(tx: Tx, tenant: str, id: str) -> Document | None:
-    row = tx.one(f"SELECT {_NOW} FROM {_FROM} WHERE d.tenant = $1 AND d.id = $2", tenant, id)
+    row = tx.one(f"SELECT {COLUMNS} FROM {FROM} WHERE d.tenant = $1 AND d.id = $2", tenant, id)
     return None if row is None else document_of(row)
+
+
+def known(tx: Tx, tenant: str, id: str) -> Document:
+    """Also one that is deleted."""
+    document = get(tx, tenant, id)
+    if document is None:
+        raise UnknownDocument(document_id=id)
+    return document
+
+
+def need(tx: Tx, tenant: str, id: str) -> Document:
+    document = known(tx, tenant, id)
+    if document.deleted:
+        raise Deleted(document_id=id)
+    return document
+
+
+def need_parent(tx: Tx, tenant: str, id: str, field: str, *, deleted: bool = False) -> None:
+    """Documents can be put below it, or looked for there; with `deleted`, also if it is deleted."""
+    parent = None if id == ROOT else get(tx, tenant, id)
+    if id != ROOT and (parent is None or (parent.deleted and not deleted)):
+        raise UnknownParent(field=field)
 
 
 def lock(tx: Tx, tenant: str, id: str) -> None:
@@ -97,70 +122,35 @@ def lock(tx: Tx, tenant: str, id: str) -> None:
 
 def get_all(tx: Tx, tenant: str, ids: Sequence[str]) -> list[Document]:
     """Those that exist, in the order of the ids."""
-    found: dict[str, Document] = {}
-    for start in range(0, len(ids), BATCH):
-        some = ids[start : start + BATCH]
-        marks = ", ".join(f"${number}" for number in range(2, len(some) + 2))
-        rows = tx.all(f"SELECT {_NOW} FROM {_FROM} WHERE d.tenant = $1 AND d.id IN ({marks})", tenant, *some)
-        found |= {row[0]: document_of(row) for row in rows}
-    return [found[id] for id in ids if id in found]
+    rows = among(tx, f"SELECT {COLUMNS} FROM {FROM} WHERE d.tenant = $1 AND d.id", ids, tenant)
+    documents = {document.id: document for document in map(document_of, rows)}
+    return [documents[id] for id in ids if id in documents]
 
 
 def insert(tx: Tx, tenant: str, document: Document) -> bool:
-    """Whether the id was free."""
-    return bool(
-        tx.run(
-            "INSERT INTO documents (tenant, id, parent, place, revision, created_at, updated_at) "
-            "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, id) DO NOTHING",
-            tenant,
-            document.id,
-            document.parent,
-            document.place,
-            document.revision,
-            document.created_at,
-            document.updated_at,
-        )
-    )
+    """False: the id is taken."""
+    row = {"tenant": tenant, **_DOCUMENTS.write(document, only=_PLACED)}
+    return bool(sql.insert(tx, "documents", row, f"(tenant, id) {NOTHING}"))
 
 
 def add_revision(tx: Tx, tenant: str, id: str, revision: Revision, body: str | None) -> None:
     """`body` is None where it is that of an earlier revision."""
-    saying = revision.saying
-    tx.run(
-        f"INSERT INTO document_revisions (tenant, id, {_REVISION}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-        tenant,
-        id,
-        revision.revision,
-        saying.body_of,
-        saying.mime_type,
-        orjson.dumps(saying.metadata).decode(),
-        int(saying.is_human_readable),
-        revision.change,
-        revision.made_by,
-        revision.made_at,
-    )
+    made = {**_REVISIONS.write(revision, only=_MADE), **_VERSIONS.write(revision.version)}
+    sql.insert(tx, "document_revisions", {"tenant": tenant, "id": id, **made})
     if body is not None:
-        tx.run(
-            "INSERT INTO document_bodies (tenant, id, revision, body) VALUES ($1, $2, $3, $4)",
-            tenant,
-            id,
-            revision.revision,
-            body,
-        )
-
-
-def set_revision(tx: Tx, tenant: str, id: str, revision: int, now: int) -> None:
-    tx.run(
-        "UPDATE documents SET revision = $1, updated_at = $2 WHERE tenant = $3 AND id = $4", revision, now, tenant, id
-    )
+        sql.insert(tx, "document_bodies", {"tenant": tenant, "id": id, "revision": revision.revision, "body": body})
 
 
 def body(tx: Tx, tenant: str, id: str, revision: int) -> str:
-    """`revision` is the one that brought it (`Saying.body_of`)."""
+    """`revision` is the one that brought it (`DocumentVersion.body_of`)."""
     row = tx.one(
         "SELECT body FROM document_bodies WHERE tenant = $1 AND id = $2 AND revision = $3", tenant, id, revision
     )
     return row[0] if row else ""
+
+
+def body_of(tx: Tx, tenant: str, document: Document) -> str:
+    return body(tx, tenant, document.id, document.version.body_of)
 
 
 def revision(tx: Tx, tenant: str, id: str, number: int) -> Revision | None:
@@ -173,7 +163,7 @@ def revision(tx: Tx, tenant: str, id: str, number: int) -> Revision | None:
     return None if row is None else _revision(row)
 
 
-def history(tx: Tx, tenant: str, id: str, before: int, most: int) -> list[Revision]:
+def history(tx: Tx, tenant: str, id: str, before: int, limit: int) -> list[Revision]:
     """The newest first, older than `before`."""
     rows = tx.all(
         f"SELECT {_REVISION} FROM document_revisions WHERE tenant = $1 AND id = $2 AND revision < $3 "
@@ -181,37 +171,35 @@ def history(tx: Tx, tenant: str, id: str, before: int, most: int) -> list[Revisi
         tenant,
         id,
         before,
-        most,
+        limit,
     )
     return [_revision(row) for row in rows]
 
 
-def beginning_with(tx: Tx, tenant: str, beginning: str, most: int) -> list[str]:
+def beginning_with(tx: Tx, tenant: str, prefix: str, limit: int) -> list[str]:
     rows = tx.all(
         "SELECT id FROM documents WHERE tenant = $1 AND id >= $2 AND id < $3 AND deleted_at IS NULL "
         "ORDER BY id LIMIT $4",
         tenant,
-        beginning,
-        beginning + "\U0010ffff",
-        most,
+        prefix,
+        prefix + "\U0010ffff",
+        limit,
     )
-    return [row[0] for row in rows]
+    return [id for (id,) in rows]
 
 
-def by_id(tx: Tx, tenant: str, after: str, most: int) -> list[Document]:
+def by_id(tx: Tx, tenant: str, after: str, limit: int) -> list[Document]:
     """Those that are not deleted, in an order that no change of the tree disturbs."""
     rows = tx.all(
-        f"SELECT {_NOW} FROM {_FROM} WHERE d.tenant = $1 AND d.id > $2 AND d.deleted_at IS NULL ORDER BY d.id LIMIT $3",
+        f"SELECT {COLUMNS} FROM {FROM} WHERE d.tenant = $1 AND d.id > $2 AND d.deleted_at IS NULL "
+        "ORDER BY d.id LIMIT $3",
         tenant,
         after,
-        most,
+        limit,
     )
     return [document_of(row) for row in rows]
 
 
-def _saying(body_of: int, mime_type: str, metadata: str, is_human_readable: int) -> Saying:
-    return Saying(body_of, mime_type, orjson.loads(metadata), bool(is_human_readable))
-
-
 def _revision(row: Row) -> Revision:
-    return Revision(row[0], _saying(*row[1:5]), *row[5:8])
+    made, version = row[: len(_MADE)], row[len(_MADE) :]
+    return Revision(*made, version=_VERSIONS.read(version))

@@ -10,20 +10,20 @@ from kho.kernel import values
 
 def differences(written: Written, name: str, document: Document, body: str) -> dict[str, Any]:
     """As a patch. Of a file that Kho did not write, only what it says counts: the rest stays as it is."""
-    saying = document.saying
-    metadata = stated(written, name, saying.metadata)
+    version = document.version
+    metadata = stated(written, name, version.metadata)
     patch: dict[str, Any] = {}
     content = {
         key: value
-        for key, value, now in (("mime_type", written.mime_type, saying.mime_type), ("body", written.body, body))
+        for key, value, now in (("mime_type", written.mime_type, version.mime_type), ("body", written.body, body))
         if value != now
     }
     if content:
         patch["content"] = content
     values.check(metadata)
-    if model.Patch.model_validate({"metadata": metadata}).metadata != saying.metadata:
+    if model.Patch.model_validate({"metadata": metadata}).metadata != version.metadata:
         patch["metadata"] = metadata
-    if written.is_human_readable not in (None, saying.is_human_readable):
+    if written.is_human_readable not in (None, version.is_human_readable):
         patch["is_human_readable"] = written.is_human_readable
     return patch
 

@@ -7,6 +7,7 @@ nothing.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
@@ -14,16 +15,17 @@ from typing import Any, cast
 import orjson
 from pydantic import ValidationError
 
-from kho.documents import store, transfer_known, tree
-from kho.documents.deleting import Deleting
-from kho.documents.errors import NotTheMachinesUser, UnknownParent, WouldOverwrite
-from kho.documents.model import ROOT
-from kho.documents.store import Document
+from kho.documents import markdown, store, transfer_known, tree
+from kho.documents.contract import DOCUMENTS
+from kho.documents.deletion import CurrentReads
+from kho.documents.errors import NotTheMachinesUser, WouldOverwrite
+from kho.documents.store import Document, body_of
 from kho.documents.transfer_differences import differences
 from kho.documents.transfer_files import BESIDE, Unreadable, as_files
 from kho.documents.transfer_folder import Found, Named, Place, folder_of, load, places
 from kho.documents.transfer_model import ExportDocuments, Exported
 from kho.kernel.call import Call
+from kho.kernel.command import Command
 from kho.kernel.errors import InvalidParams
 from kho.kernel.ports import Database, Tx
 
@@ -36,13 +38,23 @@ NAMED = 20
 Files = dict[str, bytes]
 
 
+@dataclass(slots=True, kw_only=True)
 class Export:
-    def __init__(self, db: Database, deleting: Deleting, timeout: float) -> None:
-        self._db = db
-        self._deleting = deleting
-        self._timeout = timeout
+    db: Database
+    reads: CurrentReads
+    max_folders: int = transfer_known.MAX_FOLDERS
 
+    @DOCUMENTS.read(
+        "export",
+        tool=False,
+        rpc=False,
+        action=False,
+        cli=Command("docs export", ("directory",), names={"parent_id": "parent"}, paths=("directory",)),
+        example={"directory": "handbook"},
+        text=markdown.exported,
+    )
     async def run(self, params: ExportDocuments, call: Call) -> Exported:
+        """Write the tree as a folder of Markdown, text and JSON files."""
         if call.shared:
             raise NotTheMachinesUser
         try:
@@ -54,9 +66,7 @@ class Export:
         listed = await asyncio.to_thread(_listed, folder)
         there = await self._there(folder, params.parent_id, call)
         names = {one.id: one.name for one in reversed(there)}
-        wanted = await self._deleting.read(
-            call, lambda tx: _places(tx, call.tenant, params.parent_id, names), self._timeout
-        )
+        wanted = await self.reads.read(call, lambda tx: _places(tx, call.tenant, params.parent_id, names))
         targets = {name: one.id for one in wanted for name in _files(one.path + one.ending)}
         ids = {*targets.values()}
         # A document has one file: where it stands elsewhere, that one goes.
@@ -79,7 +89,7 @@ class Export:
             await call.progress(start + len(batch), len(wanted), "Exporting")
         await asyncio.to_thread(_write, folder, {LIST: orjson.dumps(digests, option=orjson.OPT_INDENT_2)})
         here = await asyncio.to_thread(transfer_known.folder, call.tenant, folder, params.parent_id)
-        await transfer_known.keep(self._db, here, {one.path + one.ending: one.id for one in wanted})
+        await transfer_known.keep(self.db, here, {one.path + one.ending: one.id for one in wanted}, self.max_folders)
         return Exported(
             directory=str(folder),
             documents=len(wanted),
@@ -92,7 +102,7 @@ class Export:
         """The documents whose files are there: those that are named in them before those that are known by their paths
         from the last time."""
         try:
-            read = await transfer_known.read(self._deleting, folder, parent, call, self._timeout)
+            read = await transfer_known.read(self.reads, folder, parent, call)
         except FileNotFoundError:
             return []
         return sorted((one for one in read.scan.found if one.file is not None), key=lambda one: not one.is_named)
@@ -117,19 +127,16 @@ class Export:
     async def _documents(self, ids: Sequence[str], call: Call) -> dict[str, tuple[Document, str]]:
         def work(tx: Tx) -> dict[str, tuple[Document, str]]:
             found = store.get_all(tx, call.tenant, list(dict.fromkeys(ids)))
-            return {one.id: (one, store.body(tx, call.tenant, one.id, one.saying.body_of)) for one in found}
+            return {one.id: (one, body_of(tx, call.tenant, one)) for one in found}
 
-        return await self._deleting.read(call, work, self._timeout)
+        return await self.reads.read(call, work)
 
 
 def _places(tx: Tx, tenant: str, parent: str, names: Mapping[str, str]) -> list[Place]:
-    if parent != ROOT:
-        document = store.get(tx, tenant, parent)
-        if document is None or document.deleted:
-            raise UnknownParent(field="parent_id")
+    store.need_parent(tx, tenant, parent, "parent_id")
     shape = tree.shape(tx, tenant, parent, False)
     documents = store.get_all(tx, tenant, [id for children in shape.values() for id in children])
-    known = {one.id: Named(one.saying.title, one.saying.mime_type, names.get(one.id, "")) for one in documents}
+    known = {one.id: Named(one.version.title, one.version.mime_type, names.get(one.id, "")) for one in documents}
     return list(places(shape, known, parent))
 
 

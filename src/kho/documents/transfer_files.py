@@ -50,13 +50,13 @@ class Written:
 
 def as_files(document: Document, body: str, order: int) -> dict[str, bytes]:
     """The bytes of the document's file, or files, by how their names end."""
-    saying = document.saying
-    plain = {key: value for key, value in saying.metadata.items() if _is_plain(key)}
-    rest = {key: value for key, value in saying.metadata.items() if key not in plain}
+    version = document.version
+    plain = {key: value for key, value in version.metadata.items() if _is_plain(key)}
+    rest = {key: value for key, value in version.metadata.items() if key not in plain}
     known: dict[str, Any] = {"id": document.id, **plain, **({"metadata": rest} if rest else {})}
-    known |= {"order": order, "is_human_readable": saying.is_human_readable, "created_at": iso(document.created_at)}
+    known |= {"order": order, "is_human_readable": version.is_human_readable, "created_at": iso(document.created_at)}
     front = "".join(f"{name}: {_json(value)}\n" for name, value in known.items())
-    ending = ENDINGS[saying.mime_type]
+    ending = ENDINGS[version.mime_type]
     if ending == ".json":
         return {ending: body.encode(), ending + BESIDE: front.encode()}
     return {ending: f"---\n{front}---\n{body}".encode()}

@@ -17,7 +17,7 @@ from pathlib import Path
 from kho.documents.model import MAX_BODY, ROOT
 from kho.documents.transfer_files import BESIDE, ENDINGS, KINDS, MOST, Unreadable, Written, read
 from kho.documents.transfer_model import Failure
-from kho.documents.tree import DEEPEST
+from kho.documents.tree import MAX_DEPTH
 
 LONGEST, SHORT = 100, 24
 """Bytes of a name. Deep in a tree it is short, because a path as a whole has a limit, too."""
@@ -197,8 +197,8 @@ def _not_for_us(entry: Path, depth: int) -> str | None:
         return "It is a link; links are not followed."
     if entry.name.encode("utf-8", "replace").decode() != entry.name:
         return "Its name is not UTF-8."
-    if entry.is_dir() and depth >= DEEPEST:
-        return f"It is too deep: a tree has at most {DEEPEST} levels."
+    if entry.is_dir() and depth >= MAX_DEPTH:
+        return f"It is too deep: a tree has at most {MAX_DEPTH} levels."
     return None if entry.is_dir() or entry.is_file() else ""
 
 

@@ -7,12 +7,14 @@ are gone stay, and are named.
 
 import asyncio
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
-from kho.documents import model, store, transfer_known, transfer_standing, tree
-from kho.documents.deleting import Deleting
+from kho.documents import markdown, model, store, transfer_known, transfer_standing, tree
+from kho.documents.contract import DOCUMENTS
+from kho.documents.deletion import CurrentReads
 from kho.documents.errors import Cycle, NotAllImported, NotTheMachinesUser
 from kho.documents.model import ROOT
 from kho.documents.service import Service
@@ -25,6 +27,7 @@ from kho.documents.transfer_model import Change, Counts, Failure, Gone, ImportDo
 from kho.documents.transfer_standing import Before
 from kho.kernel import values
 from kho.kernel.call import Call
+from kho.kernel.command import Command
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.ports import Database, Tx
 
@@ -33,23 +36,29 @@ PLACED = {"created", "renamed", "moved", "restored"}
 """What gives a document another place among its siblings."""
 
 
+@dataclass(slots=True, kw_only=True)
 class Import:
-    def __init__(self, db: Database, service: Service, deleting: Deleting, timeout: float) -> None:
-        self._db = db
-        self._service = service
-        self._deleting = deleting
-        self._timeout = timeout
+    db: Database
+    service: Service
+    reads: CurrentReads
+    max_folders: int = transfer_known.MAX_FOLDERS
 
+    @DOCUMENTS.write(
+        "import",
+        tool=False,
+        rpc=False,
+        action=False,
+        cli=Command("docs import", ("directory",), names={"parent_id": "parent"}, paths=("directory",)),
+        example={"directory": "handbook", "dry_run": True},
+        text=markdown.imported,
+    )
     async def run(self, params: ImportDocuments, call: Call) -> Imported:
+        """Bring the tree in step with a folder of Markdown, text and JSON files."""
         if call.shared:
             raise NotTheMachinesUser
-        await self._deleting.read(
-            call, lambda tx: transfer_standing.need_parent(tx, call.tenant, params.parent_id), self._timeout
-        )
+        await self.reads.read(call, lambda tx: store.need_parent(tx, call.tenant, params.parent_id, "parent_id"))
         try:
-            read = await transfer_known.read(
-                self._deleting, folder_of(params.directory), params.parent_id, call, self._timeout
-            )
+            read = await transfer_known.read(self.reads, folder_of(params.directory), params.parent_id, call)
         except OSError as problem:
             raise InvalidParams(f"The folder cannot be read: {problem.strerror}.", field="directory") from None
         if params.prune and not read.scan.found:
@@ -57,85 +66,70 @@ class Import:
                 "The folder holds no documents, so nothing was deleted. Is it the right one?", field="directory"
             )
         ids = [one.id for one in read.scan.found]
-        before = await self._deleting.read(
-            call, lambda tx: transfer_standing.before(tx, call.tenant, params.parent_id, ids), self._timeout
+        before = await self.reads.read(
+            call, lambda tx: transfer_standing.before(tx, call.tenant, params.parent_id, ids)
         )
-        return await _Round(self._db, self._service, self._deleting, self._timeout, params, read, before, call).run()
+        return await _Round(of=self, params=params, call=call, read=read, before=before).run()
 
 
+@dataclass(slots=True, kw_only=True)
 class _Round:
     """One import."""
 
-    def __init__(
-        self,
-        db: Database,
-        service: Service,
-        deleting: Deleting,
-        timeout: float,
-        params: ImportDocuments,
-        read: Read,
-        before: Before,
-        call: Call,
-    ) -> None:
-        self._db = db
-        self._service = service
-        self._deleting = deleting
-        self._timeout = timeout
-        self._params = params
-        self._call = call
-        self._read = read
-        self._before = before
-        self._scan = read.scan
-        self._failed = read.scan.failed
-        self._in: dict[str, Found] = {}
-        """What is in the store by now, by its id."""
-        self._done: dict[str, list[str]] = {}
-        self._deleted: list[Change] = []
-        self._came: list[str] = []
-        """Moved in from elsewhere in the tree."""
-        self._undone: set[str] = set()
-        """Deletions; whatever one took away comes back together."""
+    of: Import
+    params: ImportDocuments
+    call: Call
+    read: Read
+    before: Before
+    _in: dict[str, Found] = field(default_factory=dict[str, Found])
+    """What is in the store by now, by its id."""
+    _done: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    _deleted: list[Change] = field(default_factory=list[Change])
+    _came: list[str] = field(default_factory=list[str])
+    """Moved in from elsewhere in the tree."""
+    _undone: set[str] = field(default_factory=set[str])
+    """Deletions; whatever one took away comes back together."""
 
     async def run(self) -> Imported:
-        total = len(self._scan.found)
-        for number, one in enumerate(self._scan.found, 1):
+        total = len(self.read.scan.found)
+        for number, one in enumerate(self.read.scan.found, 1):
             try:
                 await self._take(one)
             except (Unreadable, ValidationError, KhoError) as problem:
-                self._failed.append(Failure(path=one.path, reason=_reason(problem)))
-            await self._call.progress(number, total, one.path)
+                self.read.scan.failed.append(Failure(path=one.path, reason=_reason(problem)))
+            await self.call.progress(number, total, one.path)
         await self._put_in_order()
-        notes = transfer_standing.came(self._came, self._before, self._params)
-        if self._params.prune and self._failed:
+        notes = transfer_standing.came(self._came, self.before, self.params)
+        if self.params.prune and self.read.scan.failed:
             notes.append("Nothing was deleted, because not all files could be imported.")
-        elif self._params.prune:
+        elif self.params.prune:
             await self._prune()
         answer = self._answer(notes, await self._gone())
-        if self._failed:
+        if self.read.scan.failed:
             counts = answer.counts.model_dump(exclude_defaults=True)
             said: dict[str, Any] = answer.model_dump(exclude_none=True) | {"counts": counts}
-            failed = [one.model_dump() for one in sorted(self._failed, key=lambda one: one.path)]
-            raise NotAllImported(_incomplete(len(failed), self._params.dry_run), **said, failed=failed)
+            failed = [one.model_dump() for one in sorted(self.read.scan.failed, key=lambda one: one.path)]
+            raise NotAllImported(_incomplete(len(failed), self.params.dry_run), **said, failed=failed)
         return answer
 
     async def _gone(self) -> list[Gone]:
         """Documents whose files are gone. What is known of the folder is kept for the next time."""
-        others = {path: id for path, id in self._read.known.items() if id not in self._in}
+        others = {path: id for path, id in self.read.known.items() if id not in self._in}
 
         def look(tx: Tx) -> set[str]:
-            return {one.id for one in store.get_all(tx, self._call.tenant, [*others.values()]) if not one.deleted}
+            return {one.id for one in store.get_all(tx, self.call.tenant, [*others.values()]) if not one.deleted}
 
-        alive = await self._deleting.read(self._call, look, self._timeout)
+        alive = await self.of.reads.read(self.call, look)
         alive -= {one.document_id for one in self._deleted}
         lost = {path: id for path, id in others.items() if id in alive}
         files = lost | {one.path: id for id, one in self._in.items()}
-        if not self._params.dry_run and (files or self._read.known):
-            await transfer_known.keep(self._db, self._read.folder, files)
-        missing = transfer_known.gone(lost, self._scan)
+        if not self.params.dry_run and (files or self.read.known):
+            await transfer_known.keep(self.of.db, self.read.folder, files, self.of.max_folders)
+        missing = transfer_known.gone(lost, self.read.scan)
         return [Gone(path=path, document_id=id) for path, id in sorted(missing.items())]
 
     async def _take(self, one: Found) -> None:
-        if one.parent is None or (one.parent != self._params.parent_id and one.parent not in self._in):
+        if one.parent is None or (one.parent != self.params.parent_id and one.parent not in self._in):
             raise Unreadable("The document above it could not be imported.")
         if one.id in self._in:
             raise Unreadable(f"It has the same id as '{self._in[one.id].path}': {one.id}")
@@ -148,7 +142,7 @@ class _Round:
         else:
             done = await self._bring_up_to_date(one, written, *now)
         self._in[one.id] = one
-        self._done[one.id] = ["renamed", *done] if one.path in self._read.renamed else done
+        self._done[one.id] = ["renamed", *done] if one.path in self.read.renamed else done
 
     async def _create(self, one: Found, written: Written) -> list[str]:
         given: dict[str, Any] = {
@@ -161,15 +155,15 @@ class _Round:
         }
         values.check(given)
         params = model.CreateDocument.model_validate(given)
-        if not self._params.dry_run:
-            await self._service.create(params, self._call)
+        if not self.params.dry_run:
+            await self.of.service.create(params, self.call)
         return ["created"]
 
     async def _bring_up_to_date(self, one: Found, written: Written, document: Document, body: str) -> list[str]:
-        if one.id in self._before.above:
-            raise Cycle(document_id=one.id, new_parent_id=self._params.parent_id)
+        if one.id in self.before.above:
+            raise Cycle(document_id=one.id, new_parent_id=self.params.parent_id)
         done: list[str] = []
-        act = not self._params.dry_run
+        act = not self.params.dry_run
         patch = {} if one.file is None else differences(written, one.name, document, body)
         values.check(patch)
         model.Content.model_validate({"mime_type": written.mime_type, "body": written.body})
@@ -178,18 +172,18 @@ class _Round:
         )
         if document.deletion is not None and document.deletion not in self._undone:
             if act:
-                await self._service.restore(model.RestoreDocument(document_id=one.id), self._call)
+                await self.of.service.restore(model.RestoreDocument(document_id=one.id), self.call)
             self._undone.add(document.deletion)
             done.append("restored")
         if document.parent != one.parent:
             if act:
                 await self._move(one.id, one.parent or ROOT, None)
-            if one.id in self._before.outside:
+            if one.id in self.before.outside:
                 self._came.append(one.id)
             done.append("moved")
         if patch:
             if act:
-                await self._service.update(update, self._call)
+                await self.of.service.update(update, self.call)
             done.append("updated")
         return done
 
@@ -206,60 +200,60 @@ class _Round:
             for place in reversed(range(len(ids))):
                 if ids[place] in staying:
                     continue
-                if not self._params.dry_run:
+                if not self.params.dry_run:
                     await self._move(ids[place], parent, ids[place + 1] if place + 1 < len(ids) else None)
                 if "moved" not in self._done[ids[place]] and "created" not in self._done[ids[place]]:
                     self._done[ids[place]].append("moved")
 
     async def _prune(self) -> None:
         shape = await self._shape()
-        waiting = [self._params.parent_id]
+        waiting = [self.params.parent_id]
         while waiting:
             for id in shape.get(waiting.pop(), ()):
                 if id in self._in:
                     waiting.append(id)
                     continue
-                if not self._params.dry_run:
+                if not self.params.dry_run:
                     params = model.DeleteDocument(document_id=id, reason=REASON)
-                    await self._service.delete(params, self._call)
+                    await self.of.service.delete(params, self.call)
                 with_it = transfer_standing.downwards(shape, id)
                 self._deleted += [Change(path="", document_id=one, done=["deleted"]) for one in with_it]
 
     async def _move(self, id: str, parent: str, before: str | None) -> None:
         position = None if before is None else model.Position(before=before)
         params = model.MoveDocument(document_id=id, new_parent_id=parent, position=position)
-        await self._service.move(params, self._call)
+        await self.of.service.move(params, self.call)
 
     async def _now(self, id: str) -> tuple[Document, str] | None:
         def work(tx: Tx) -> tuple[Document, str] | None:
-            found = store.get(tx, self._call.tenant, id)
-            return None if found is None else (found, store.body(tx, self._call.tenant, id, found.saying.body_of))
+            found = store.get(tx, self.call.tenant, id)
+            return None if found is None else (found, store.body_of(tx, self.call.tenant, found))
 
-        return await self._deleting.read(self._call, work, self._timeout)
+        return await self.of.reads.read(self.call, work)
 
     async def _shape(self) -> dict[str, list[str]]:
         """How the documents stand below the parent by now; in a dry run, how they would."""
-        tenant, top = self._call.tenant, self._params.parent_id
+        tenant, top = self.call.tenant, self.params.parent_id
         parents = {id: one.parent or ROOT for id, one in self._in.items()}
 
         def work(tx: Tx) -> dict[str, list[str]]:
-            if not self._params.dry_run:
+            if not self.params.dry_run:
                 return tree.shape(tx, tenant, top, False)
             return transfer_standing.as_if(tx, tenant, [top, *self._came], parents, self._undone)
 
-        return await self._deleting.read(self._call, work, self._timeout)
+        return await self.of.reads.read(self.call, work)
 
     def _answer(self, notes: list[str], gone: list[Gone]) -> Imported:
         changes = [Change(path=self._in[id].path, document_id=id, done=done) for id, done in self._done.items() if done]
         changes += self._deleted
         unchanged = sum(1 for done in self._done.values() if not done)
         counted = Counter(what for one in changes for what in one.done)
-        counts = Counts(**counted, unchanged=unchanged, ignored=self._scan.ignored)
+        counts = Counts(**counted, unchanged=unchanged, ignored=self.read.scan.ignored)
         return Imported(
             counts=counts,
             changes=changes,
             gone=gone or None,
-            dry_run=self._params.dry_run or None,
+            dry_run=self.params.dry_run or None,
             notes=notes or None,
         )
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from kho.documents import store, tree
-from kho.documents.deleting import Deleting
+from kho.documents.deletion import CurrentReads
 from kho.documents.transfer_folder import Found, Scan, load, scan
 from kho.documents.transfer_front import Unreadable
 from kho.kernel.call import Call
@@ -23,7 +23,7 @@ Files = Mapping[str, str]
 """The ids of documents, by the paths of their files in the folder."""
 Other = tuple[str, str]
 """A folder's name, and the document that it was put below."""
-FOLDERS = 20
+MAX_FOLDERS = 20
 """Folders of a tenant of which so much is known."""
 
 
@@ -42,7 +42,7 @@ class Folder:
             self.name,
             self.parent,
         )
-        return {row[0]: row[1] for row in rows}
+        return dict(rows)
 
     def others(self, tx: Tx) -> list[Other]:
         """The tenant's other folders, those that were used last first."""
@@ -53,7 +53,7 @@ class Folder:
             self.name,
             self.parent,
         )
-        return [(row[0], row[1]) for row in rows]
+        return [(folder, parent) for folder, parent in rows]
 
     def keep(self, tx: Tx, files: Files, surplus: Sequence[Other] = ()) -> None:
         """Only what differs is written: mostly, nothing does. What is known of the surplus is forgotten."""
@@ -81,15 +81,14 @@ class Folder:
             )
 
 
-async def keep(db: Database, here: Folder, files: Files) -> None:
-    """For the next time. Of other folders as few are remembered as FOLDERS says; the first to be forgotten are those
-    that this machine does not see. Those alone would not do: they may be another machine's, or on a disk that comes
-    back."""
+async def keep(db: Database, here: Folder, files: Files, max_folders: int) -> None:
+    """For the next time. So many folders are remembered; the first to be forgotten are those that this machine does
+    not see. Those alone would not do: they may be another machine's, or on a disk that comes back."""
     others = await db.read(here.others)
-    if len(others) >= FOLDERS:
+    if len(others) >= max_folders:
         there = await asyncio.to_thread(lambda: {name for name, _ in others if _is_there(name)})
         others.sort(key=lambda one: one[0] not in there)
-    await db.write(lambda tx: here.keep(tx, files, others[FOLDERS - 1 :]))
+    await db.write(lambda tx: here.keep(tx, files, others[max_folders - 1 :]))
 
 
 def _is_there(name: str) -> bool:
@@ -108,15 +107,15 @@ class Read:
     """Paths, and what they were the last time."""
 
 
-async def read(deleting: Deleting, directory: Path, parent: str, call: Call, timeout: float) -> Read:
+async def read(reads: CurrentReads, directory: Path, parent: str, call: Call) -> Read:
     """Raises OSError if the folder cannot be read."""
     here = await asyncio.to_thread(folder, call.tenant, directory, parent)
-    known = await deleting.read(call, here.files, timeout)
+    known = await reads.read(call, here.files)
     found = await asyncio.to_thread(scan, directory, parent, known)
     lost, new = gone(known, found), _newcomers(known, found)
     if not lost or not new:
         return Read(here, found, known, {})
-    saying, taken = await deleting.read(call, lambda tx: _saying(tx, call.tenant, lost, new), timeout)
+    saying, taken = await reads.read(call, lambda tx: _saying(tx, call.tenant, lost, new))
     renamed = await asyncio.to_thread(_renamed, saying, [one for one in new if one.id not in taken])
     if renamed:
         known = {path: id for path, id in known.items() if path not in renamed.values()} | {
@@ -149,8 +148,7 @@ def _saying(tx: Tx, tenant: str, lost: Files, new: Sequence[Found]) -> tuple[dic
     for path, id in lost.items():
         document = documents.get(id)
         if document is not None and not document.deleted:
-            body = store.body(tx, tenant, id, document.saying.body_of)
-            saying.setdefault(_digest(body), []).append(path)
+            saying.setdefault(_digest(store.body_of(tx, tenant, document)), []).append(path)
     return saying, {one.id for one in new if one.id in documents}
 
 

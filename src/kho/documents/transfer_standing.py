@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from kho.documents import store, tree
-from kho.documents.errors import UnknownParent
 from kho.documents.model import ROOT
 from kho.documents.transfer_model import ImportDocuments
 from kho.kernel.ports import Tx
@@ -25,12 +24,6 @@ class Before:
     """The parent and those above it: none of them can go below it."""
     outside: Mapping[str, int]
     """Documents of the folder that stand elsewhere in the tree, and how many are below each."""
-
-
-def need_parent(tx: Tx, tenant: str, parent: str) -> None:
-    document = None if parent == ROOT else store.get(tx, tenant, parent)
-    if parent != ROOT and (document is None or document.deleted):
-        raise UnknownParent(field="parent_id")
 
 
 def before(tx: Tx, tenant: str, parent: str, ids: Sequence[str]) -> Before:

@@ -6,13 +6,14 @@ its own row alone. What callers see is counted: 0, 1, 2 … among those that are
 
 from collections.abc import Iterable, Sequence
 
-from kho.documents.store import Document, columns, document_of
+from kho.documents.store import COLUMNS, FROM, Document, document_of
 from kho.kernel.ports import Tx, Value
+from kho.lib.sql import among, marks, update
 
 # Walks downwards say CROSS JOIN, from the level above to the one below, and beside it no other "=" that has an index:
 # SQLite keeps to that order, and would else read the whole tenant, or a whole deletion, for every step of the walk.
 GAP = 2**32
-DEEPEST = 100
+MAX_DEPTH = 100
 """Levels that a tree may have."""
 
 
@@ -36,7 +37,7 @@ def above(tx: Tx, tenant: str, id: str) -> list[str]:
         id,
         tenant,
     )
-    return [row[0] for row in rows]
+    return [id for (id,) in rows]
 
 
 def below(tx: Tx, tenant: str, id: str, *, deletion: str | None = None) -> list[tuple[str, int]]:
@@ -54,7 +55,7 @@ def below(tx: Tx, tenant: str, id: str, *, deletion: str | None = None) -> list[
         tenant,
         *(() if deletion is None else (deletion,)),
     )
-    return [(row[0], row[1]) for row in rows]
+    return [(id, level) for id, level in rows]
 
 
 def with_children(tx: Tx, tenant: str, id: str) -> list[str]:
@@ -70,7 +71,7 @@ def with_children(tx: Tx, tenant: str, id: str) -> list[str]:
         tenant,
         tenant,
     )
-    return [row[0] for row in rows]
+    return [id for (id,) in rows]
 
 
 def shape(tx: Tx, tenant: str, id: str, deleted: bool) -> dict[str, list[str]]:
@@ -112,28 +113,21 @@ def orderings(tx: Tx, tenant: str, documents: Iterable[Document]) -> dict[str, i
         by_parent.setdefault(one.parent, []).append(one.id)
     found: dict[str, int] = {}
     for parent, ids in by_parent.items():
-        marks = ", ".join(f"${number}" for number in range(3, len(ids) + 3))
         rows = tx.all(
             "SELECT id, number FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY place, id) - 1 AS number FROM documents "
-            f"WHERE tenant = $1 AND parent = $2 AND deleted_at IS NULL) AS siblings WHERE id IN ({marks})",
+            f"WHERE tenant = $1 AND parent = $2 AND deleted_at IS NULL) AS siblings WHERE id IN ({marks(len(ids), 3)})",
             tenant,
             parent,
             *ids,
         )
-        found |= {row[0]: row[1] for row in rows}
+        found |= dict(rows)
     return found
 
 
 def children(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, int]:
     """How many each has; those without any are left out."""
-    marks = ", ".join(f"${number}" for number in range(2, len(ids) + 2))
-    rows = tx.all(
-        f"SELECT parent, COUNT(*) FROM documents WHERE tenant = $1 AND parent IN ({marks}) AND deleted_at IS NULL "
-        "GROUP BY parent",
-        tenant,
-        *ids,
-    )
-    return {row[0]: row[1] for row in rows}
+    select = "SELECT parent, COUNT(*) FROM documents WHERE tenant = $1 AND parent"
+    return dict(among(tx, select, ids, tenant, rest=" AND deleted_at IS NULL GROUP BY parent"))
 
 
 def last_place(tx: Tx, tenant: str, parent: str) -> int:
@@ -180,14 +174,7 @@ def place_before(tx: Tx, tenant: str, parent: str, sibling: str, moved: str) -> 
 
 
 def put(tx: Tx, tenant: str, id: str, parent: str, place: int, now: int) -> None:
-    tx.run(
-        "UPDATE documents SET parent = $1, place = $2, updated_at = $3 WHERE tenant = $4 AND id = $5",
-        parent,
-        place,
-        now,
-        tenant,
-        id,
-    )
+    update(tx, "documents", {"parent": parent, "place": place, "updated_at": now}, tenant=tenant, id=id)
 
 
 def mark_deleted(tx: Tx, tenant: str, ids: Sequence[str], deletion: str, at: int) -> None:
@@ -213,10 +200,9 @@ _SORTED = {
 
 
 def page(
-    tx: Tx, tenant: str, parent: str, sort: str, deleted: bool, after: tuple[Value, str] | None, most: int
+    tx: Tx, tenant: str, parent: str, sort: str, deleted: bool, after: tuple[Value, str] | None, limit: int
 ) -> list[tuple[Document, Value]]:
     """Children behind a place in their order, each with what it is ordered by."""
-    select, source = columns()
     by, direction = _SORTED[sort]
     if sort == "title":
         title = "json_extract(r.metadata, '$.title')" if tx.engine == "sqlite" else "r.metadata::jsonb ->> 'title'"
@@ -228,12 +214,12 @@ def page(
         values = [after[0], after[0], after[1]]
     hidden = "" if deleted else " AND d.deleted_at IS NULL"
     rows = tx.all(
-        f"SELECT {select}, {by} FROM {source} WHERE d.tenant = $1 AND d.parent = $2{where}{hidden} "
+        f"SELECT {COLUMNS}, {by} FROM {FROM} WHERE d.tenant = $1 AND d.parent = $2{where}{hidden} "
         f"ORDER BY {by} {direction}, d.id LIMIT ${3 + len(values)}",
         tenant,
         parent,
         *values,
-        most,
+        limit,
     )
     return [(document_of(row), row[-1]) for row in rows]
 
@@ -242,5 +228,5 @@ def _spread(tx: Tx, tenant: str, parent: str) -> None:
     rows = tx.all("SELECT id FROM documents WHERE tenant = $1 AND parent = $2 ORDER BY place, id", tenant, parent)
     tx.many(
         "UPDATE documents SET place = $1 WHERE tenant = $2 AND id = $3",
-        [(number * GAP, tenant, row[0]) for number, row in enumerate(rows)],
+        [(number * GAP, tenant, id) for number, (id,) in enumerate(rows)],
     )

@@ -1,16 +1,18 @@
 """The audit trail: one row for each call that changed something, written in the transaction of the change.
 
-Writing is here, because slices and background work do it; `storage/audit.py` reads. Rows are only ever added: the
+Slices and background work write it; `entries` reads it, for every slice and all of them. Rows are only ever added: the
 database itself refuses to change or delete one.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kho.kernel.ports import Tx
+import orjson
+
+from kho.kernel.ports import Tx, Value
 from kho.lib.clock import system_clock
-from kho.lib.sql import insert_many, marks, to_json
+from kho.lib.sql import Table, insert_many, marks, to_json, where
 
 Outcome = Literal["done", "refused"]
 
@@ -59,3 +61,93 @@ def record(tx: Tx, event: AuditEvent, also: Iterable[tuple[str, Mapping[str, Any
             for subject, details in also
         ],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A row of the trail as one of its subjects sees it. A row with further subjects is as many entries."""
+
+    number: int
+    at: int
+    capability: str
+    operation: str
+    subject: str
+    actor: str
+    reason: str
+    outcome: Outcome
+    request_id: str
+    details: dict[str, Any]
+    place: str = ""
+    """Behind the further subjects of a row, in falling order of their ids, comes its first one: that has none."""
+
+    @property
+    def position(self) -> tuple[int, str]:
+        """Where the next page begins."""
+        return self.number, self.place
+
+
+_ROWS = Table("audit", AuditEntry, json=("details",))
+_COLUMNS = ", ".join(_ROWS.fields[:-1])
+NEWEST = (2**62, "")
+
+
+def entries(
+    tx: Tx,
+    tenant: str,
+    *,
+    limit: int,
+    before: tuple[int, str] = NEWEST,
+    capabilities: Sequence[str] = (),
+    operations: Sequence[str] = (),
+    subject: str | None = None,
+    actor: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
+) -> list[AuditEntry]:
+    """The newest first, of those behind a position. No capabilities, or no operations, are all of them."""
+    number, place = before
+    behind = "number <=" if place else "number <"
+    text, values = where({"tenant =": tenant, behind: number, "actor =": actor, "at >=": since, "at <": until})
+    for column, names in (("capability", capabilities), ("operation", operations)):
+        if names:
+            text += f" AND {column} IN ({marks(len(names), len(values) + 1)})"
+            values += names
+    if subject is not None:
+        own, values = f"tenant = $1 AND subject = ${len(values) + 1} AND number <= $2", [*values, subject]
+        tables = ("audit", "audit_subjects")
+        text += f" AND number IN ({' UNION '.join(f'SELECT number FROM {table} WHERE {own}' for table in tables)})"
+    text += f" ORDER BY number DESC LIMIT ${len(values) + 1}"
+    rows = _ROWS.read_all(tx.all(f"SELECT {_COLUMNS} FROM audit WHERE {text}", *values, limit))
+    further = _further(tx, tenant, [row.number for row in rows], before, subject, limit)
+    found = [
+        one for row in rows for one in (*_each(row, further.get(row.number, ())), row) if subject in (None, one.subject)
+    ]
+    return found[:limit]
+
+
+def _each(row: AuditEntry, further: Iterable[tuple[str, str]]) -> Iterable[AuditEntry]:
+    for subject, details in further:
+        yield replace(row, subject=subject, place=subject, details={**row.details, **orjson.loads(details)})
+
+
+def _further(
+    tx: Tx, tenant: str, numbers: Sequence[int], before: tuple[int, str], subject: str | None, limit: int
+) -> dict[int, list[tuple[str, str]]]:
+    """The further subjects of these rows, behind a position: no more than a page could show."""
+    if not numbers:
+        return {}
+    values: list[Value] = [tenant, *before, *numbers]
+    text = f"tenant = $1 AND (number < $2 OR subject < $3) AND number IN ({marks(len(numbers), 4)})"
+    if subject is not None:
+        values.append(subject)
+        text += f" AND subject = ${len(values)}"
+    rows = tx.all(
+        f"SELECT number, subject, details FROM audit_subjects WHERE {text} "
+        f"ORDER BY number DESC, subject DESC LIMIT ${len(values) + 1}",
+        *values,
+        limit,
+    )
+    found: dict[int, list[tuple[str, str]]] = {}
+    for number, further, details in rows:
+        found.setdefault(number, []).append((further, details))
+    return found

@@ -99,11 +99,19 @@ class Call:
         operation: str = "",
         also: Iterable[tuple[str, Mapping[str, Any]]] = (),
         **details: Any,
-    ) -> None:
+    ) -> AuditEvent:
         """The one row in the audit trail of a call that changes something, in the transaction of the change. A call
         that turns out to change nothing (a replay, the same again) leaves none."""
+        event = self.audit_event(subject, at=at, reason=reason, operation=operation, **details)
+        record(tx, event, also)
+        return event
+
+    def audit_event(
+        self, subject: str, *, at: int, reason: str | None = None, operation: str = "", **details: Any
+    ) -> AuditEvent:
+        """What `audit` records, for work that calls and the background share."""
         capability, _, name = self.operation.partition("/")
-        event = AuditEvent(
+        return AuditEvent(
             tenant=self.tenant,
             operation=operation or name,
             capability=capability,
@@ -114,7 +122,6 @@ class Call:
             details=details,
             at=at,
         )
-        record(tx, event, also)
 
     def remaining(self, default: float) -> float:
         """Seconds left for a piece of work: the caller's deadline, `default` at most."""

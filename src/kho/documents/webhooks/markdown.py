@@ -1,10 +1,10 @@
-"""What an admin reads at the command line of webhooks, and of what was erased."""
+"""What an admin reads at the command line of webhooks."""
 
-from kho.documents import purge, webhooks
+from kho.documents.webhooks import model
 from kho.lib.markdown import cell_code, code, facts, line, table
 
 
-def added(answer: webhooks.Added) -> str:
+def added(answer: model.Added) -> str:
     known = [
         ("id", code(answer.webhook_id)),
         ("events", ", ".join(answer.events)),
@@ -13,9 +13,9 @@ def added(answer: webhooks.Added) -> str:
     return f"{code(answer.url)} will be told.\n\n{facts(known)}"
 
 
-def listed(answer: webhooks.Listed) -> str:
+def listed(answer: model.Listed) -> str:
     if not answer.webhooks:
-        return "There are no webhooks."
+        return "There are no model."
     rows = (
         (
             cell_code(one.webhook_id),
@@ -30,11 +30,11 @@ def listed(answer: webhooks.Listed) -> str:
     return table(("id", "url", "events", "waiting", "dead", "problem"), rows)
 
 
-def removed(answer: webhooks.Removed) -> str:
+def removed(answer: model.Removed) -> str:
     return f"{code(answer.webhook_id)} is removed. Deliveries that were dropped: {answer.dropped}."
 
 
-def dead(answer: webhooks.Dead) -> str:
+def dead(answer: model.Dead) -> str:
     if not answer.deliveries:
         return "Nothing is dead."
     rows = (
@@ -45,12 +45,5 @@ def dead(answer: webhooks.Dead) -> str:
     return shown if answer.next_cursor is None else f"{shown}\n\nThere are more: cursor {code(answer.next_cursor)}"
 
 
-def retried(answer: webhooks.Retried) -> str:
+def retried(answer: model.Retried) -> str:
     return f"Deliveries that are tried again now: {answer.deliveries}."
-
-
-def purged(answer: purge.Purged) -> str:
-    gone = ", ".join(code(id) for id in answer.purged)
-    said = ["The database's file was rewritten."] if answer.wiped else []
-    said += [line(answer.problem)] if answer.problem else []
-    return " ".join([f"Erased: {gone}.", *said, *([answer.left] if answer.left else [])])

@@ -9,15 +9,15 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Tx
+from kho.kernel.ports import Database, Lease, Leases, Tx
 from kho.lib.clock import SECOND, Clock
+from kho.lib.sql import delete, update
 
 if TYPE_CHECKING:
     import httpx2
@@ -36,7 +36,7 @@ SIGNATURE, EVENT, DELIVERY = "X-Kho-Signature", "X-Kho-Event", "X-Kho-Delivery"
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class WebhookPolicy:
     timeout: float = 10.0
     """Seconds that a receiver has to answer."""
     backoff: tuple[float, ...] = (5.0, 30.0, 300.0, 1_800.0, 7_200.0)
@@ -69,56 +69,56 @@ class Due:
     id: str
     type: str
     body: str
+    due_at: int
 
 
+@dataclass(slots=True, kw_only=True)
 class Deliveries:
-    def __init__(self, db: Database, background: Background, clock: Clock, telling: Telling) -> None:
-        self._db = db
-        self._background = background
-        self._clock = clock
-        self._telling = telling
-        self._owner = str(uuid.uuid4())
-        self._lease = int(telling.timeout * SECOND) + BEYOND
-        self._news = asyncio.Event()
-        self._somebody = False
-        """Whether there was any webhook at the last look: else a change is no news."""
-        self._busy: set[tuple[str, str]] = set()
-        self._room = asyncio.Semaphore(AT_ONCE)
+    db: Database
+    background: Background
+    clock: Clock
+    leases: Leases
+    policy: WebhookPolicy
+    _lease: Lease = field(init=False)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _has_webhooks: bool = False
+    """There was a webhook at the last look: else a change is no news."""
+    _busy: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+
+    def __post_init__(self) -> None:
+        duration = int(self.policy.timeout * SECOND) + BEYOND
+        self._lease = self.leases.rows(
+            "document_webhooks", ("tenant", "id"), duration, owner="held_by", until="held_until", nobody="''"
+        )
 
     def nudge(self) -> None:
         """There may be something to tell."""
-        if self._somebody:
+        if self._has_webhooks:
             self._news.set()
 
     def expect(self) -> None:
         """There is a webhook now, or one whose waiting is over."""
-        self._somebody = True
+        self._has_webhooks = True
         self._news.set()
 
     async def run(self) -> None:
         """Works until the hub stops."""
-        while not self._background.stopping:
-            self._news.clear()
-            pause = POLL
-            try:
-                pause = await self._round()
-            except KhoError as problem:  # the database is away
-                log.warning("webhooks wait: %s", problem.message)
-            await self._background.pause_until(self._news, pause)
+        await self.background.every(POLL, self._round, name="webhooks", wake=self._news)
 
     async def _round(self) -> float:
         """Begins with every webhook whose turn it is. Seconds until the next one's."""
-        lines = await self._db.read(_lines)
-        self._somebody = bool(lines)
-        now = self._clock()
+        lines = await self.db.read(_lines)
+        self._has_webhooks = bool(lines)
+        now = self.clock()
         wait = POLL
         for line in lines:
-            turn, key = line.turn(self._owner), (line.tenant, line.webhook)
+            turn, key = line.turn(self.leases.holder), (line.tenant, line.webhook)
             if turn is None or key in self._busy:
                 continue
             if turn <= now:
                 self._busy.add(key)
-                self._background.add(partial(self._serve, *key))
+                self.background.add(partial(self._serve, *key))
             else:
                 wait = min(wait, max(0.01, (turn - now) / SECOND))
         return wait
@@ -129,13 +129,13 @@ class Deliveries:
 
         try:
             async with self._room:
-                due = await self._db.write(lambda tx: self._claim(tx, tenant, webhook))
+                due = await self.db.write(lambda tx: self._claim(tx, tenant, webhook))
                 if due is not None:
-                    async with httpx2.AsyncClient(trust_env=False, timeout=self._telling.timeout) as client:
+                    async with httpx2.AsyncClient(trust_env=False, timeout=self.policy.timeout) as client:
                         while due is not None:
                             problem = await self._post(client, due)
                             settle = partial(self._settle, tenant=tenant, webhook=webhook, told=due, problem=problem)
-                            due = await self._db.write(settle)
+                            due = await self.db.write(settle)
             # What was written while the last one was told was no news to the rounds meanwhile.
             self._news.set()
         except KhoError as failure:  # the database is away; what was told is told again
@@ -153,11 +153,11 @@ class Deliveries:
             "user-agent": "kho",
             EVENT: due.type,
             DELIVERY: due.id,
-            SIGNATURE: signature(due.secret, self._clock() // SECOND, body),
+            SIGNATURE: signature(due.secret, self.clock() // SECOND, body),
         }
         try:
             async with (
-                asyncio.timeout(self._telling.timeout),
+                asyncio.timeout(self.policy.timeout),
                 client.stream("POST", due.url, content=body, headers=headers, follow_redirects=False) as response,
             ):
                 if not response.is_success:
@@ -168,43 +168,25 @@ class Deliveries:
                     if read > LITTLE:
                         break
         except (TimeoutError, httpx2.TimeoutException):
-            return f"It did not answer within {self._telling.timeout:g} s."
+            return f"It did not answer within {self.policy.timeout:g} s."
         except (httpx2.HTTPError, httpx2.InvalidURL) as failure:
             return f"It cannot be reached ({type(failure).__name__})."
         return None
 
     def _claim(self, tx: Tx, tenant: str, webhook: str) -> Due | None:
-        now = self._clock()
-        held = tx.run(
-            "UPDATE document_webhooks SET held_by = $1, held_until = $2 "
-            "WHERE tenant = $3 AND id = $4 AND (held_by = $5 OR held_until <= $6)",
-            self._owner,
-            now + self._lease,
-            tenant,
-            webhook,
-            self._owner,
-            now,
-        )
-        return self._next(tx, tenant, webhook, now) if held else None
+        return self._next(tx, tenant, webhook) if self._lease.take(tx, tenant, webhook) else None
 
     def _settle(self, tx: Tx, *, tenant: str, webhook: str, told: Due, problem: str | None) -> Due | None:
         """Notes what came of it, and what is next."""
-        now = self._clock()
         # Whoever removes the webhook waits here, or comes first; then there is nothing left to note.
-        held = tx.run(
-            "UPDATE document_webhooks SET held_until = $1 WHERE tenant = $2 AND id = $3 AND held_by = $4",
-            now + self._lease,
-            tenant,
-            webhook,
-            self._owner,
-        )
+        held = self._lease.hold(tx, tenant, webhook)
         if problem is None:
             strike(tx, tenant, webhook, told.number)
         elif held:
-            self._put_off(tx, tenant, webhook, told, problem, now)
-        return self._next(tx, tenant, webhook, now) if held else None
+            self._put_off(tx, tenant, webhook, told, problem)
+        return self._next(tx, tenant, webhook) if held else None
 
-    def _next(self, tx: Tx, tenant: str, webhook: str, now: int) -> Due | None:
+    def _next(self, tx: Tx, tenant: str, webhook: str) -> Due | None:
         """The first in line, if it is due; else the webhook is let go."""
         row = tx.one(
             "SELECT w.url, w.secret, d.event, d.attempts, e.id, e.type, e.body, d.due_at FROM document_deliveries AS d "
@@ -214,28 +196,19 @@ class Deliveries:
             tenant,
             webhook,
         )
-        if row is not None and row[-1] <= now and not self._background.stopping:
-            return Due(*row[:-1])
-        tx.run(
-            "UPDATE document_webhooks SET held_by = '', held_until = 0 WHERE tenant = $1 AND id = $2", tenant, webhook
-        )
+        due = None if row is None else Due(*row)
+        if due is not None and due.due_at <= self.clock() and not self.background.stopping:
+            return due
+        self._lease.release(tx, tenant, webhook)
         return None
 
-    def _put_off(self, tx: Tx, tenant: str, webhook: str, told: Due, problem: str, now: int) -> None:
+    def _put_off(self, tx: Tx, tenant: str, webhook: str, told: Due, problem: str) -> None:
         attempts = told.attempts + 1
-        dead = attempts > len(self._telling.backoff)
-        pause = 0.0 if dead else self._telling.backoff[attempts - 1]
-        tx.run(
-            "UPDATE document_deliveries SET attempts = $1, due_at = $2, dead = $3, problem = $4 "
-            "WHERE tenant = $5 AND webhook = $6 AND event = $7",
-            attempts,
-            now + int(pause * SECOND),
-            int(dead),
-            problem,
-            tenant,
-            webhook,
-            told.number,
-        )
+        dead = attempts > len(self.policy.backoff)
+        pause = 0.0 if dead else self.policy.backoff[attempts - 1]
+        due_at = self.clock() + int(pause * SECOND)
+        changes = {"attempts": attempts, "due_at": due_at, "dead": int(dead), "problem": problem}
+        update(tx, "document_deliveries", changes, tenant=tenant, webhook=webhook, event=told.number)
 
 
 def signature(secret: str, at: int, body: bytes) -> str:
@@ -248,7 +221,7 @@ def strike(tx: Tx, tenant: str, webhook: str, event: int) -> None:
     """It was told. The event goes with the last webhook that waited for it."""
     # Two webhooks that are told of the same event at once would each see the other one waiting.
     tx.run("UPDATE document_events SET at = at WHERE tenant = $1 AND number = $2", tenant, event)
-    tx.run("DELETE FROM document_deliveries WHERE tenant = $1 AND webhook = $2 AND event = $3", tenant, webhook, event)
+    delete(tx, "document_deliveries", tenant=tenant, webhook=webhook, event=event)
     tx.run(
         "DELETE FROM document_events WHERE tenant = $1 AND number = $2 AND NOT EXISTS "
         "(SELECT 1 FROM document_deliveries WHERE tenant = $3 AND event = $4)",

@@ -1,0 +1,187 @@
+"""Deletion: a document goes with all that is below it, now or at a set time. Nothing is lost, all of it can come back.
+
+Whoever reads or changes anything first carries out the deletions that are due in its tenant (`CurrentReads`), so that a
+document is hidden from its time on, whether or not a hub was running then. The background does it for the events' sake.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from kho.documents import filing, store, tree
+from kho.documents.events import emit
+from kho.documents.store import Document
+from kho.kernel.audit import AuditEvent, record
+from kho.kernel.background import Background
+from kho.kernel.call import Call
+from kho.kernel.ports import Database, Tx
+from kho.lib.clock import SECOND, Clock, iso
+from kho.lib.sql import Table, among, delete, marks, replacing, where
+from kho.search.indexing.index import Index
+
+T = TypeVar("T")
+
+MAX_PAUSE = 60.0
+"""Seconds between two looks at what is due, when nothing is known to be: another process may have set a time."""
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledDeletion:
+    tenant: str
+    id: str
+    due_at: int
+    reason: str
+    deleted_by: str
+    """Who is said to delete it; the caller may name somebody else."""
+    scheduled_by: str
+    """The caller who set the time."""
+
+
+_SCHEDULED = Table("document_deletions", ScheduledDeletion)
+
+
+@dataclass(slots=True, kw_only=True)
+class Deletions:
+    db: Database
+    index: Index
+    background: Background
+    clock: Clock
+
+    def delete(self, tx: Tx, document: Document, change: AuditEvent, by: str, at: int) -> int:
+        """Hides a document and all below it; says how many those are."""
+        tenant, deletion = change.tenant, str(uuid.uuid4())
+        gone = store.get_all(tx, tenant, [id for id, _ in tree.below(tx, tenant, document.id)])
+        ids = [one.id for one in gone]
+        tree.mark_deleted(tx, tenant, ids, deletion, at)
+        tx.many("DELETE FROM document_deletions WHERE tenant = $1 AND id = $2", [(tenant, id) for id in ids])
+        filing.drop(tx, self.index, tenant, gone)
+        details = {"deleted_by": by, "deleted_at": iso(at), "deleted_with": document.id}
+        record(tx, replace(change, details={**same_revision(document), **details}), further(gone, document.id))
+        emit(tx, change, revision=document.revision, deleted_by=by, deleted_at=iso(at), document_ids=ids)
+        return len(gone)
+
+    def schedule(self, tx: Tx, document: Document, call: Call, deletion: ScheduledDeletion, now: int) -> None:
+        _SCHEDULED.insert(
+            tx, deletion, conflict=replacing("tenant, id", "due_at", "reason", "deleted_by", "scheduled_by")
+        )
+        call.audit(
+            tx,
+            document.id,
+            at=now,
+            operation="schedule_deletion",
+            reason=deletion.reason,
+            **same_revision(document),
+            deleted_by=deletion.deleted_by,
+            delete_at=iso(deletion.due_at),
+        )
+
+    def cancel(self, tx: Tx, document: Document, call: Call, reason: str, now: int) -> bool:
+        """False: no time was set."""
+        if not delete(tx, "document_deletions", tenant=call.tenant, id=document.id):
+            return False
+        call.audit(tx, document.id, at=now, operation="cancel_deletion", reason=reason, **same_revision(document))
+        return True
+
+    def carry_out(self, tx: Tx, tenant: str | None = None) -> None:
+        """Deletes whatever is due, in one tenant or in all."""
+        now = self.clock()
+        while due := _due(tx, now, tenant):
+            for one in due:
+                tree.hold(tx, one.tenant)
+                # Struck out by whoever comes first; a process that comes second finds nothing left to do.
+                if not delete(tx, "document_deletions", tenant=one.tenant, id=one.id):
+                    continue
+                document = store.get(tx, one.tenant, one.id)
+                if document is not None and not document.deleted:
+                    self.delete(tx, document, _caused_by(one, now), one.deleted_by, one.due_at)
+
+    async def run(self) -> None:
+        await self.background.every(MAX_PAUSE, self._step, name="scheduled deletions")
+
+    async def _step(self) -> float:
+        """Says how many seconds there are until the next one is due."""
+        if await self.db.read(lambda tx: _due(tx, self.clock())):
+            await self.db.write(self.carry_out)
+        soonest = await self.db.read(lambda tx: tx.one("SELECT MIN(due_at) FROM document_deletions"))
+        if soonest is None or soonest[0] is None:
+            return MAX_PAUSE
+        return max(0.01, (soonest[0] - self.clock()) / SECOND)
+
+
+@dataclass(slots=True, kw_only=True)
+class CurrentReads:
+    """Reads that show what the caller may see now: nothing whose time of deletion has passed."""
+
+    db: Database
+    deletions: Deletions
+    timeout: float
+
+    async def read(self, call: Call, work: Callable[[Tx], T], timeout: float | None = None) -> T:
+        def unless_due(tx: Tx) -> tuple[T] | None:
+            return None if _due(tx, self.deletions.clock(), call.tenant) else (work(tx),)
+
+        seconds = self.timeout if timeout is None else timeout
+        while (found := await self.db.read(unless_due, timeout=call.remaining(seconds))) is None:
+            await self.db.write(lambda tx: self.deletions.carry_out(tx, call.tenant))
+        return found[0]
+
+
+def same_revision(document: Document) -> dict[str, Any]:
+    """For the audit trail: a change that leaves the text of a document alone."""
+    return {"before_revision": document.revision, "after_revision": document.revision}
+
+
+def further(documents: Iterable[Document], first: str) -> list[tuple[str, dict[str, Any]]]:
+    """For the audit trail: what went or came back with the first."""
+    return [(one.id, same_revision(one)) for one in documents if one.id != first]
+
+
+def due_at(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, int]:
+    """When each will be deleted, of those for which a time is set, or for one above them."""
+    if not ids or tx.one("SELECT 1 FROM document_deletions WHERE tenant = $1 LIMIT 1", tenant) is None:
+        return {}
+    rows = tx.all(
+        "WITH RECURSIVE up (id, above, level) AS ("
+        f"SELECT id, id, 0 FROM documents WHERE tenant = $1 AND id IN ({marks(len(ids), 2)}) UNION ALL "
+        "SELECT up.id, d.parent, up.level + 1 FROM up CROSS JOIN documents AS d "
+        "WHERE d.id = up.above AND d.tenant = $1 AND up.level < 1000) "
+        "SELECT up.id, MIN(x.due_at) FROM up CROSS JOIN document_deletions AS x "
+        "WHERE x.id = up.above AND x.tenant = $1 GROUP BY up.id",
+        tenant,
+        *ids,
+    )
+    return dict(rows)
+
+
+def due_above(tx: Tx, tenant: str, id: str) -> tuple[str, int] | None:
+    """The document above for which a time is set, the first if there are several, and that time."""
+    above = tree.above(tx, tenant, id)
+    rows = among(tx, "SELECT due_at, id FROM document_deletions WHERE tenant = $1 AND id", above, tenant)
+    if not rows:
+        return None
+    at, first = min(rows)
+    return first, at
+
+
+def _caused_by(deletion: ScheduledDeletion, now: int) -> AuditEvent:
+    return AuditEvent(
+        tenant=deletion.tenant,
+        operation="delete_document",
+        capability="documents",
+        subject=deletion.id,
+        actor=deletion.scheduled_by,
+        reason=deletion.reason,
+        at=now,
+    )
+
+
+def _due(tx: Tx, now: int, tenant: str | None = None) -> list[ScheduledDeletion]:
+    text, values = where({"due_at <=": now, "tenant =": tenant})
+    return _SCHEDULED.read_all(
+        tx.all(
+            f"SELECT {_SCHEDULED.columns} FROM document_deletions WHERE {text} ORDER BY tenant, due_at LIMIT {BATCH}",
+            *values,
+        )
+    )

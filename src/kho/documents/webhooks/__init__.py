@@ -1,0 +1,1 @@
+"""Webhooks: addresses that Kho notifies of what happens to documents."""

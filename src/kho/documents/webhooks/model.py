@@ -1,0 +1,116 @@
+"""What goes in and out of the operations on webhooks."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from kho.documents.events import EVENTS
+from kho.documents.model import Cursor, Page
+from kho.kernel.fields import Id
+from kho.kernel.model import Params, Result, Time
+
+
+def _address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits or not value.isprintable() or " " in value:
+        raise PydanticCustomError("url", "must be an address that begins with http:// or https://")
+    if "@" in urlsplit(value).netloc:
+        raise PydanticCustomError(
+            "url", "must not hold a user name or a password: a receiver knows Kho by the signature"
+        )
+    return value
+
+
+def _event(value: str) -> str:
+    if value not in EVENTS:
+        raise PydanticCustomError("event", "must be one of {events}", {"events": ", ".join(EVENTS)})
+    return value
+
+
+Event = Annotated[str, AfterValidator(_event), Field(json_schema_extra={"enum": [*EVENTS]})]
+
+
+class AddWebhook(Params):
+    url: Annotated[
+        str,
+        Field(max_length=2_000, description="Where events are sent: http:// or https://."),
+        AfterValidator(_address),
+    ]
+    events: Annotated[list[Event], Field(min_length=1, max_length=20, description="Which; all if left out.")] = Field(
+        default_factory=lambda: [*EVENTS]
+    )
+    secret: Annotated[
+        str | None,
+        Field(min_length=16, max_length=256, description="What events are signed with; left out, Kho makes one."),
+    ] = None
+
+
+class ListWebhooks(Params):
+    pass
+
+
+class RemoveWebhook(Params):
+    webhook_id: Annotated[Id, Field(description="The webhook.")]
+
+
+class DeadDeliveries(Params):
+    webhook_id: Annotated[Id | None, Field(description="Only those of this webhook.")] = None
+    limit: Page = 50
+    cursor: Cursor | None = None
+
+
+class RetryDeliveries(Params):
+    webhook_id: Annotated[Id | None, Field(description="Only those of this webhook.")] = None
+
+
+class Webhook(Result):
+    webhook_id: str
+    url: str
+    events: list[str]
+    created_at: Time
+    waiting: int = Field(description="Events that it has still to be told.")
+    dead: int = Field(description="Events that it could not be told.")
+    problem: str | None = Field(default=None, description="Why the next event has not been told yet.")
+    next_attempt: Time | None = None
+
+
+class Added(Result):
+    webhook_id: str
+    url: str
+    events: list[str]
+    secret: str = Field(description="What events are signed with. It is shown this once.")
+
+
+class Listed(Result):
+    webhooks: list[Webhook]
+
+
+class Removed(Result):
+    webhook_id: str
+    dropped: int = Field(description="Deliveries that waited, or were dead.")
+
+
+class Delivery(Result):
+    webhook_id: str
+    url: str
+    event_id: str
+    type: str
+    document_id: str
+    at: Time
+    attempts: int
+    problem: str
+
+
+class Dead(Result):
+    deliveries: list[Delivery]
+    next_cursor: str | None = None
+
+
+class Retried(Result):
+    deliveries: int = Field(description="Deliveries that are tried again now.")
