@@ -6,8 +6,10 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet --quiet
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 FUZZ_REQUESTS ?= 20000
+QUICK := tests/test_house.py tests/test_requirements.py tests/test_settings.py tests/kernel tests/lib tests/sanitizer \
+	tests/experiences tests/toolbox tests/memory
 
-.PHONY: help setup run test lint format fuzz conformance interop bench bench-check peers lock clean
+.PHONY: help setup run test check lint format fuzz conformance interop bench bench-check peers lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +22,9 @@ run: .venv/.setup ## set up, then serve on 127.0.0.1:8001 (ARGS="--port 9000" ad
 
 test: lint ## lint, types and all tests, on every core (ARGS="tests/storage -x" narrows)
 	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+
+check: lint ## lint, types and the tests that are quick: for every change on the way
+	$(PY) -m pytest -n auto $(QUICK)
 
 lint: .venv/.dev ## ruff and pyright
 	.venv/bin/ruff check
