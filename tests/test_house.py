@@ -18,17 +18,17 @@ LIBRARIES = {"parsers", "sanitizer", "search"}
 """What slices may import beside the kernel."""
 SHARED = LIBRARIES | {"storage", "models"}
 ROOMS = SHARED | {"kernel", "lib", "doors"}
-ROOT = {"__init__", "__main__", "app", "client", "settings", "start", "upkeep"}
+ROOT = {"__init__", "__main__", "app", "client", "settings", "entrypoint", "doctor"}
 """The modules beside the rooms. Every other folder of the package is a slice."""
 CLIENTS = {"evaluation"}
 """Slices that also call a hub through its doors, as anybody does."""
 
 BROAD_EXCEPTS = {"kernel/registry.py": 1, "kernel/background.py": 1}
-NAMES_SLICES = {"app", "upkeep"}
+NAMES_SLICES = {"app", "doctor"}
 LOADS_LATER = {
-    "__main__": ("kho.start",),
+    "__main__": ("kho.entrypoint",),
     "app": ("kho.doors.",),
-    "start": ("kho.doors.", "kho.evaluation.hub_client", "kho.upkeep"),
+    "entrypoint": ("kho.doors.", "kho.evaluation.hub_client", "kho.doctor"),
 }
 """What they load when it is used: the SDK alone takes a second to import, and most commands need none of it."""
 SERVED = {"Prompt", "Page", "Stream", "Socket", "Changes", "Announcements"}
@@ -266,8 +266,8 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
         "from kho.memory.settings import MemorySettings",
     ),
     (imports_follow_the_directions, "client.py", "from kho.memory import model", "from kho.kernel import errors"),
-    (imports_follow_the_directions, "start.py", "from kho import memory", "from kho.app import build"),
-    (imports_follow_the_directions, "start.py", "import kho.memory", "from kho import __version__"),
+    (imports_follow_the_directions, "entrypoint.py", "from kho import memory", "from kho.app import build"),
+    (imports_follow_the_directions, "entrypoint.py", "import kho.memory", "from kho import __version__"),
     (own_modules_are_imported_at_the_top, "app.py", LAZY, "from kho.kernel import call"),
     (own_modules_are_imported_at_the_top, "app.py", LAZY.replace("kho.kernel", "."), "def f():\n    import openai\n"),
     (
@@ -278,27 +278,27 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     ),
     (
         own_modules_are_imported_at_the_top,
-        "start.py",
+        "entrypoint.py",
         "def f():\n    import_module('kho.memory.service')\n",
         "def f():\n    import_module('kho.doors.http.app')\n",
     ),
     (
         own_modules_are_imported_at_the_top,
-        "start.py",
+        "entrypoint.py",
         "def f():\n    import_module('kho.evaluation.runner')\n",
         "def f():\n    import_module('kho.evaluation.hub_client')\n",
     ),
     (
         own_modules_are_imported_at_the_top,
-        "start.py",
-        "def f():\n    import_module('kho.upkeeper')\n",
-        "def f():\n    import_module('kho.upkeep')\n",
+        "entrypoint.py",
+        "def f():\n    import_module('kho.doctors')\n",
+        "def f():\n    import_module('kho.doctor')\n",
     ),
     (
         own_modules_are_imported_at_the_top,
         "__main__.py",
         "def f():\n    import_module('kho.app')\n",
-        "def f():\n    import_module('kho.start')\n",
+        "def f():\n    import_module('kho.entrypoint')\n",
     ),
     (
         own_modules_are_imported_at_the_top,
@@ -353,9 +353,9 @@ def test_the_rule_bites(rule: Rule, path: str, breach: str, lawful: str) -> None
     assert not list(rule(Source(PurePosixPath(path), lawful)))
 
 
-def test_the_command_line_may_print_and_app_and_upkeep_may_name_slices() -> None:
+def test_the_command_line_may_print_and_app_and_doctor_may_name_slices() -> None:
     assert not list(only_the_command_line_prints(Source(PurePosixPath("doors/cli/tables.py"), "print('hello')")))
-    for name in ("app.py", "upkeep.py"):
+    for name in ("app.py", "doctor.py"):
         assert not list(imports_follow_the_directions(Source(PurePosixPath(name), "from kho.memory import service")))
 
 

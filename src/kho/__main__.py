@@ -13,10 +13,10 @@ def main() -> None:
     else:
         # What is imported stays: looking through it for garbage while it grows takes a tenth of a start.
         gc.disable()
-        start = import_module("kho.start")
+        entrypoint = import_module("kho.entrypoint")
         gc.freeze()
         gc.enable()
-        start.main()
+        entrypoint.main()
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from tests.doors.command_line import program_of, run_in_process
 from tests.doors.doors import ERAS, MODERN, Json, bearer, new_key, served
 
 from kho.app import open_database, open_hub
+from kho.doctor import examine
 from kho.kernel.call import Call
 from kho.settings import Research, Settings
-from kho.upkeep import examine
 
 
 async def filled(client: Client) -> None:

@@ -5,14 +5,14 @@ from functools import partial
 from click.testing import CliRunner
 from tests.doors.doors import Finished
 
-from kho import app, upkeep
+from kho import app, doctor
 from kho.doors.cli import build
 from kho.doors.cli.context import Program
+from kho.entrypoint import asking, attach, serve
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability
 from kho.kernel.registry import Registry
 from kho.settings import Settings
-from kho.start import asking, attach, serve
 
 
 def program_of(settings: Settings, *extra: Capability, name: str = "kho") -> Program:
@@ -26,11 +26,11 @@ def program_of(settings: Settings, *extra: Capability, name: str = "kho") -> Pro
         stdio=lambda tools: None,
         serve=partial(serve, settings),
         where=app.whereabouts(settings),
-        evaluate=upkeep.evaluator(settings),
-        examine=partial(upkeep.examine, settings),
+        evaluate=doctor.evaluator(settings),
+        examine=partial(doctor.examine, settings),
         asking=asking,
         attach=partial(attach, settings),
-        simulate=upkeep.simulate,
+        simulate=doctor.simulate,
         faults=app.FAULTS,
         listen_mqtt=partial(setattr, settings.devices, "mqtt_broker"),
         name=name,

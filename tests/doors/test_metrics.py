@@ -8,11 +8,11 @@ from pathlib import Path
 from tests.doors.doors import Served, served
 
 from kho.app import open_database, open_hub
+from kho.doctor import change
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
 from kho.search.indexing.embedding_queue import LEASE
 from kho.settings import Settings
-from kho.upkeep import change
 
 RECORD = {"title": "Kettle", "problem_description": "It overheats", "solution": "Descale it"}
 

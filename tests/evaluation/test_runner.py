@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kho.app import open_hub
+from kho.doctor import change, evaluator, examine
 from kho.evaluation.errors import BadConfiguration
 from kho.evaluation.hub_client import Ask, Door, hub_client
 from kho.kernel.call import Call
 from kho.kernel.errors import Conflict, KhoError
 from kho.kernel.hub import Hub
 from kho.settings import Settings
-from kho.upkeep import change, evaluator, examine
 
 TEXTS = {
     "cat": "Con mèo ngủ trên mái nhà suốt buổi chiều.",

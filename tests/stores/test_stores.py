@@ -9,9 +9,9 @@ import pytest
 from tests.stores.kept import Json, Kept, all_kept, command, differences, exported, replay
 
 from kho.app import opened
+from kho.doctor import examine
 from kho.kernel.ports import Tx
 from kho.settings import Settings
-from kho.upkeep import examine
 
 Unpack = Callable[[Kept], Settings]
 

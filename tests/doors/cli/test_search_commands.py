@@ -11,13 +11,13 @@ import pytest
 from tests.doors.cli.test_cli import run
 
 from kho.app import open_database, open_hub, whereabouts
+from kho.doctor import change
 from kho.doors.cli.embedding_progress import for_vectors
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
 from kho.search.indexing.embedding_queue import LEASE
 from kho.settings import Settings
-from kho.upkeep import change
 
 RECORD = {"title": "Kettle", "problem_description": "It overheats", "solution": "Descale it"}
 

@@ -21,7 +21,7 @@ def main() -> None:
         settings = load()
     except InvalidSettings as problem:
         sys.exit(f"error: the settings are not valid. {problem}")
-    # Doors and upkeep are loaded by name, when they are needed: importing them all takes longer than most commands.
+    # Doors and the doctor are loaded by name, when they are needed: importing them all takes longer than most commands.
     if sys.argv[1:2] == ["stdio"] and not {"-h", "--help"} & set(sys.argv):
         # A client waits for the first answer. It gets by without the command line's imports.
         parser = ArgumentParser("kho stdio")
@@ -59,11 +59,11 @@ def serve(settings: Settings, host: str, port: int, workers: int, reload: bool) 
 
 
 def evaluate(settings: Settings, *arguments: Any, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
-    return import_module("kho.upkeep").evaluator(settings)(*arguments, **options)
+    return import_module("kho.doctor").evaluator(settings)(*arguments, **options)
 
 
 def examine(settings: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
-    return import_module("kho.upkeep").examine(settings, **options)
+    return import_module("kho.doctor").examine(settings, **options)
 
 
 def asking(door: str, hub: Hub) -> AbstractAsyncContextManager[Any]:
@@ -77,7 +77,7 @@ def attach(settings: Settings, url: str, tools: list[str], tell: Any) -> Corouti
 
 
 def simulate(*arguments: Any, **options: Any) -> Coroutine[Any, Any, None]:
-    return import_module("kho.upkeep").simulate(*arguments, **options)
+    return import_module("kho.doctor").simulate(*arguments, **options)
 
 
 def stdio(settings: Settings, tools: list[str]) -> None:
