@@ -3,7 +3,7 @@
 from typing import Any
 
 from kho.documents import markdown, results
-from kho.documents.transfer_model import Change, Counts, Imported
+from kho.documents.folder_sync.model import Change, Counts, Imported
 
 EVIL = "# big\n```\n[x](y) <b> | `a`\x1b[31m"
 WHEN = "2026-07-28T09:00:00Z"

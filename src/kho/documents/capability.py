@@ -4,9 +4,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from kho.documents import filing
+from kho.documents import indexing
 from kho.documents.contract import ADMIN, DOCUMENTS
 from kho.documents.deletion import CurrentReads, Deletions
+from kho.documents.folder_sync.export import Export
+from kho.documents.folder_sync.importer import Import
+from kho.documents.folder_sync.manifest import MAX_FOLDERS
 from kho.documents.knowledge import Knowledge, WebSearch
 from kho.documents.purge import Purge, Vacuum
 from kho.documents.reads import Reads
@@ -14,9 +17,6 @@ from kho.documents.resources import DocumentResources
 from kho.documents.service import Service
 from kho.documents.settings import DocumentSettings
 from kho.documents.store import SPACE
-from kho.documents.transfer_export import Export
-from kho.documents.transfer_import import Import
-from kho.documents.transfer_known import MAX_FOLDERS
 from kho.documents.webhooks.delivery import Deliveries, WebhookPolicy
 from kho.documents.webhooks.service import Webhooks
 from kho.kernel.capability import Capability
@@ -92,7 +92,7 @@ def capability(
         resources=DocumentResources(reads=reads),
         migrations=MIGRATIONS,
         start=(
-            partial(reindex, db, index, core.background, SPACE, filing.FORM, filing.all_documents),
+            partial(reindex, db, index, core.background, SPACE, indexing.FORM, indexing.all_documents),
             deletions.run,
             deliveries.run,
         ),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from kho.documents import filing, store, tree
+from kho.documents import indexing, store, tree
 from kho.documents.events import emit
 from kho.documents.store import Document
 from kho.kernel.audit import AuditEvent, record
@@ -56,7 +56,7 @@ class Deletions:
         ids = [one.id for one in gone]
         tree.mark_deleted(tx, tenant, ids, deletion, at)
         tx.many("DELETE FROM document_deletions WHERE tenant = $1 AND id = $2", [(tenant, id) for id in ids])
-        filing.drop(tx, self.index, tenant, gone)
+        indexing.drop(tx, self.index, tenant, gone)
         details = {"deleted_by": by, "deleted_at": iso(at), "deleted_with": document.id}
         record(tx, replace(change, details={**same_revision(document), **details}), further(gone, document.id))
         emit(tx, change, revision=document.revision, deleted_by=by, deleted_at=iso(at), document_ids=ids)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from kho.documents import filing, markdown, model, results, store, tree
+from kho.documents import indexing, markdown, model, results, store, tree
 from kho.documents.contract import DOCUMENTS
 from kho.documents.deletion import CurrentReads
 from kho.documents.errors import ForeignTenant
@@ -177,7 +177,7 @@ def _where(tx: Tx, filters: model.Filters, call: Call) -> SearchFilter | None:
         SPACE,
         call.tenant,
         collections=tuple(parents or ()),
-        kinds=filing.kinds(filters.mime_type, filters.is_human_readable),
+        kinds=indexing.kinds(filters.mime_type, filters.is_human_readable),
         tags=tuple(filters.tags),
         any_tags=tuple(filters.tags_any),
         since=filters.created_after,

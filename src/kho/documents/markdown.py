@@ -10,7 +10,7 @@ import orjson
 from pydantic import JsonValue
 
 from kho.documents import results
-from kho.documents.transfer_model import Change, Exported, Gone, Imported
+from kho.documents.folder_sync.model import Change, Exported, Gone, Imported
 from kho.lib.markdown import cell_code, code, counted, facts, fenced, inline, line, minute, quoted, table
 
 FENCES = {"text/markdown": "markdown", "text/plain": "text", "application/json": "json"}

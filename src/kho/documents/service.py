@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from kho.documents import filing, markdown, model, patching, store, tree
+from kho.documents import indexing, markdown, model, patch, store, tree
 from kho.documents.contract import DOCUMENTS, ID
 from kho.documents.deletion import CurrentReads, Deletions, ScheduledDeletion, due_above, further, same_revision
 from kho.documents.errors import (
@@ -96,7 +96,7 @@ class Service:
         now = self.clock()
         created = now if params.created_at is None else params.created_at
         version = DocumentVersion(1, content.mime_type, params.metadata, params.is_human_readable)
-        entry = await filing.prepared(call.tenant, id, parent, created, version, content.body)
+        entry = await indexing.prepared(call.tenant, id, parent, created, version, content.body)
 
         def work(tx: Tx) -> Changed:
             _need_room(tx, call.tenant, parent, 1, "parent_id")
@@ -139,12 +139,12 @@ class Service:
         meanwhile, the answer is CONFLICT with the actual revision, and nothing is lost. For a small change of the
         text, edit_document is simpler.
         """
-        patching.check(params.patch, params.update_mask)
+        patch.check(params.patch, params.update_mask)
 
         def apply(tx: Tx, now: Document) -> tuple[DocumentVersion, str | None]:
             body = body_of(tx, call.tenant, now)
             try:
-                return patching.patched(now.version, params.patch, params.update_mask, body)
+                return patch.patched(now.version, params.patch, params.update_mask, body)
             except PydanticCustomError as problem:
                 raise InvalidParams(f"'patch.content': {problem.message()}", field="patch.content") from None
 
@@ -194,7 +194,7 @@ class Service:
 
         async def attempt() -> Changed:
             seen, body = await self._look(call, id, lambda tx, document: body_of(tx, call.tenant, document))
-            entry = await filing.prepared(call.tenant, id, parent, seen.created_at, seen.version, body)
+            entry = await indexing.prepared(call.tenant, id, parent, seen.created_at, seen.version, body)
 
             def work(tx: Tx) -> Changed:
                 store.lock(tx, call.tenant, id)
@@ -266,7 +266,7 @@ class Service:
         async def attempt() -> Changed:
             lost = await self.reads.read(call, lambda tx: _deleted_together(tx, call.tenant, id))
             entries = [
-                await filing.prepared(call.tenant, one.id, one.parent, one.created_at, one.version, body)
+                await indexing.prepared(call.tenant, one.id, one.parent, one.created_at, one.version, body)
                 for one, body in lost
             ]
             documents = [document for document, _ in lost]
@@ -358,7 +358,7 @@ class Service:
             number = seen.revision + 1
             if new is not None:
                 version = replace(version, body_of=number)
-            entry = await filing.prepared(call.tenant, id, seen.parent, seen.created_at, version, body)
+            entry = await indexing.prepared(call.tenant, id, seen.parent, seen.created_at, version, body)
 
             def work(tx: Tx) -> Changed:
                 before = as_seen(tx, seen)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from kho.documents import store, tree
 from kho.documents.deletion import CurrentReads
-from kho.documents.transfer_folder import Found, Scan, load, scan
-from kho.documents.transfer_front import Unreadable
+from kho.documents.folder_sync.front_matter import Unreadable
+from kho.documents.folder_sync.layout import Found, Scan, load, scan
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, Tx
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.documents.desk import Desk, Json
 from tests.documents.folders import refused, run, write
 
-from kho.documents import transfer_known
 from kho.documents.deletion import Deletions
+from kho.documents.folder_sync import manifest
 from kho.documents.purge import Purge, PurgeDocument
 from kho.search.indexing.index import Index
 
@@ -154,9 +154,9 @@ async def test_folders_that_are_not_used_any_more_are_forgotten(desk: Desk, tmp_
 
 
 async def test_a_folder_may_be_used_twice_at_once(desk: Desk) -> None:
-    here = transfer_known.Folder(desk.tenant, "/folder", "root")
+    here = manifest.Folder(desk.tenant, "/folder", "root")
     all_files = [{f"{number}.md": f"{number}-{of}" for number in range(200)} for of in range(8)]
-    await asyncio.gather(*(transfer_known.keep(desk.db, here, files, 20) for files in all_files))
+    await asyncio.gather(*(manifest.keep(desk.db, here, files, 20) for files in all_files))
     assert await desk.db.read(here.files) in all_files
 
 

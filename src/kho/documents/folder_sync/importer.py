@@ -12,19 +12,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kho.documents import markdown, model, store, transfer_known, transfer_standing, tree
+from kho.documents import markdown, model, store, tree
 from kho.documents.contract import DOCUMENTS
 from kho.documents.deletion import CurrentReads
 from kho.documents.errors import Cycle, NotAllImported, NotTheMachinesUser
+from kho.documents.folder_sync import manifest, ordering
+from kho.documents.folder_sync.differences import differences, stated
+from kho.documents.folder_sync.document_file import Unreadable, Written
+from kho.documents.folder_sync.layout import Found, folder_of, load
+from kho.documents.folder_sync.manifest import Read
+from kho.documents.folder_sync.model import Change, Counts, Failure, Gone, ImportDocuments, Imported
+from kho.documents.folder_sync.ordering import Before
 from kho.documents.model import ROOT
 from kho.documents.service import Service
 from kho.documents.store import Document
-from kho.documents.transfer_differences import differences, stated
-from kho.documents.transfer_files import Unreadable, Written
-from kho.documents.transfer_folder import Found, folder_of, load
-from kho.documents.transfer_known import Read
-from kho.documents.transfer_model import Change, Counts, Failure, Gone, ImportDocuments, Imported
-from kho.documents.transfer_standing import Before
 from kho.kernel import values
 from kho.kernel.call import Call
 from kho.kernel.command import Command
@@ -41,7 +42,7 @@ class Import:
     db: Database
     service: Service
     reads: CurrentReads
-    max_folders: int = transfer_known.MAX_FOLDERS
+    max_folders: int = manifest.MAX_FOLDERS
 
     @DOCUMENTS.write(
         "import",
@@ -58,7 +59,7 @@ class Import:
             raise NotTheMachinesUser
         await self.reads.read(call, lambda tx: store.need_parent(tx, call.tenant, params.parent_id, "parent_id"))
         try:
-            read = await transfer_known.read(self.reads, folder_of(params.directory), params.parent_id, call)
+            read = await manifest.read(self.reads, folder_of(params.directory), params.parent_id, call)
         except OSError as problem:
             raise InvalidParams(f"The folder cannot be read: {problem.strerror}.", field="directory") from None
         if params.prune and not read.scan.found:
@@ -66,9 +67,7 @@ class Import:
                 "The folder holds no documents, so nothing was deleted. Is it the right one?", field="directory"
             )
         ids = [one.id for one in read.scan.found]
-        before = await self.reads.read(
-            call, lambda tx: transfer_standing.before(tx, call.tenant, params.parent_id, ids)
-        )
+        before = await self.reads.read(call, lambda tx: ordering.before(tx, call.tenant, params.parent_id, ids))
         return await _Round(of=self, params=params, call=call, read=read, before=before).run()
 
 
@@ -99,7 +98,7 @@ class _Round:
                 self.read.scan.failed.append(Failure(path=one.path, reason=_reason(problem)))
             await self.call.progress(number, total, one.path)
         await self._put_in_order()
-        notes = transfer_standing.came(self._came, self.before, self.params)
+        notes = ordering.came(self._came, self.before, self.params)
         if self.params.prune and self.read.scan.failed:
             notes.append("Nothing was deleted, because not all files could be imported.")
         elif self.params.prune:
@@ -124,8 +123,8 @@ class _Round:
         lost = {path: id for path, id in others.items() if id in alive}
         files = lost | {one.path: id for id, one in self._in.items()}
         if not self.params.dry_run and (files or self.read.known):
-            await transfer_known.keep(self.of.db, self.read.folder, files, self.of.max_folders)
-        missing = transfer_known.gone(lost, self.read.scan)
+            await manifest.keep(self.of.db, self.read.folder, files, self.of.max_folders)
+        missing = manifest.gone(lost, self.read.scan)
         return [Gone(path=path, document_id=id) for path, id in sorted(missing.items())]
 
     async def _take(self, one: Found) -> None:
@@ -196,7 +195,7 @@ class _Round:
         for parent, ids in wanted.items():
             now = [id for id in shape.get(parent, ()) if id in self._in and self._in[id].parent == parent]
             now += [id for id in ids if id not in {*now}]  # somebody else may have taken it away
-            staying = transfer_standing.staying(ids, now, {id for id in ids if PLACED & {*self._done[id]}})
+            staying = ordering.staying(ids, now, {id for id in ids if PLACED & {*self._done[id]}})
             for place in reversed(range(len(ids))):
                 if ids[place] in staying:
                     continue
@@ -216,7 +215,7 @@ class _Round:
                 if not self.params.dry_run:
                     params = model.DeleteDocument(document_id=id, reason=REASON)
                     await self.of.service.delete(params, self.call)
-                with_it = transfer_standing.downwards(shape, id)
+                with_it = ordering.downwards(shape, id)
                 self._deleted += [Change(path="", document_id=one, done=["deleted"]) for one in with_it]
 
     async def _move(self, id: str, parent: str, before: str | None) -> None:
@@ -239,7 +238,7 @@ class _Round:
         def work(tx: Tx) -> dict[str, list[str]]:
             if not self.params.dry_run:
                 return tree.shape(tx, tenant, top, False)
-            return transfer_standing.as_if(tx, tenant, [top, *self._came], parents, self._undone)
+            return ordering.as_if(tx, tenant, [top, *self._came], parents, self._undone)
 
         return await self.of.reads.read(self.call, work)
 

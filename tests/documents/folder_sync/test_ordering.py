@@ -7,7 +7,7 @@ import pytest
 from tests.documents.desk import Desk, Json
 from tests.documents.folders import refused, run, write
 
-from kho.documents.transfer_standing import NAMED, staying
+from kho.documents.folder_sync.ordering import NAMED, staying
 
 
 def done(said: Json) -> dict[str, list[str]]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
+from kho.documents.folder_sync.front_matter import Unreadable, facts
 from kho.documents.model import MAX_TITLE
 from kho.documents.store import Document
-from kho.documents.transfer_front import Unreadable, facts
 from kho.lib import front_matter
 from kho.lib.clock import iso
 from kho.lib.front_matter import Front

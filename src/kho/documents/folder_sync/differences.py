@@ -3,8 +3,8 @@
 from typing import Any
 
 from kho.documents import model
+from kho.documents.folder_sync.document_file import Written, title
 from kho.documents.store import Document
-from kho.documents.transfer_files import Written, title
 from kho.kernel import values
 
 

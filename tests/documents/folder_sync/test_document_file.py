@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tests.documents.desk import Json
 from tests.documents.folders import METADATA
 
+from kho.documents.folder_sync.document_file import ENDINGS, Unreadable, as_files, read
+from kho.documents.folder_sync.layout import Named, places
 from kho.documents.store import Document, DocumentVersion
-from kho.documents.transfer_files import ENDINGS, Unreadable, as_files, read
-from kho.documents.transfer_folder import Named, places
 
 SIGNS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 JSON = st.recursive(

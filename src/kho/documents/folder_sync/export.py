@@ -15,15 +15,16 @@ from typing import Any, cast
 import orjson
 from pydantic import ValidationError
 
-from kho.documents import markdown, store, transfer_known, tree
+from kho.documents import markdown, store, tree
 from kho.documents.contract import DOCUMENTS
 from kho.documents.deletion import CurrentReads
 from kho.documents.errors import NotTheMachinesUser, WouldOverwrite
+from kho.documents.folder_sync import manifest
+from kho.documents.folder_sync.differences import differences
+from kho.documents.folder_sync.document_file import BESIDE, Unreadable, as_files
+from kho.documents.folder_sync.layout import Found, Named, Place, folder_of, load, places
+from kho.documents.folder_sync.model import ExportDocuments, Exported
 from kho.documents.store import Document, body_of
-from kho.documents.transfer_differences import differences
-from kho.documents.transfer_files import BESIDE, Unreadable, as_files
-from kho.documents.transfer_folder import Found, Named, Place, folder_of, load, places
-from kho.documents.transfer_model import ExportDocuments, Exported
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import InvalidParams
@@ -42,7 +43,7 @@ Files = dict[str, bytes]
 class Export:
     db: Database
     reads: CurrentReads
-    max_folders: int = transfer_known.MAX_FOLDERS
+    max_folders: int = manifest.MAX_FOLDERS
 
     @DOCUMENTS.read(
         "export",
@@ -88,8 +89,8 @@ class Export:
                     digests |= {name: _digest(content) for name, content in files.items()}
             await call.progress(start + len(batch), len(wanted), "Exporting")
         await asyncio.to_thread(_write, folder, {LIST: orjson.dumps(digests, option=orjson.OPT_INDENT_2)})
-        here = await asyncio.to_thread(transfer_known.folder, call.tenant, folder, params.parent_id)
-        await transfer_known.keep(self.db, here, {one.path + one.ending: one.id for one in wanted}, self.max_folders)
+        here = await asyncio.to_thread(manifest.folder, call.tenant, folder, params.parent_id)
+        await manifest.keep(self.db, here, {one.path + one.ending: one.id for one in wanted}, self.max_folders)
         return Exported(
             directory=str(folder),
             documents=len(wanted),
@@ -102,7 +103,7 @@ class Export:
         """The documents whose files are there: those that are named in them before those that are known by their paths
         from the last time."""
         try:
-            read = await transfer_known.read(self.reads, folder, parent, call)
+            read = await manifest.read(self.reads, folder, parent, call)
         except FileNotFoundError:
             return []
         return sorted((one for one in read.scan.found if one.file is not None), key=lambda one: not one.is_named)

@@ -14,9 +14,9 @@ from hashlib import blake2b
 from math import inf
 from pathlib import Path
 
+from kho.documents.folder_sync.document_file import BESIDE, ENDINGS, KINDS, MOST, Unreadable, Written, read
+from kho.documents.folder_sync.model import Failure
 from kho.documents.model import MAX_BODY, ROOT
-from kho.documents.transfer_files import BESIDE, ENDINGS, KINDS, MOST, Unreadable, Written, read
-from kho.documents.transfer_model import Failure
 from kho.documents.tree import MAX_DEPTH
 
 LONGEST, SHORT = 100, 24

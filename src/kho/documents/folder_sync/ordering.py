@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from kho.documents import store, tree
+from kho.documents.folder_sync.model import ImportDocuments
 from kho.documents.model import ROOT
-from kho.documents.transfer_model import ImportDocuments
 from kho.kernel.ports import Tx
 from kho.lib.markdown import counted
 

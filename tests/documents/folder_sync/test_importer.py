@@ -9,7 +9,7 @@ import pytest
 from tests.documents.desk import Desk
 from tests.documents.folders import ask, files, grown, refused, run, tree, write
 
-from kho.documents.transfer_folder import scan
+from kho.documents.folder_sync.layout import scan
 from kho.kernel.call import Call, Principal
 
 

@@ -1,0 +1,1 @@
+"""The tree as a folder of files: `kho docs export` writes it, `kho docs import` reads it back."""
