@@ -10,7 +10,10 @@ from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from kho import __version__, devices, parsers, research
+from kho import __version__, parsers, research
+from kho.devices import capability as devices
+from kho.devices import faults
+from kho.devices.mqtt_served import need as need_mqtt
 from kho.documents import capability as documents
 from kho.documents.knowledge import External
 from kho.doors import logs
@@ -48,7 +51,7 @@ from kho.toolbox import capability as toolbox
 from kho.toolbox.duckduckgo import DuckDuckGo
 from kho.toolbox.errors import ToolFailed
 
-FAULTS = devices.FAULTS
+FAULTS = faults.FAULTS
 """What virtual boards can be told to do wrong."""
 DATABASE = "kho.db"
 """The embedded database's file, in `KHO_HOME`."""
@@ -70,7 +73,7 @@ def open_database(settings: Settings) -> tuple[Database, Words]:
 
 
 def open_core(settings: Settings, background: Background, limits: SearchLimits | None = None) -> Core:
-    devices.need_mqtt(brokers(settings))
+    need_mqtt(settings.devices)
     db, words = open_database(settings)
     model = factory.embedder(embedder_config(settings.search.embedder))
     vectors = None if model is None else open_vectors(settings, db)
@@ -155,26 +158,17 @@ def document_tree(settings: Settings, core: Core, llm: Llm | None, search: DuckD
 
 
 def boards(settings: Settings, core: Core) -> Capability:
-    chosen = settings.devices
-
-    async def approval() -> devices.Approval:
-        if chosen.approval is not None:
-            return chosen.approval
-        # A hub that serves others has keys: without them it answers this machine's user only.
-        return "code" if await SqlApiKeys(core.db).in_use() else "auto"
-
-    where = settings.home, settings.database_url, settings.local.tenant
-    offered = chosen.tools, chosen.user_tools
-    config = devices.Config(*where, approval, *offered, chosen.public_url, brokers(settings))
     seer = factory.vision(llm_config(settings.vision))
     return devices.capability(
-        core.db, core.background, system_clock, config, seer, stop=() if seer is None else (seer.aclose,)
+        core,
+        settings.devices,
+        home=settings.home,
+        database_url=settings.database_url,
+        tenant=settings.local.tenant,
+        shared=SqlApiKeys(core.db).in_use,  # without keys it answers this machine's user only
+        seer=seer,
+        stop=() if seer is None else (seer.aclose,),
     )
-
-
-def brokers(settings: Settings) -> devices.Brokers:
-    chosen = settings.devices
-    return devices.Brokers(chosen.mqtt_url, chosen.mqtt_boards_url, chosen.mqtt_broker)
 
 
 More = Callable[[Core], Sequence[Capability]]

@@ -20,9 +20,10 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings.exceptions import SettingsError
 
+from kho.devices.settings import DeviceSettings
 from kho.documents.settings import DocumentSettings
 from kho.experiences.settings import ExperienceSettings
-from kho.kernel.section import BrokerUrl, Listening, ModelUrl, Section, WebAddress
+from kho.kernel.section import ModelUrl, Section, WebAddress
 from kho.memory.settings import MemorySettings
 from kho.toolbox.settings import ToolboxSettings
 
@@ -64,25 +65,6 @@ class Research(Section):
     """Bytes of a file that is read."""
     duplicate: float = Field(default=0.85, gt=0, le=1)
     """The likeness from which a text counts as one that is there already."""
-
-
-class Devices(Section):
-    approval: Literal["auto", "code"] | None = None
-    """Who lets a new board in: 'auto' everybody, 'code' whoever approves the six digits that it shows. When not set,
-    'code' as soon as the hub serves others than this machine's user."""
-    tools: Literal["grouped", "each", "off"] = "grouped"
-    """Tools of connected boards as tools over MCP: one for all boards that have it, one for each board, or none."""
-    user_tools: bool = False
-    """Whether admins are offered, too, what boards keep for people, such as rebooting."""
-    public_url: WebAddress = ""
-    """Where boards reach the hub, e.g. 'https://kho.example.org', if that is not the address they ask at."""
-    mqtt_url: BrokerUrl = ""
-    """A broker whose boards are served too, e.g. 'mqtt://kho:secret@127.0.0.1:1883'. Needs kho[mqtt]."""
-    mqtt_boards_url: BrokerUrl = ""
-    """The same broker as boards reach it, with a name and password for them; they are told it when they ask for their
-    settings. When not set, they are told the WebSocket."""
-    mqtt_broker: Listening = ""
-    """Where a broker of Kho's own listens, e.g. '127.0.0.1:1883'; boards are told so. Needs kho[mqtt]."""
 
 
 class ChatModel(Section):
@@ -190,7 +172,7 @@ class Settings(BaseSettings):
     research: Research = Field(default_factory=Research)
     memory: MemorySettings = Field(default_factory=MemorySettings)
     documents: DocumentSettings = Field(default_factory=DocumentSettings)
-    devices: Devices = Field(default_factory=Devices)
+    devices: DeviceSettings = Field(default_factory=DeviceSettings)
     toolbox: ToolboxSettings = Field(default_factory=ToolboxSettings)
     llm: Llm = Field(default_factory=Llm)
     vision: Vision = Field(default_factory=Vision)

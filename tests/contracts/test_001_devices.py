@@ -13,7 +13,8 @@ from tests.devices.mqtt_house import dialled, free_port, listening
 from tests.doors.doors import Json, Served, served
 from websockets.asyncio.client import connect
 
-from kho.settings import Devices, Settings
+from kho.devices.settings import DeviceSettings
+from kho.settings import Settings
 
 MAC = "02:4b:00:00:00:01"
 PATIENCE = 20.0
@@ -141,7 +142,7 @@ async def board(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield found
         return
     port = free_port()
-    chosen = Devices(mqtt_broker=f"127.0.0.1:{port}", public_url="http://kho.example")
+    chosen = DeviceSettings(mqtt_broker=f"127.0.0.1:{port}", public_url="http://kho.example")
     async with served(Settings(home=tmp_path, devices=chosen), serving=True) as hub, over_mqtt(hub, port) as found:
         yield found
 

@@ -11,8 +11,8 @@ import pytest
 from tests.devices.house import House
 from tests.devices.mqtt_house import BROKERS, Amqtt, AnyBroker, Mosquitto, free_port, mosquitto
 
-from kho import devices
 from kho.devices import simulator
+from kho.devices.capability import MIGRATIONS
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
@@ -38,7 +38,7 @@ async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
             url = str(request.getfixturevalue("module_schema_url"))
             db = Postgres.open(url)
         try:
-            await migrate(db, [OWN, ("devices", devices.MIGRATIONS)])
+            await migrate(db, [OWN, ("devices", MIGRATIONS)])
             yield Ground(db, Path(home), url)
         finally:
             await db.aclose()

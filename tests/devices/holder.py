@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.devices.house import House, Wire
 
-from kho import devices
 from kho.devices import live
 from kho.devices.board import Board
+from kho.devices.capability import MIGRATIONS
 from kho.devices.session import Session
 from kho.kernel.ports import Database
 from kho.lib.clock import SECOND
@@ -34,7 +34,7 @@ async def main(home: Path, device: str, url: str | None, mute: bool) -> None:
     if mute:
         live.LEASE, live.BEAT = 4 * SECOND, 1.0  # so that who waits for an answer need not wait long when it is killed
     db: Database = Sqlite.open(home / "kho.db") if url is None else Postgres.open(url)
-    await migrate(db, [OWN, ("devices", devices.MIGRATIONS)])
+    await migrate(db, [OWN, ("devices", MIGRATIONS)])
     house = House(db, home, url, tenant="local")
     await house.registrations.register(device, "client", {})
     wire = Spoken(Board(device))

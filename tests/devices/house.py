@@ -3,18 +3,20 @@
 import asyncio
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from kho import devices
 from kho.devices.board import Board, HangUp, Say
+from kho.devices.capability import assemble, described
 from kho.devices.link import Link
-from kho.devices.operations import operations
 from kho.devices.session import Session
+from kho.devices.settings import Approval, DeviceSettings
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database
 from kho.kernel.registry import Registry
 from kho.lib.clock import SECOND, system_clock
+from kho.search.core import Core
+from kho.storage.leases import SqlLeases
 
 _tenants = count(1)
 PATIENCE = 20.0
@@ -72,11 +74,11 @@ class Wire:
             await self.link.received(one.text)
 
 
-async def approved_at_once() -> devices.Approval:
+async def approved_at_once() -> Approval:
     return "auto"
 
 
-async def approved_by_code() -> devices.Approval:
+async def approved_by_code() -> Approval:
     return "code"
 
 
@@ -98,11 +100,19 @@ class House:
         self.clock = Time()
         self.background = Background()
         self.approval = approved_by_code if by_code else approved_at_once
-        config = devices.Config(home, url, self.tenant, self.approval, **chosen)
-        self.parts = devices.assemble(db, self.background, self.clock, config)
+        nothing = cast(Any, None)  # boards are not searched
+        self.core = Core(db, nothing, nothing, self.background, None, SqlLeases(self.clock), clock=self.clock)
+        self.parts = assemble(
+            self.core,
+            DeviceSettings(**chosen),
+            home=home,
+            database_url=url,
+            tenant=self.tenant,
+            approval=self.approval,
+        )
         self.live, self.queue, self.events = self.parts.live, self.parts.queue, self.parts.events
         self.offering, self.registrations = self.parts.offering, self.parts.registrations
-        self._operations = {one.name: one for one in operations(self.parts.service, self.parts.calling)}
+        self._operations = {one.name: one for one in described(self.parts.service, self.parts.calling).operations}
         self.registry = Registry((), self.background)
 
     def caller(self, *, admin: bool = False, scopes: frozenset[str] = frozenset({"*"}), door: str = "memory") -> Call:

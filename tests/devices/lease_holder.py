@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.devices.house import House
 
-from kho.devices.mqtt_lease import Lease
+from kho.devices.mqtt_lease import broker_lease
 from kho.kernel.ports import Database
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
@@ -18,7 +18,7 @@ from kho.storage.sqlite.database import Sqlite
 async def main(home: Path, url: str | None) -> None:
     db: Database = Sqlite.open(home / "kho.db") if url is None else Postgres.open(url)
     house = House(db, home, url)
-    assert await Lease(db, house.clock, "devices.broker", house.live).take()
+    assert await broker_lease(db, house.core.leases, "devices.broker", house.live).take()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await asyncio.to_thread(sys.stdin.read)

@@ -22,7 +22,8 @@ from kho.devices import mqtt_client, simulator
 from kho.devices.board import Board, Say
 from kho.devices.link import Link
 from kho.devices.mqtt_client import Address, Client
-from kho.devices.mqtt_served import Brokers, MqttServed
+from kho.devices.mqtt_served import MqttServed
+from kho.devices.settings import DeviceSettings
 from kho.devices.simulator import Simulated
 from kho.devices.vision import Seer
 
@@ -121,7 +122,7 @@ async def mqtt(house: House, *, by_code: bool = False, **chosen: Any) -> AsyncGe
     """The hub serves boards at a broker; ready when it does."""
     approval = approved_by_code if by_code else approved_at_once
     parts = house.live, house.registrations, house.parts.tokens
-    served = MqttServed(Brokers(**chosen), house.db, house.background, house.clock, *parts, approval)
+    served = MqttServed(house.core, DeviceSettings(**chosen), *parts, approval)
     for holder in served.holders:
         house.background.add(holder.run)
     for holder in served.holders:
@@ -168,7 +169,7 @@ async def unlinked(house: House, device: str) -> None:
 @asynccontextmanager
 async def desk(house: House, *, seer: Seer | None = None, **chosen: Any) -> AsyncGenerator[Desk, None]:
     async with AsyncExitStack() as stack:
-        served = await stack.enter_async_context(mqtt(house, listen="127.0.0.1:0", **chosen))
+        served = await stack.enter_async_context(mqtt(house, mqtt_broker="127.0.0.1:0", **chosen))
         hub = await stack.enter_async_context(web(house, mqtt=served.told, seer=seer))
         http = await stack.enter_async_context(simulator.http())
         yield Desk(house, hub, served, await boards(stack, house, hub.url, http))
@@ -230,7 +231,7 @@ async def external(house: House, broker: AnyBroker, **chosen: Any) -> AsyncGener
     """A hub at the broker, and a maker of boards that are told of it."""
     url = f"mqtt://127.0.0.1:{broker.port}"
     async with AsyncExitStack() as stack:
-        served = await stack.enter_async_context(mqtt(house, url=url, boards_url=url, **chosen))
+        served = await stack.enter_async_context(mqtt(house, mqtt_url=url, mqtt_boards_url=url, **chosen))
         hub = await stack.enter_async_context(web(house, mqtt=served.told))
         http = await stack.enter_async_context(simulator.http())
         yield await boards(stack, house, hub.url, http)

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.devices.test_aliases import tool
 
-from kho.devices.exposed import MOST_FORMS, each, grouped
+from kho.devices.exposed import MAX_FORMS, each, grouped
 from kho.devices.listed import ANYTHING, BoardTool
 
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
@@ -43,7 +43,7 @@ def test_boards_that_differ_keep_the_name_and_it_takes_what_any_of_them_takes() 
 
 def test_of_too_many_forms_or_of_an_unusable_one_nothing_is_said() -> None:
     boards: dict[str, list[BoardTool]] = {
-        str(number): [tool("self.x", a={"type": "integer", "maximum": number})] for number in range(MOST_FORMS + 1)
+        str(number): [tool("self.x", a={"type": "integer", "maximum": number})] for number in range(MAX_FORMS + 1)
     }
     [exposed] = grouped(boards)
     assert exposed.schema["properties"] == {"a": {}}

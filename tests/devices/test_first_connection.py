@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kho import devices
 from kho.devices import store
+from kho.devices.capability import MIGRATIONS
 from kho.kernel.ports import Database, Tx
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
@@ -22,7 +22,7 @@ async def test_those_whose_tools_are_known_have_been_connected(
     before = tmp_path / "before"
     before.mkdir()
     for name in ("001_devices.sql", "002_guesses.sql"):
-        shutil.copy(devices.MIGRATIONS / name, before)
+        shutil.copy(MIGRATIONS / name, before)
     db: Database = (
         Sqlite.open(tmp_path / "kho.db", durable=False)
         if engine == "sqlite"
@@ -37,7 +37,7 @@ async def test_those_whose_tools_are_known_have_been_connected(
     try:
         await migrate(db, [OWN, ("devices", before)])
         await db.write(known)
-        await migrate(db, [OWN, ("devices", devices.MIGRATIONS)])
+        await migrate(db, [OWN, ("devices", MIGRATIONS)])
         found = await db.read(lambda tx: store.page(tx, "t", "", 9))
         assert {one.id: one.first_connected_at for one in found} == {"a": 7, "b": None}
     finally:

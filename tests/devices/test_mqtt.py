@@ -26,8 +26,8 @@ from kho.devices import mqtt_client, mqtt_served, mqtt_topics
 from kho.devices.board import Board, Say
 from kho.devices.errors import BoardGone, DeviceFailed
 from kho.devices.mqtt_client import Address, address
-from kho.devices.mqtt_served import Brokers
 from kho.devices.registrations import approve_code
+from kho.devices.settings import DeviceSettings
 from kho.kernel.errors import KhoError
 
 VOLUME = "self.audio_speaker.set_volume"
@@ -46,7 +46,7 @@ async def test_a_board_that_never_asked_the_hub_takes_no_photo_and_the_caller_is
     house: House, broker: AnyBroker, mac: str
 ) -> None:
     board = Board(mac, online=True)
-    async with mqtt(house, url=f"mqtt://127.0.0.1:{broker.port}"), client(broker, mqtt_topics.down(mac)) as found:
+    async with mqtt(house, mqtt_url=f"mqtt://127.0.0.1:{broker.port}"), client(broker, mqtt_topics.down(mac)) as found:
         await found.publish(mqtt_topics.up(mac), "{}")
         await introduce(board, found, mqtt_topics.up(mac))
         await (await linked(house, mac)).settled()
@@ -79,7 +79,7 @@ async def test_at_the_shared_topic_a_board_is_known_by_what_it_says_and_then_by_
 ) -> None:
     board = Board(mac)
     async with (
-        mqtt(house, url=f"mqtt://127.0.0.1:{broker.port}") as served,
+        mqtt(house, mqtt_url=f"mqtt://127.0.0.1:{broker.port}") as served,
         client(broker, mqtt_topics.down(mac)) as found,
     ):
         await found.publish("device-server", '{"type":"hello","transport":"mqtt"}')
@@ -99,7 +99,7 @@ async def test_by_code_nobody_is_believed_at_the_shared_topic_and_new_boards_sho
 ) -> None:
     house = houses(by_code=True)
     url = f"mqtt://127.0.0.1:{broker.port}"
-    async with mqtt(house, by_code=True, url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
+    async with mqtt(house, by_code=True, mqtt_url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
         await found.publish("device-server", json.dumps({**json.loads(Board(mac).hello("mqtt")), "mac": mac}))
         await found.publish(mqtt_topics.up(mac), Board(mac).hello("mqtt"))
         alert = await heard(found)
@@ -124,7 +124,7 @@ async def test_a_board_that_is_idle_is_found_when_the_hub_starts_again(
         await first.live.close()
         found = await stack.enter_async_context(client(broker, mqtt_topics.down(mac)))
         again = houses(tenant=first.tenant)
-        await stack.enter_async_context(mqtt(again, url=url))
+        await stack.enter_async_context(mqtt(again, mqtt_url=url))
         assert again.live.find(again.tenant, mac) is None, "it is not there before it answers"
         await introduce(Board(mac), found, mqtt_topics.up(mac))
         await linked(again, mac)
@@ -134,7 +134,7 @@ async def test_a_board_that_falls_silent_is_asked_and_then_given_up(
     house: House, broker: AnyBroker, mac: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"mqtt://127.0.0.1:{broker.port}"
-    async with mqtt(house, url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
+    async with mqtt(house, mqtt_url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
         await found.publish(mqtt_topics.up(mac), Board(mac).hello("mqtt"))
         await heard(found)
         assert served.door is not None
@@ -147,9 +147,9 @@ async def test_a_board_that_falls_silent_is_asked_and_then_given_up(
 async def test_only_one_process_of_a_hub_holds_the_connection(houses: Houses, broker: AnyBroker) -> None:
     url = f"mqtt://127.0.0.1:{broker.port}"
     one, two = houses(), houses()
-    async with mqtt(one, url=url):
+    async with mqtt(one, mqtt_url=url):
         parts = two.live, two.registrations, two.parts.tokens
-        other = mqtt_served.MqttServed(Brokers(url), two.db, two.background, two.clock, *parts, _auto)
+        other = mqtt_served.MqttServed(two.core, DeviceSettings(mqtt_url=url), *parts, _auto)
         (holder,) = other.holders
         assert not await holder._mine()  # pyright: ignore[reportPrivateUsage]
         two.clock.pass_(60)
@@ -165,7 +165,7 @@ async def _auto() -> Any:
 async def test_there_is_no_broker_and_the_hub_tries_later(house: House) -> None:
     parts = house.live, house.registrations, house.parts.tokens
     url = f"mqtt://127.0.0.1:{free_port()}"
-    served = mqtt_served.MqttServed(Brokers(url), house.db, house.background, house.clock, *parts, _auto)
+    served = mqtt_served.MqttServed(house.core, DeviceSettings(mqtt_url=url), *parts, _auto)
     (holder,) = served.holders
     house.background.add(holder.run)
     later = Amqtt(address(url).port)

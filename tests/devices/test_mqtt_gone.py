@@ -71,7 +71,7 @@ async def test_a_board_of_which_nobody_knew_that_it_is_there_is_met_anew_once_it
 ) -> None:
     house, url = houses(by_code=True), f"mqtt://127.0.0.1:{broker.port}"
     up = mqtt_topics.up(mac)
-    async with mqtt(house, by_code=True, url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
+    async with mqtt(house, by_code=True, mqtt_url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
         await found.publish(up, "{}")
         code = json.loads(await next_of(found, "alert"))["message"].split()[-1]
         await house.db.write(lambda tx: approve_code(tx, house.tenant, code, "lan", house.clock()))
@@ -89,7 +89,7 @@ async def test_a_board_that_does_not_answer_a_call_is_asked_at_once_and_given_up
     house: House, broker: AnyBroker, mac: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        mqtt(house, url=f"mqtt://127.0.0.1:{broker.port}"),
+        mqtt(house, mqtt_url=f"mqtt://127.0.0.1:{broker.port}"),
         client(broker, mqtt_topics.down(mac)) as found,
     ):
         board, up = Board(mac), mqtt_topics.up(mac)
@@ -125,7 +125,7 @@ async def test_firmware_says_goodbye_at_the_end_of_a_conversation_and_stays(
 ) -> None:
     up, board = mqtt_topics.up(mac), Board(mac)
     async with (
-        mqtt(house, url=f"mqtt://127.0.0.1:{broker.port}") as served,
+        mqtt(house, mqtt_url=f"mqtt://127.0.0.1:{broker.port}") as served,
         client(broker, mqtt_topics.down(mac)) as found,
     ):
         await found.publish(up, "{}")

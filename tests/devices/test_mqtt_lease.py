@@ -12,14 +12,14 @@ from tests.devices.mqtt_house import mqtt
 from tests.devices.web_house import Houses
 
 from kho.devices import mqtt_served
-from kho.devices.mqtt_lease import Lease
-from kho.devices.mqtt_served import Brokers
+from kho.devices.mqtt_lease import BrokerLease, broker_lease
+from kho.devices.settings import DeviceSettings
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def lease(house: House) -> Lease:
-    return Lease(house.db, house.clock, "devices.broker", house.live)
+def lease(house: House) -> BrokerLease:
+    return broker_lease(house.db, house.core.leases, "devices.broker", house.live)
 
 
 async def test_it_is_one_process_s_until_that_falls_silent_or_lets_go(houses: Houses) -> None:
@@ -31,9 +31,9 @@ async def test_it_is_one_process_s_until_that_falls_silent_or_lets_go(houses: Ho
     assert await lease(two).take()
     two.clock.ahead = 0
     assert not await lease(one).take()
-    await lease(two).let_go()
+    await lease(two).release()
     assert await lease(one).take()
-    await lease(one).let_go()
+    await lease(one).release()
 
 
 async def test_a_process_that_stops_leaves_nothing_to_wait_for(houses: Houses) -> None:
@@ -41,7 +41,7 @@ async def test_a_process_that_stops_leaves_nothing_to_wait_for(houses: Houses) -
     assert await lease(one).take()
     await one.live.close()
     assert await lease(two).take()
-    await lease(two).let_go()
+    await lease(two).release()
 
 
 async def test_a_process_that_was_killed_is_succeeded_at_once(houses: Houses, ground: Ground) -> None:
@@ -71,16 +71,16 @@ async def test_a_process_that_was_killed_is_succeeded_at_once(houses: Houses, gr
         await holder.communicate()
     next_one.clock.pass_(60)
     assert await lease(next_one).take()
-    await lease(next_one).let_go()
+    await lease(next_one).release()
 
 
 async def test_who_has_to_wait_says_so(houses: Houses, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kho.devices.mqtt")
     one, two = houses(), houses()
-    async with mqtt(one, listen="127.0.0.1:0"):
+    async with mqtt(one, mqtt_broker="127.0.0.1:0"):
         parts = two.live, two.registrations, two.parts.tokens
-        listen = Brokers(listen="127.0.0.1:0")
-        other = mqtt_served.MqttServed(listen, two.db, two.background, two.clock, *parts, two.approval)
+        settings = DeviceSettings(mqtt_broker="127.0.0.1:0")
+        other = mqtt_served.MqttServed(two.core, settings, *parts, two.approval)
         two.background.add(other.holders[0].run)
         async with asyncio.timeout(PATIENCE):
             while "waiting for 127.0.0.1:0: another process of this hub" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody

@@ -8,7 +8,7 @@ import pytest
 from tests.devices.conftest import Ground
 from tests.devices.house import House
 
-from kho.devices import history, notifications, queue, store
+from kho.devices import history, notifications, store
 from kho.devices.board import Board
 from kho.devices.errors import DeviceBusy, DeviceFailed
 from kho.devices.notifications import Notifications
@@ -21,32 +21,29 @@ A, B = "ff:01", "ff:02"
 
 
 def entry(**more: Any) -> history.Entry:
-    given: dict[str, Any] = {"number": 0, "device": A, "tool": "t", "arguments": {}, "caller": "lan", "door": "mcp"}
+    given: dict[str, Any] = {"call": 0, "device": A, "tool": "t", "arguments": {}, "caller": "lan", "door": "mcp"}
     rest: dict[str, Any] = {"request_id": "r", "outcome": "ok", "message": "", "ms": 1, "at": 5}
     return history.Entry(**{**given, **rest, **more})
 
 
-async def test_the_history_is_bounded_by_tenant(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "KEPT", 20)
-
+async def test_the_history_is_bounded_by_tenant(house: House) -> None:
     def work(tx: Tx) -> list[int]:
         for _ in range(25):
-            history.add(tx, house.tenant, entry())
+            history.add(tx, house.tenant, entry(), most=20)
         history.add(tx, f"{house.tenant}-other", entry())
         found = history.page(tx, house.tenant, devices=None, tool=None, since=None, before=None, most=100)
-        return [one.number for one in found]
+        return [one.call for one in found]
 
     assert await house.db.write(work) == list(range(25, 5, -1))
 
 
-async def test_notifications_are_bounded_by_device(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "KEPT", 10)
+async def test_notifications_are_bounded_by_device(house: House) -> None:
     await house.registrations.register(A, "c", {})
     await house.registrations.register(B, "c", {})
 
     def work(tx: Tx) -> list[int]:
         for number in range(30):
-            notifications.note(tx, house.tenant, A, "m", {"n": number}, number, "p")
+            notifications.note(tx, house.tenant, A, "m", {"n": number}, number, "p", most=10)
         notifications.note(tx, house.tenant, B, "m", {}, 99, "p")
         found = notifications.page(tx, house.tenant, devices=[A], method=None, since=None, before=None, most=100)
         return [(one.params or {})["n"] for one in found]
@@ -54,11 +51,9 @@ async def test_notifications_are_bounded_by_device(house: House, monkeypatch: py
     assert await house.db.write(work) == list(range(29, 19, -1))
 
 
-async def test_a_flood_of_notifications_is_dropped_not_kept_waiting(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notifications, "LINE", 50)
+async def test_a_flood_of_notifications_is_dropped_not_kept_waiting(house: House) -> None:
     said: Notifications = house.parts.notifications
+    said.most_waiting = 50
     await house.registrations.register(A, "c", {})
     for number in range(80):
         said.said(house.tenant, A, "m", {"n": number})
@@ -78,8 +73,8 @@ async def test_odd_notifications_are_kept_as_far_as_they_can_be(house: House, pa
     assert "\n" not in kept["method"]
 
 
-async def test_so_many_calls_wait_and_no_more(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "MOST", 3)
+async def test_so_many_calls_wait_and_no_more(house: House) -> None:
+    house.queue.most = 3
     await house.leave(await house.join(Board(A)))
     call = {"device": A, "tool": "self.get_device_status", "queue_for": "1h"}
     for _ in range(3):
@@ -91,11 +86,9 @@ async def test_so_many_calls_wait_and_no_more(house: House, monkeypatch: pytest.
     assert [one["code"] for one in several.value.details["devices"]] == ["DEVICE_BUSY"]
 
 
-async def test_boards_that_wait_for_approval_are_bounded(
-    houses: Callable[..., House], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "MOST_PENDING", 5)
+async def test_boards_that_wait_for_approval_are_bounded(houses: Callable[..., House]) -> None:
     house = houses(by_code=True)
+    house.registrations.most_pending = 5
     codes = [(await house.registrations.register(f"pending:{n}", "c", {})).code for n in range(8)]
     assert len({*codes}) == 8
 

@@ -22,6 +22,7 @@ from tests.doors.doors import ERAS, PLAIN, Json, Served, add_key, bearer, listen
 from tests.doors.streams import board_that_speaks, streamed
 
 from kho.app import open_hub
+from kho.devices.settings import DeviceSettings
 from kho.doors.http.app import Application
 from kho.experiences.settings import ExperienceSettings
 from kho.kernel.access import OPEN, OWN_CREDENTIALS, Access, Open, names
@@ -29,7 +30,7 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
 from kho.kernel.web import Page, Socket, Stream
-from kho.settings import Devices, Local, Settings
+from kho.settings import Local, Settings
 
 TENANT = "acme"
 WORD, SECRET = "kestrel", "zq4711"
@@ -128,7 +129,7 @@ class House:
 async def house(both_settings: Settings) -> AsyncIterator[House]:
     update = {
         "experiences": ExperienceSettings(public_tenant=TENANT),
-        "devices": Devices(approval="auto"),
+        "devices": DeviceSettings(approval="auto"),
         "local": Local(tenant=TENANT),
     }
     settings = both_settings.model_copy(update=update)

@@ -4,11 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from kho.devices import arguments, history, model, outcomes, queue, results, store, toolsets
+from cachetools import LRUCache
+
+from kho.devices import arguments, history, markdown, model, outcomes, queue, results, store, toolsets
 from kho.devices.aliases import find
+from kho.devices.contract import ADMIN, CALL, DEVICES, SOME
 from kho.devices.errors import (
     ANSWERED,
     BoardGone,
@@ -27,10 +30,11 @@ from kho.devices.events import Event, Events
 from kho.devices.listed import BoardTool
 from kho.devices.live import Live
 from kho.devices.outcomes import Done
-from kho.devices.queue import Queue, reason_of
-from kho.devices.service import ADMIN, TIMEOUT, named
+from kho.devices.queue import Queue, Waiting, reason_of
+from kho.devices.service import TIMEOUT, named
 from kho.devices.store import Device
 from kho.kernel.call import Call
+from kho.kernel.command import Command
 from kho.kernel.errors import Conflict, InvalidParams, KhoError, UniqueViolation
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
@@ -39,6 +43,8 @@ log = logging.getLogger("kho.devices")
 
 AT_ONCE = 32
 """Boards of one call that are asked at a time."""
+MAX_TOOLSETS = 256
+"""Lists of tools that are kept at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +57,46 @@ class _Target:
     problem: KhoError | None = None
 
 
+@dataclass(slots=True, kw_only=True)
 class Calling:
-    def __init__(self, db: Database, clock: Clock, events: Events, live: Live, waiting: Queue) -> None:
-        self._db = db
-        self._clock = clock
-        self._events = events
-        self._live = live
-        self._waiting = waiting
-        self._toolsets = toolsets.Cache()
-        self._running: set[tuple[str, str]] = set()
+    db: Database
+    clock: Clock
+    events: Events
+    live: Live
+    waiting: Queue
+    toolsets: LRUCache[tuple[str, str], tuple[BoardTool, ...]] = field(default_factory=lambda: LRUCache(MAX_TOOLSETS))
+    """By tenant and digest, which says what is in them: they cannot become stale."""
+    running: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Requests that are being carried out, by tenant."""
 
-    async def call(self, params: model.DeviceCall, call: Call) -> Any:
-        """A board cannot take back what it did: an equal request that is sent while the first one runs is refused."""
+    @DEVICES.write(
+        "device_call",
+        scope=CALL,
+        cli=Command("devices call", positional=("device", "tool"), reads=True),
+        example={**SOME, "tool": "self.screen.set_theme", "arguments": {"theme": "dark"}},
+        text=markdown.called,
+        open_world=True,
+        failed_in_part=results.Called.failed_somewhere,
+    )
+    async def call(self, params: model.DeviceCall, call: Call) -> results.Called:
+        """Call a tool of one device or of several.
+
+        Call a tool that device_tools shows, on one device, on a list of them, or on all with a label; then each has an
+        entry in results. Arguments are checked before anything is sent. With queue_for a call waits for a device that
+        is offline; device_log says what became of it.
+        """
+        # A board cannot take back what it did: an equal request that is sent while the first one runs is refused.
         request = call.tenant, call.request_id
-        if call.receipt is not None and request in self._running:
-            raise Conflict("This very request is being carried out.", guidance="Send it again to get its answer.")
-        self._running.add(request)
+        if call.receipt is not None and request in self.running:
+            raise Conflict("This request is already in progress.", guidance="Send it again to get its answer.")
+        self.running.add(request)
         try:
             return await self._call(params, call)
         finally:
-            self._running.discard(request)
+            self.running.discard(request)
 
     async def _call(self, params: model.DeviceCall, call: Call) -> Any:
-        targets = await self._db.read(lambda tx: self._targets(tx, call.tenant, params.device), timeout=TIMEOUT)
+        targets = await self.db.read(lambda tx: self._targets(tx, call.tenant, params.device), timeout=TIMEOUT)
         done = await self._on_all(targets, params.tool, params.arguments or {}, params.timeout, params.queue_for, call)
         several = isinstance(params.device, list) or len(done) > 1
         return outcomes.for_door(await self._told(done, several, params, call), done, call, structured=True)
@@ -96,7 +119,7 @@ class Calling:
                 field=which,
             )
         params = model.DeviceCall.model_construct(device=chosen, tool=tool, arguments=given)
-        targets = await self._db.read(lambda tx: self._targets(tx, call.tenant, params.device), timeout=TIMEOUT)
+        targets = await self.db.read(lambda tx: self._targets(tx, call.tenant, params.device), timeout=TIMEOUT)
         done = await self._on_all(targets, tool, params.arguments or {}, params.timeout, None, call)
         done = [replace(one, problem=at_board_tool(one.problem)) if one.problem else one for one in done]
         several = isinstance(params.device, list) or len(done) > 1
@@ -120,7 +143,12 @@ class Calling:
         return list(found.values())
 
     def _tools(self, tx: Tx, tenant: str, digest: str) -> tuple[BoardTool, ...]:
-        return self._toolsets.get(tenant, digest, lambda: store.tools(tx, tenant, digest))
+        found = self.toolsets.get((tenant, digest))
+        if found is None:
+            found = toolsets.unpacked(store.tools(tx, tenant, digest))
+            if found:
+                self.toolsets[tenant, digest] = found
+        return found
 
     async def _only(self, tool: str, which: str, call: Call) -> str:
         """The one connected board that has the tool."""
@@ -128,7 +156,7 @@ class Calling:
         def work(tx: Tx) -> list[str]:
             having: dict[str, bool] = {}
             found: list[str] = []
-            for one in store.connected(tx, call.tenant, self._clock(), model.MOST_DEVICES):
+            for one in store.connected(tx, call.tenant, self.clock(), model.MOST_DEVICES):
                 if one.toolset not in having:
                     its = find(tool, self._tools(tx, call.tenant, one.toolset), one.id)
                     having[one.toolset] = its is not None and (not its.user_only or call.principal.allows(ADMIN))
@@ -136,7 +164,7 @@ class Calling:
                     found.append(one.id)
             return found
 
-        found = await self._db.read(work, timeout=TIMEOUT)
+        found = await self.db.read(work, timeout=TIMEOUT)
         if not found:
             raise DeviceOffline("No device that has this tool is connected.", tool=tool)
         if len(found) > 1:
@@ -182,7 +210,7 @@ class Calling:
         done = Done(board.id, tool.name, fitting)
         started = time.perf_counter()
         try:
-            result = await self._live.call(board, tool.name, fitting, timeout)
+            result = await self.live.call(board, tool.name, fitting, timeout)
             if result.is_error:
                 raise BoardRefused(reason_of(result) or None, guidance=ANSWERED)
             done = replace(done, result=result)
@@ -197,18 +225,24 @@ class Calling:
 
     async def _told(self, done: Sequence[Done], several: bool, params: model.DeviceCall, call: Call) -> results.Called:
         """Files what was done, and says it. Of one board a failure is the answer's failure."""
-        now = self._clock()
+        now = self.clock()
         until = now + (params.queue_for or 0)
 
         def work(tx: Tx) -> results.Called:
-            told: list[results.Outcome] = []
+            told, heard = list[results.Outcome](), dict[str, dict[str, Any]]()
             for one in done:
-                if one.queued and queue.count(tx, call.tenant, one.device) >= queue.MOST:
-                    one = replace(one, queued=False, problem=_full())
+                if one.queued and queue.count(tx, call.tenant, one.device) >= self.waiting.most:
+                    one = replace(one, queued=False, problem=self._full())
                 number = history.add(tx, call.tenant, outcomes.line(one, call, now))
                 if one.queued:
-                    queue.add(tx, call.tenant, number, one.device, one.tool, one.arguments, params.timeout, until)
+                    waiting = Waiting(call.tenant, number, one.device, one.tool, one.arguments, params.timeout)
+                    queue.add(tx, waiting, until)
                 told.append(outcomes.outcome(one, number, until))
+                if one.heard:
+                    heard[one.device] = {"tool": one.tool, "outcome": one.outcome, "call": number}
+            if heard:
+                (first, details), *others = heard.items()
+                call.audit(tx, first, at=now, also=others, **details)
             return outcomes.called(done[0].tool, told, several)
 
         if not several and (problem := done[0].problem) is not None:
@@ -216,7 +250,7 @@ class Calling:
             self._tell(done, call)
             raise problem
         try:
-            called = await call.commit(self._db, work)
+            called = await call.commit(self.db, work)
         except UniqueViolation:  # an equal request was faster; its answer is the answer
             raise
         except KhoError as problem:
@@ -227,25 +261,24 @@ class Calling:
             called = outcomes.called(done[0].tool, [outcomes.outcome(one, None, until) for one in done], several)
         self._tell(done, call)
         if not several and called.status == "failed":
-            raise _full()
+            raise self._full()
         return called
 
     def _tell(self, done: Sequence[Done], call: Call) -> None:
         for one in done:
             data = {"tool": one.tool, "outcome": one.outcome, "caller": call.principal.sub, "ms": one.ms}
-            self._events.publish(call.tenant, Event("call", one.device, self._clock(), data))
-            if one.queued and self._live.find(call.tenant, one.device) is not None:
-                self._waiting.deliver(call.tenant, one.device, self._live.carry)  # it came back meanwhile
+            self.events.publish(call.tenant, Event("call", one.device, self.clock(), data))
+            if one.queued and self.live.find(call.tenant, one.device) is not None:
+                self.waiting.deliver(call.tenant, one.device, self.live.carry)  # it came back meanwhile
+
+    def _full(self) -> DeviceBusy:
+        return DeviceBusy(f"{self.waiting.most} calls wait for this device already.")
 
     async def _file(self, work: Any) -> None:
         try:
-            await self._db.write(work)
+            await self.db.write(work)
         except KhoError as problem:
             log.warning("a call of a board could not be filed: %s", problem.message)
-
-
-def _full() -> DeviceBusy:
-    return DeviceBusy(f"{queue.MOST} calls wait for this device already.")
 
 
 def _names_devices(chosen: Any) -> bool:

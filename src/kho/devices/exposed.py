@@ -16,18 +16,18 @@ from kho.devices.listed import BoardTool
 
 T = TypeVar("T")
 
-SEVERAL = "several boards"
-"""How many is not told: it would be another tool whenever one more comes."""
-MOST_FORMS = 8
+MAX_FORMS = 8
 """In which one argument is described; of more, nothing is said."""
 
 
 @dataclass(frozen=True, slots=True)
-class Exposed:
+class ExposedTool:
     alias: str
     tools: tuple[BoardTool, ...]
     """What it stands for on each board, the same ones once."""
     devices: tuple[str, ...]
+    boards: int
+    """How many have it. Several boards with the same tools may stand under one name in `devices`."""
     alone: bool = False
     """It is one board's, whose id is a part of the name."""
 
@@ -40,8 +40,8 @@ class Exposed:
     @property
     def description(self) -> str:
         """The board's own words, marked as such: they are somebody else's, and may try to give orders."""
-        one = len(self.devices) == 1 and not self.devices[0].startswith(SEVERAL)
-        who = self.devices[0] if one else SEVERAL
+        # How many is not told: it would be another tool whenever one more comes.
+        who = self.devices[0] if self.boards == 1 else "several boards"
         differ = "" if len(self._forms) == 1 else " that differ in what it takes (device_tools shows it of each)"
         first = self.tools[0]
         return f"[Tool {self.name} of {who}{differ}; described by the board itself] {first.description}".rstrip()
@@ -61,20 +61,27 @@ class Exposed:
         return _once([honest(tool) for tool in self.tools], alike)
 
 
-def grouped(boards: Mapping[str, Iterable[BoardTool]], *, user_tools: bool = True) -> list[Exposed]:
-    """One for each name. Without `user_tools` those for people are left out."""
+def grouped(
+    boards: Mapping[str, Iterable[BoardTool]], counts: Mapping[str, int] | None = None, *, user_tools: bool = True
+) -> list[ExposedTool]:
+    """One for each name. `counts` says for which names in `boards` more than one board stands. Without `user_tools`
+    those for people are left out."""
+    counted = counts or {}
     found: dict[str, dict[str, BoardTool]] = {}
     for device in sorted(boards):
         for alias, tool in aliases(boards[device]).items():
             if user_tools or not tool.user_only:
                 found.setdefault(alias, {})[device] = tool
-    return [Exposed(alias, tuple(_once(found[alias].values(), _form)), tuple(found[alias])) for alias in sorted(found)]
+    return [
+        ExposedTool(alias, tuple(_once(on.values(), _form)), tuple(on), sum(counted.get(name, 1) for name in on))
+        for alias, on in sorted(found.items())
+    ]
 
 
-def each(boards: Mapping[str, Iterable[BoardTool]], *, user_tools: bool = True) -> list[Exposed]:
+def each(boards: Mapping[str, Iterable[BoardTool]], *, user_tools: bool = True) -> list[ExposedTool]:
     """One for each tool of each board."""
     return [
-        Exposed(alias, (tool,), (device,), alone=True)
+        ExposedTool(alias, (tool,), (device,), 1, alone=True)
         for device in sorted(boards)
         for alias, tool in aliases(boards[device], device).items()
         if user_tools or not tool.user_only
@@ -114,7 +121,7 @@ def _together(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _either(forms: list[Any]) -> Any:
     if len(forms) == 1:
         return forms[0]
-    return {"anyOf": forms} if len(forms) <= MOST_FORMS else {}
+    return {"anyOf": forms} if len(forms) <= MAX_FORMS else {}
 
 
 def _undescribed(schema: Any) -> Any:

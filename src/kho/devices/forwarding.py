@@ -152,7 +152,7 @@ class UnixForwarding:
         self._server = self._path = self._elsewhere = None
 
     def _place(self) -> Path:
-        name = f"{self._process[:12]}.sock"
+        name = f"{self._process[-12:]}.sock"
         if len(os.fsencode(self._folder / name)) <= LONGEST_PATH:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder.chmod(0o700)

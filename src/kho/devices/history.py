@@ -1,20 +1,19 @@
 """The history of calls: who had which board do what, and what came of it. Secrets in arguments are masked."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import orjson
+from kho.kernel.ports import Tx, Value
+from kho.lib.sql import Table, marks, update, where
 
-from kho.kernel.ports import Row, Tx, Value
-
-KEPT = 10_000
-"""Of each tenant."""
+MAX_CALLS = 10_000
+"""Calls of each tenant that are kept."""
 MASK = "***"
-SAID = 1_000
+MAX_MESSAGE = 1_000
 """Characters of an outcome's message that are kept."""
-LONG = 2_000
+MAX_ARGUMENT = 2_000
 """Characters of one argument that are kept."""
 _SECRET = re.compile(
     r"pass(word|wd|phrase|code)?$|^pwd|secret|token|credential|authorization|api.?key|(^|[._-])key$|private.?key|^psk$"
@@ -24,12 +23,12 @@ _SECRET = re.compile(
 _ADDRESS = re.compile(
     r"(://)[^/@\s]+@|([?&](?:[\w.-]*(?:token|key|secret|password|sig|signature))=)[^&#\s]+", re.IGNORECASE
 )
-_COLUMNS = "number, device, tool, arguments, caller, door, request_id, outcome, message, ms, at"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    number: int
+    call: int
+    """Its number among the tenant's calls."""
     device: str
     tool: str
     arguments: dict[str, Any]
@@ -43,6 +42,9 @@ class Entry:
     at: int
 
 
+CALLS = Table("device_calls", Entry, json=("arguments",), names={"call": "number"})
+
+
 def masked(value: Any) -> Any:
     """The same with what is secret hidden: by the name of an argument, and inside addresses."""
     if isinstance(value, dict):
@@ -54,11 +56,11 @@ def masked(value: Any) -> Any:
         return [masked(inner) for inner in cast(list[Any], value)]
     if isinstance(value, str):
         plain = _ADDRESS.sub(lambda found: f"{found[1] or found[2]}{MASK}{'@' if found[1] else ''}", value)
-        return plain if len(plain) <= LONG else plain[:LONG] + "…"
+        return plain if len(plain) <= MAX_ARGUMENT else plain[:MAX_ARGUMENT] + "…"
     return value
 
 
-def add(tx: Tx, tenant: str, entry: Entry) -> int:
+def add(tx: Tx, tenant: str, entry: Entry, most: int = MAX_CALLS) -> int:
     """Files it under the tenant's next number, which it gives back. The oldest go when there are too many."""
     row = tx.one(
         "INSERT INTO device_counts (tenant, calls) VALUES ($1, 1) "
@@ -66,34 +68,15 @@ def add(tx: Tx, tenant: str, entry: Entry) -> int:
         tenant,
     )
     number: int = row[0] if row else 1
-    tx.run(
-        f"INSERT INTO device_calls (tenant, {_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        tenant,
-        number,
-        entry.device,
-        entry.tool,
-        orjson.dumps(masked(entry.arguments)).decode(),
-        entry.caller,
-        entry.door,
-        entry.request_id,
-        entry.outcome,
-        entry.message[:SAID],
-        entry.ms,
-        entry.at,
-    )
-    tx.run("DELETE FROM device_calls WHERE tenant = $1 AND number <= $2", tenant, number - KEPT)
+    kept = replace(entry, call=number, arguments=masked(entry.arguments), message=entry.message[:MAX_MESSAGE])
+    CALLS.insert(tx, kept, tenant=tenant)
+    tx.run("DELETE FROM device_calls WHERE tenant = $1 AND number <= $2", tenant, number - most)
     return number
 
 
 def ended(tx: Tx, tenant: str, number: int, outcome: str, message: str, ms: int | None) -> None:
-    tx.run(
-        "UPDATE device_calls SET outcome = $1, message = $2, ms = $3 WHERE tenant = $4 AND number = $5",
-        outcome,
-        message[:SAID],
-        ms,
-        tenant,
-        number,
-    )
+    changes = {"outcome": outcome, "message": message[:MAX_MESSAGE], "ms": ms}
+    update(tx, CALLS.name, changes, tenant=tenant, number=number)
 
 
 def page(
@@ -107,20 +90,10 @@ def page(
     most: int,
 ) -> list[Entry]:
     """The newest first; of all devices when `devices` is None."""
-    conditions, values = ["tenant = $1"], list[Value]([tenant])
-    for condition, value in (("tool =", tool), ("at >=", since), ("number <", before)):
-        if value is not None:
-            values.append(value)
-            conditions.append(f"{condition} ${len(values)}")
-    if devices is not None:
-        conditions.append(one_of("device", devices, values))
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM device_calls WHERE {' AND '.join(conditions)} "
-        f"ORDER BY number DESC LIMIT ${len(values) + 1}",
-        *values,
-        most,
-    )
-    return [_entry(row) for row in rows]
+    wanted = {"tenant =": tenant, "tool =": tool, "at >=": since, "number <": before}
+    condition, values = of_devices(devices, wanted)
+    sql = f"SELECT {CALLS.columns} FROM device_calls WHERE {condition} ORDER BY number DESC LIMIT ${len(values) + 1}"
+    return CALLS.read_all(tx.all(sql, *values, most))
 
 
 def is_known(tx: Tx, tenant: str, device: str) -> bool:
@@ -128,13 +101,10 @@ def is_known(tx: Tx, tenant: str, device: str) -> bool:
     return tx.one("SELECT 1 FROM device_calls WHERE tenant = $1 AND device = $2 LIMIT 1", tenant, device) is not None
 
 
-def one_of(column: str, chosen: Sequence[str], values: list[Value]) -> str:
-    """A condition, whose values join those of the others."""
-    first = len(values) + 1
-    values += chosen
-    return f"{column} IN ({', '.join(f'${first + place}' for place in range(len(chosen)))})"
-
-
-def _entry(row: Row) -> Entry:
-    number, device, tool, arguments, *rest = row
-    return Entry(number, device, tool, orjson.loads(arguments), *rest)
+def of_devices(devices: Sequence[str] | None, conditions: Mapping[str, Value | None]) -> tuple[str, list[Value]]:
+    """The conditions, narrowed to some devices unless that is None, and all values."""
+    condition, values = where(conditions)
+    if devices is not None:
+        condition += f" AND device IN ({marks(len(devices), len(values) + 1)})"
+        values += devices
+    return condition, values

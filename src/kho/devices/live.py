@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -44,39 +44,29 @@ class _Held:
     connection: str
 
 
+@dataclass(slots=True, kw_only=True)
 class Live:
-    def __init__(
-        self,
-        db: Database,
-        background: Background,
-        clock: Clock,
-        events: Events,
-        said: Notifications,
-        queue: Queue,
-        forwarding: Forwarding,
-        process: str,
-    ) -> None:
-        self._db = db
-        self._background = background
-        self._clock = clock
-        self._events = events
-        self._said = said
-        self._queue = queue
-        self._forwarding = forwarding
-        self.process = process
-        self._boards: dict[tuple[str, str], _Held] = {}
-        self._address: str | None = None
-        self._opening = asyncio.Lock()
-        self._closing = False
-        self.on_change: Callable[[], None] = lambda: None
-        """Called when what boards offer may have changed."""
+    db: Database
+    background: Background
+    clock: Clock
+    events: Events
+    said: Notifications
+    queue: Queue
+    forwarding: Forwarding
+    process: str
+    on_change: Callable[[], None] = lambda: None
+    """Called when what boards offer may have changed."""
+    boards: dict[tuple[str, str], _Held] = field(default_factory=dict[tuple[str, str], _Held])
+    address: str | None = None
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    closing: bool = False
 
     def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> Link:
         """A link that tells this what happens. `connected` is to follow before the first frame."""
 
         async def notified(link: Link, what: Notified) -> None:
             if self.find(tenant, device) is link:
-                self._said.said(tenant, device, what.method, what.params)
+                self.said.said(tenant, device, what.method, what.params)
 
         return Link(
             device,
@@ -96,18 +86,18 @@ class Live:
             known = store.get(tx, tenant, device)
             if known is None or not known.approved:
                 raise NotApproved(device=device)
-            store.held(tx, tenant, device, self.process, held.connection, self._clock())
+            store.held(tx, tenant, device, self.process, held.connection, self.clock())
             elsewhere = known.owner not in ("", self.process)
-            return known, store.owner(tx, known.owner, self._clock()) if elsewhere else None
+            return known, store.owner(tx, known.owner, self.clock()) if elsewhere else None
 
-        known, owner = await self._db.write(work)
-        before, self._boards[key] = self._boards.get(key), held
+        known, owner = await self.db.write(work)
+        before, self.boards[key] = self.boards.get(key), held
         if before is not None:
             log.info("%s is gone: %s", device, REPLACED)
             self._tell(tenant, device, "disconnected", {"reason": REPLACED})
             await before.link.close(REPLACED)
         if owner is not None:
-            self._background.add(partial(self._drop_elsewhere, owner, known))
+            self.background.add(partial(self._drop_elsewhere, owner, known))
         self._tell(tenant, device, "connected", {"transport": link.wire.name})
         log.info("%s is connected over %s", device, link.wire.name)
         if link.closed:  # it was over before it was noted
@@ -115,14 +105,14 @@ class Live:
 
     async def disconnected(self, tenant: str, device: str, link: Link, reason: str = "") -> None:
         key = tenant, device
-        held = self._boards.get(key)
+        held = self.boards.get(key)
         if held is None or held.link is not link:
             return
-        del self._boards[key]
+        del self.boards[key]
         log.info("%s is gone: %s", device, reason or "its connection ended")
         self._tell(tenant, device, "disconnected", {"reason": reason} if reason else {})
         try:
-            await self._db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self._clock()))
+            await self.db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self.clock()))
         except KhoError as problem:  # the row runs out with the lease
             log.warning("%s is gone, which could not be noted: %s", device, problem.message)
         self.on_change()
@@ -138,7 +128,7 @@ class Live:
         kept = toolsets.packed(link.tools)
         digest = toolsets.digest(kept)
 
-        now = self._clock()
+        now = self.clock()
 
         def work(tx: Tx) -> tuple[bool, list[dict[str, Any]]]:
             known = store.get(tx, tenant, device)
@@ -154,22 +144,22 @@ class Live:
                 notifications.note(tx, tenant, device, CHANGED_TOOL, what, now, self.process)
             return known.toolset != digest, warnings
 
-        changed, warnings = await self._db.write(work)
+        changed, warnings = await self.db.write(work)
         for what in warnings:
-            self._said.tell(tenant, device, CHANGED_TOOL, what, now)
+            self.said.tell(tenant, device, CHANGED_TOOL, what, now)
             log.warning("%s: %s", device, what["message"])
         if changed:
             self._tell(tenant, device, "tools_changed", {"tools": len(kept)})
         self.on_change()
-        self._queue.deliver(tenant, device, self.carry)
+        self.queue.deliver(tenant, device, self.carry)
 
     def find(self, tenant: str, device: str) -> Link | None:
-        held = self._boards.get((tenant, device))
+        held = self.boards.get((tenant, device))
         return None if held is None else held.link
 
     @property
     def count(self) -> int:
-        return len(self._boards)
+        return len(self.boards)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -195,7 +185,7 @@ class Live:
             "arguments": arguments,
             "timeout": timeout,
         }
-        answer = await self._forwarding.ask(owner, asked, timeout + SLACK)
+        answer = await self.forwarding.ask(owner, asked, timeout + SLACK)
         return CallResult(answer["content"], answer["is_error"])
 
     async def drop(self, device: Device, reason: str) -> None:
@@ -224,7 +214,7 @@ class Live:
                     return told(error)
                 return {"result": {"content": found.content, "is_error": found.is_error}}
             case {"do": "drop", "tenant": str(tenant), "device": str(device), "connection": str(connection)}:
-                held = self._boards.get((tenant, device))
+                held = self.boards.get((tenant, device))
                 if held is not None and held.connection == connection:
                     reason = message.get("reason")
                     await held.link.close(*((reason, SHUT_OUT) if isinstance(reason, str) else (REPLACED, 1000)))
@@ -235,7 +225,7 @@ class Live:
     async def _owner(self, device: Device) -> Owner | None:
         if device.owner in ("", self.process):
             return None
-        return await self._db.read(lambda tx: store.owner(tx, device.owner, self._clock()))
+        return await self.db.read(lambda tx: store.owner(tx, device.owner, self.clock()))
 
     async def _drop_elsewhere(self, owner: Owner, device: Device, reason: str | None = None) -> None:
         """Without a reason it is that the board is here now."""
@@ -243,35 +233,33 @@ class Live:
         if reason is not None:
             message["reason"] = reason
         with suppress(KhoError):  # it is gone already, or will find out when it looks
-            await self._forwarding.ask(owner, message, SLACK)
+            await self.forwarding.ask(owner, message, SLACK)
 
     # -- the lease ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Works until the hub stops: says that this process is there, and clears up after those that are not."""
-        while not self._background.stopping:
-            try:
-                await self.beat()
-                await self.sweep()
-                await self._queue.expire()
-                await self._deliver_waiting()
-            except KhoError as problem:
-                log.warning("boards: the database is away: %s", problem.message)
-            await self._background.pause(BEAT)
+        await self.background.every(BEAT, self._step, name="boards")
+
+    async def _step(self) -> None:
+        await self.beat()
+        await self.sweep()
+        await self.queue.expire()
+        await self._deliver_waiting()
 
     async def _deliver_waiting(self) -> None:
         """What was queued in the moment when its board came back."""
-        if self._boards:
-            for tenant, device in await self._db.read(lambda tx: waiting(tx, self.process)):
+        if self.boards:
+            for tenant, device in await self.db.read(lambda tx: waiting(tx, self.process)):
                 link = self.find(tenant, device)
                 if link is not None and link.session.state == "ready":
-                    self._queue.deliver(tenant, device, self.carry)
+                    self.queue.deliver(tenant, device, self.carry)
 
     async def beat(self) -> None:
         address = await self._reached()
         if address is None:
             return
-        boards, now = dict(self._boards), self._clock()
+        boards, now = dict(self.boards), self.clock()
 
         def work(tx: Tx) -> list[tuple[str, str]]:
             forwarding_postgres.sweep(tx, now)
@@ -284,29 +272,29 @@ class Live:
                 if not store.held_again(tx, *key, self.process, held.connection, now)
             ]
 
-        for key in await self._db.write(work):
+        for key in await self.db.write(work):
             await boards[key].link.close(REPLACED)
 
     async def _reached(self) -> str | None:
         """Where others reach this process, which may have been asleep for long; None if none of them need to."""
-        async with self._opening:
-            if self._address is None or self._closing:
+        async with self.opening:
+            if self.address is None or self.closing:
                 return None
             try:
-                self._address = await self._forwarding.open(self.answer)
+                self.address = await self.forwarding.open(self.answer)
             except OSError as problem:
                 log.warning("boards: other processes do not reach this one: %s", problem)
-            return self._address
+            return self.address
 
     async def sweep(self) -> None:
         """Gives up processes that have fallen silent, and those that are certain to be gone. One that is only silent
         keeps its socket: it may have been asleep, and comes back. So does this one, if it was given up itself."""
-        now = self._clock()
-        owners = await self._db.read(store.every_owner)
+        now = self.clock()
+        owners = await self.db.read(store.every_owner)
         if not any(one.process == self.process and one.until > now for one in owners):
             await self.beat()
         others = [one for one in owners if one.process != self.process]
-        gone = [one for one in others if await self._forwarding.is_gone(one)]
+        gone = [one for one in others if await self.forwarding.is_gone(one)]
         dead = {one.process for one in gone}
         if not dead and all(one.until > now for one in others):
             return
@@ -316,40 +304,40 @@ class Live:
                 if one.process in dead or (one.until <= now and one.process != self.process):
                     store.leave(tx, one.process, now)
 
-        await self._db.write(work)
+        await self.db.write(work)
         _clear_away(gone)
         self.on_change()
 
     async def close(self) -> None:
         """Ends every connection of this process."""
-        self._closing = True
-        boards = list(self._boards.values())
-        self._boards.clear()  # one statement below lets go of all of them
+        self.closing = True
+        boards = list(self.boards.values())
+        self.boards.clear()  # one statement below lets go of all of them
         await asyncio.gather(*(_ended(held.link) for held in boards))
-        async with self._opening:
-            await self._forwarding.close()
-        if self._address is not None:
-            self._address = None
+        async with self.opening:
+            await self.forwarding.close()
+        if self.address is not None:
+            self.address = None
             try:
-                await self._db.write(lambda tx: store.leave(tx, self.process, self._clock()))
+                await self.db.write(lambda tx: store.leave(tx, self.process, self.clock()))
             except KhoError as problem:  # the others find out when the lease is over
                 log.warning("boards could not be let go of: %s", problem.message)
 
     async def reachable(self) -> None:
         """Others reach this process from now on, and know when it was killed."""
-        if self._closing:
+        if self.closing:
             raise DeviceOffline("The hub stops.")
-        if self._address is not None:
+        if self.address is not None:
             return
-        async with self._opening:
-            if self._address is None:
-                address = await self._forwarding.open(self.answer)
-                until = self._clock() + LEASE
-                await self._db.write(lambda tx: store.arrive(tx, self.process, address, until))
-                self._address = address
+        async with self.opening:
+            if self.address is None:
+                address = await self.forwarding.open(self.answer)
+                until = self.clock() + LEASE
+                await self.db.write(lambda tx: store.arrive(tx, self.process, address, until))
+                self.address = address
 
     def _tell(self, tenant: str, device: str, kind: Kind, data: dict[str, Any]) -> None:
-        self._events.publish(tenant, Event(kind, device, self._clock(), data))
+        self.events.publish(tenant, Event(kind, device, self.clock(), data))
 
 
 def _warning(tool: str, changed: list[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from kho.devices import results
 from kho.devices.arguments import wanted
 from kho.lib.markdown import code, counted, fenced, inline, minute, together
 
-LONGEST = 120
+MAX_LINE = 120
 """Characters of arguments, parameters and answers on a line of a list."""
 
 
@@ -79,12 +79,13 @@ def _device(one: results.Device) -> str:
 
 def _tool(one: results.Tool) -> str:
     marks = [*(["for people"] if one.user_only else []), *(["not as approved"] if one.warning else [])]
+    noted = f" ({', '.join(marks)})" if marks else ""
     said = f": {code(one.description)}" if one.description else ""
     properties = cast(Mapping[str, Mapping[str, Any]], one.input_schema.get("properties", {}))
     required = cast(list[str], one.input_schema.get("required", []))
     taken = [f"  - {code(_argument(name, properties.get(name, {}), name in required))}"
              for name in dict.fromkeys([*properties, *required])]  # fmt: skip
-    return "\n".join([f"- {code(one.name)}{f' ({chr(44).join(marks)})' if marks else ''}{said}", *taken])
+    return "\n".join([f"- {code(one.name)}{noted}{said}", *taken])
 
 
 def _argument(name: str, part: Mapping[str, Any], required: bool) -> str:
@@ -123,7 +124,7 @@ def _json(value: Any) -> str:
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return code(line if len(line) <= LONGEST else line[: LONGEST - 1] + "…")
+    return code(line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…")
 
 
 def _words(status: results.Status) -> str:

@@ -20,8 +20,7 @@ from kho.devices import frames, mqtt_client, mqtt_topics, store
 from kho.devices.mqtt_boards import Boards, Conversation, alert
 from kho.devices.mqtt_client import Address, Client
 from kho.devices.newcomers import Newcomers
-from kho.devices.ota import Approving
-from kho.devices.registrations import Registrations
+from kho.devices.registrations import Approving, Registrations
 from kho.devices.session import Photos
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens

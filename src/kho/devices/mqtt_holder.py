@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from kho.devices.mqtt_lease import BEAT, Lease
+from kho.devices.mqtt_lease import BEAT, BrokerLease
 from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
 
@@ -31,7 +31,9 @@ class Held(Protocol):
 
 
 class Holder:
-    def __init__(self, held: Held, lease: Lease, background: Background, *, first_pause: float = FIRST_PAUSE) -> None:
+    def __init__(
+        self, held: Held, lease: BrokerLease, background: Background, *, first_pause: float = FIRST_PAUSE
+    ) -> None:
         self._held = held
         self._lease = lease
         self._background = background
@@ -61,7 +63,7 @@ class Holder:
                 self.there.clear()
             await self._background.pause(pause)
             pause = min(LAST_PAUSE, pause * 2)
-        await self._lease.let_go()
+        await self._lease.release()
 
     @property
     def _name(self) -> str:

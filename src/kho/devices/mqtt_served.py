@@ -1,7 +1,6 @@
 """Which brokers a hub serves boards at, as its settings say, and what boards are told of them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,35 +10,24 @@ from kho.devices.live import Live
 from kho.devices.mqtt import MqttDoor
 from kho.devices.mqtt_client import Address
 from kho.devices.mqtt_holder import Held, Holder
-from kho.devices.mqtt_lease import Lease
-from kho.devices.ota import HUB, Approving, Mqtt
-from kho.devices.registrations import Registrations
+from kho.devices.mqtt_lease import broker_lease
+from kho.devices.ota import HUB, Mqtt
+from kho.devices.registrations import Approving, Registrations
 from kho.devices.session import Photos
+from kho.devices.settings import DeviceSettings
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
 from kho.devices.vision import PATH as VISION_PATH
-from kho.kernel.background import Background
-from kho.kernel.ports import Database
-from kho.lib.clock import Clock
+from kho.search.core import Core
 
 EVERYWHERE = ("0.0.0.0", "::")
 
 
-@dataclass(frozen=True, slots=True)
-class Brokers:
-    url: str = ""
-    """One that is there already, with the hub's own name and password."""
-    boards_url: str = ""
-    """The same as boards are to use it, with theirs. Without it they are sent to the WebSocket."""
-    listen: str = ""
-    """Where a broker of our own listens."""
-
-
-def need(chosen: Brokers) -> None:
+def need(settings: DeviceSettings) -> None:
     """Raises KhoError if what the settings ask for is not installed."""
-    if chosen.url:
+    if settings.mqtt_url:
         mqtt_client.need("aiomqtt")
-    if chosen.listen:
+    if settings.mqtt_broker:
         mqtt_client.need("amqtt")
 
 
@@ -48,33 +36,33 @@ class MqttServed:
 
     def __init__(
         self,
-        chosen: Brokers,
-        db: Database,
-        background: Background,
-        clock: Clock,
+        core: Core,
+        settings: DeviceSettings,
         live: Live,
         registrations: Registrations,
         tokens: Tokens,
         approval: Approving,
-        public_url: str = "",
     ) -> None:
-        self._clock = clock
+        self._clock = core.clock
         self._tokens = tokens
-        self._public_url = public_url.rstrip("/")
-        self._told = mqtt_client.address(chosen.boards_url) if chosen.boards_url else None
+        self._public_url = settings.public_url.rstrip("/")
+        self._told = mqtt_client.address(settings.mqtt_boards_url) if settings.mqtt_boards_url else None
         self.broker: BoardBroker | None = None
         self.door: MqttDoor | None = None
-        parts = live, registrations, tokens, clock
-        self.holders: list[Holder] = []
-        if chosen.listen:
-            where = mqtt_client.address(chosen.listen)
+        parts = live, registrations, tokens, core.clock
+        held: dict[str, Held] = {}
+        if settings.mqtt_broker:
+            where = mqtt_client.address(settings.mqtt_broker)
             self.broker = BoardBroker(where, *parts, vision=self._vision, udp_host=self._host(where))
-            self._hold(self.broker, Lease(db, clock, "devices.broker", live), background)
-        if chosen.url:
-            where = mqtt_client.address(chosen.url)
+            held["devices.broker"] = self.broker
+        if settings.mqtt_url:
+            where = mqtt_client.address(settings.mqtt_url)
             host = self._host(where)
-            self.door = MqttDoor(where, db, *parts, approval=approval, vision=self._vision, udp_host=host)
-            self._hold(self.door, Lease(db, clock, "devices.mqtt", live), background)
+            self.door = MqttDoor(where, core.db, *parts, approval=approval, vision=self._vision, udp_host=host)
+            held["devices.mqtt"] = self.door
+        self.holders = [
+            Holder(one, broker_lease(core.db, core.leases, name, live), core.background) for name, one in held.items()
+        ]
 
     @property
     def work(self) -> Sequence[Callable[[], Awaitable[None]]]:
@@ -86,9 +74,6 @@ class MqttServed:
         if self._told is not None:
             return self._elsewhere
         return None if self.broker is None else self._here
-
-    def _hold(self, held: Held, lease: Lease, background: Background) -> None:
-        self.holders.append(Holder(held, lease, background))
 
     def _here(self, board: Device, now: int, host: str) -> dict[str, Any]:
         assert self.broker is not None

@@ -8,37 +8,37 @@ what was stored, and tell their own listeners.
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import orjson
 
 from kho.devices.events import Event, Events
-from kho.devices.history import one_of
+from kho.devices.history import of_devices
 from kho.kernel.background import Background
 from kho.kernel.capability import Announcements
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Row, Tx, Value
+from kho.kernel.ports import Database, Row, Tx
 from kho.lib.clock import SECOND, Clock, iso
+from kho.lib.sql import Table, insert_many, marks, to_json
 
 log = logging.getLogger("kho.devices")
 
-KEPT = 1_000
-"""Of each board."""
-LINE = 5_000
-"""That wait to be stored."""
+MAX_KEPT = 1_000
+"""Notifications of each board that are kept."""
+MAX_WAITING = 5_000
+"""Notifications that wait to be stored."""
 BATCH = 500
-METHOD = 200
+MAX_METHOD = 200
 """Characters of a method's name that are kept."""
 CHANGED_TOOL = "kho/tool_changed"
 """What Kho notes itself when a tool is not what was approved."""
 SPEAKER = "kho.devices"
-LOOK = 2.0
+LOOK_EVERY = 2.0
 """Seconds between two looks at what other processes have stored."""
 LATE = 10 * SECOND
-PARAMS = 16 * 1024
-"""Bytes of parameters that are kept; longer ones are cut out."""
-_COLUMNS = "device, place, method, params, at"
+MAX_PARAMS = 16 * 1024
+"""Characters of parameters that are kept; longer ones are cut out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,92 +50,84 @@ class Said:
     at: int
 
 
+STORED = Table("device_notifications", Said, json=("params",))
+
+
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     tenant: str
     device: str
     method: str
-    params: str
+    params: dict[str, Any] | None
     at: int
 
 
+@dataclass(slots=True, kw_only=True)
 class Notifications:
-    def __init__(
-        self,
-        db: Database,
-        background: Background,
-        clock: Clock,
-        events: Events,
-        announcements: Announcements,
-        process: str,
-    ) -> None:
-        self._db = db
-        self._background = background
-        self._clock = clock
-        self._events = events
-        self._announcements = announcements
-        self._process = process
-        self._line: deque[_Waiting] = deque()
-        self._storing = False
-        self._heard: dict[tuple[str, str, int], int] = {}
-        self._since = 0
-        self.dropped = 0
+    db: Database
+    background: Background
+    clock: Clock
+    events: Events
+    announcements: Announcements
+    process: str
+    most_waiting: int = MAX_WAITING
+    line: deque[_Waiting] = field(default_factory=deque[_Waiting])
+    storing: bool = False
+    heard: dict[tuple[str, str, int], int] = field(default_factory=dict[tuple[str, str, int], int])
+    """What was told here of what other processes stored: when, by tenant, device and place."""
+    since: int = 0
+    dropped: int = 0
 
     def said(self, tenant: str, device: str, method: str, params: Any) -> None:
         """Called with whatever a board sends that is no answer."""
-        params, text = _kept(params)
-        method, at = _clean(method), self._clock()
+        params = _kept(params)
+        method, at = _clean(method), self.clock()
         self.tell(tenant, device, method, params, at)
-        if len(self._line) >= LINE:
+        if len(self.line) >= self.most_waiting:
             self.dropped += 1
             return
-        self._line.append(_Waiting(tenant, device, method, text, at))
-        if not self._storing:
-            self._storing = True
-            self._background.add(self._store)
+        self.line.append(_Waiting(tenant, device, method, params, at))
+        if not self.storing:
+            self.storing = True
+            self.background.add(self._store)
 
     def tell(self, tenant: str, device: str, method: str, params: Any, at: int) -> None:
         """To those who listen in this process."""
         if method == CHANGED_TOOL:
-            self._events.publish(tenant, Event("warning", device, at, params))
+            self.events.publish(tenant, Event("warning", device, at, params))
         else:
-            self._events.publish(tenant, Event("notification", device, at, {"method": method, "params": params}))
+            self.events.publish(tenant, Event("notification", device, at, {"method": method, "params": params}))
         level = "warning" if method == CHANGED_TOOL else "info"
         what = {"device": device, "at": iso(at), "method": method, "params": params}
-        self._announcements.tell(tenant, level, SPEAKER, what)
+        self.announcements.tell(tenant, level, SPEAKER, what)
 
     async def run(self) -> None:
         """Works until the hub stops: tells here what boards of other processes say."""
-        self._since = self._clock()
-        while not self._background.stopping:
-            await self._background.pause(LOOK)
-            try:
-                await self.look()
-            except KhoError as problem:
-                log.warning("notifications of boards: the database is away: %s", problem.message)
+        self.since = self.clock()
+        await self.background.every(LOOK_EVERY, self.look, name="notifications of boards")
 
     async def look(self) -> None:
-        now = self._clock()
+        now = self.clock()
         # Whoever commits last need not have begun last: a look goes a little further back than the one before.
-        since = max(self._since, now - LATE)
-        self._heard = {key: at for key, at in self._heard.items() if at >= since}
-        for tenant, one in await self._db.read(lambda tx: elsewhere(tx, self._process, since, BATCH)):
+        since = max(self.since, now - LATE)
+        self.heard = {key: at for key, at in self.heard.items() if at >= since}
+        for tenant, one in await self.db.read(lambda tx: elsewhere(tx, self.process, since, BATCH)):
             key = tenant, one.device, one.place
-            if self._heard.get(key) != one.at:  # a board that was forgotten and came back counts from one again
-                self._heard[key] = one.at
+            if self.heard.get(key) != one.at:  # a board that was forgotten and came back counts from one again
+                self.heard[key] = one.at
                 self.tell(tenant, one.device, one.method, one.params, one.at)
 
     async def _store(self) -> None:
         try:
-            while self._line:
-                batch = [self._line.popleft() for _ in range(min(BATCH, len(self._line)))]
+            while self.line:
+                batch = [self.line.popleft() for _ in range(min(BATCH, len(self.line)))]
                 try:
-                    await self._db.write(lambda tx, batch=batch: _keep(tx, batch, self._process))
+                    await self.db.write(lambda tx, batch=batch: _keep(tx, batch, self.process))
                 except KhoError as problem:
                     self.dropped += len(batch)
                     log.warning("%d notifications of boards are lost: %s", len(batch), problem.message)
         finally:
-            self._storing = False
+            self.storing = False
 
 
 def page(
@@ -149,44 +141,39 @@ def page(
     most: int,
 ) -> list[Said]:
     """The newest first; of all devices when `devices` is None."""
-    conditions, values = ["tenant = $1"], list[Value]([tenant])
-    for condition, value in (("method =", method), ("at >=", since)):
-        if value is not None:
-            values.append(value)
-            conditions.append(f"{condition} ${len(values)}")
-    if devices is not None:
-        conditions.append(one_of("device", devices, values))
+    condition, values = of_devices(devices, {"tenant =": tenant, "method =": method, "at >=": since})
     if before is not None:
-        first = len(values) + 1
-        conditions.append(f"(at, device, place) < (${first}, ${first + 1}, ${first + 2})")
+        condition += f" AND (at, device, place) < ({marks(3, len(values) + 1)})"
         values += before
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM device_notifications WHERE {' AND '.join(conditions)} "
+        f"SELECT {STORED.columns} FROM device_notifications WHERE {condition} "
         f"ORDER BY at DESC, device DESC, place DESC LIMIT ${len(values) + 1}",
         *values,
         most,
     )
-    return [_said(row) for row in rows]
+    return [_read(row) for row in rows]
 
 
 def elsewhere(tx: Tx, process: str, after: int, most: int) -> list[tuple[str, Said]]:
     """What other processes have stored since, with its tenant; the oldest first."""
     rows = tx.all(
-        f"SELECT tenant, {_COLUMNS} FROM device_notifications WHERE at > $1 AND process <> $2 "
+        f"SELECT tenant, {STORED.columns} FROM device_notifications WHERE at > $1 AND process <> $2 "
         "ORDER BY at, tenant, device, place LIMIT $3",
         after,
         process,
         most,
     )
-    return [(tenant, _said(tuple(row))) for tenant, *row in rows]
+    return [(tenant, _read(tuple(row))) for tenant, *row in rows]
 
 
-def note(tx: Tx, tenant: str, device: str, method: str, params: Any, at: int, process: str) -> None:
+def note(
+    tx: Tx, tenant: str, device: str, method: str, params: Any, at: int, process: str, most: int = MAX_KEPT
+) -> None:
     """One of Kho's own, in the transaction of what it tells of."""
-    _keep(tx, [_Waiting(tenant, device, method, orjson.dumps(params).decode(), at)], process)
+    _keep(tx, [_Waiting(tenant, device, method, params, at)], process, most)
 
 
-def _keep(tx: Tx, batch: Sequence[_Waiting], process: str) -> None:
+def _keep(tx: Tx, batch: Sequence[_Waiting], process: str, most: int = MAX_KEPT) -> None:
     by_device: dict[tuple[str, str], list[_Waiting]] = {}
     for one in batch:
         by_device.setdefault((one.tenant, one.device), []).append(one)
@@ -203,16 +190,24 @@ def _keep(tx: Tx, batch: Sequence[_Waiting], process: str) -> None:
             continue
         last = row[0]
         first = last - len(said) + 1
-        tx.many(
-            "INSERT INTO device_notifications (tenant, device, place, method, params, at, process) "
-            "VALUES ($1, $2, $3, $4, $5, $6, $7)",
-            [(tenant, device, first + i, one.method, one.params, one.at, process) for i, one in enumerate(said)],
-        )
+        rows = [
+            {
+                "tenant": tenant,
+                "device": device,
+                "place": place,
+                "method": one.method,
+                "params": to_json(one.params),
+                "at": one.at,
+                "process": process,
+            }
+            for place, one in enumerate(said, first)
+        ]
+        insert_many(tx, STORED.name, rows)
         tx.run(
             "DELETE FROM device_notifications WHERE tenant = $1 AND device = $2 AND place <= $3",
             tenant,
             device,
-            last - KEPT,
+            last - most,
         )
 
 
@@ -221,22 +216,19 @@ def _object(params: Any) -> dict[str, Any] | None:
     return cast(dict[str, Any], params) if params is None or isinstance(params, dict) else {"value": params}
 
 
-def _kept(params: Any) -> tuple[dict[str, Any] | None, str]:
+def _kept(params: Any) -> dict[str, Any] | None:
     kept = _object(params)
     try:
-        text = orjson.dumps(kept).decode()
+        length = len(orjson.dumps(kept).decode())
     except orjson.JSONEncodeError:  # half a surrogate: firmware cuts texts wherever its buffer ends
-        kept, text = {"unreadable": True}, '{"unreadable":true}'
-    if len(text) > PARAMS:
-        kept = {"cut": len(text)}
-        text = orjson.dumps(kept).decode()
-    return kept, text
+        return {"unreadable": True}
+    return kept if length <= MAX_PARAMS else {"cut": length}
 
 
 def _clean(method: str) -> str:
-    return "".join(c if c.isprintable() else "\ufffd" for c in method[:METHOD])
+    return "".join(c if c.isprintable() else "\ufffd" for c in method[:MAX_METHOD])
 
 
-def _said(row: Row) -> Said:
-    device, place, method, params, at = row
-    return Said(device, place, method, _object(orjson.loads(params)), at)  # as it is, in rows of earlier versions
+def _read(row: Row) -> Said:
+    said = STORED.read(row)
+    return replace(said, params=_object(said.params))  # as it is, in rows of earlier versions

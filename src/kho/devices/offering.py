@@ -5,137 +5,135 @@ Boards that have a tool of the same name share it; which board is meant is an ar
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, count
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
 from kho.devices import store, toolsets
-from kho.devices.exposed import SEVERAL, Exposed, each, grouped
+from kho.devices.contract import ADMIN, CALL
+from kho.devices.exposed import ExposedTool, each, grouped
 from kho.devices.listed import BoardTool
 from kho.devices.model import ToolArguments
+from kho.devices.settings import DeviceSettings
 from kho.kernel.background import Background
 from kho.kernel.call import Call
-from kho.kernel.errors import KhoError
 from kho.kernel.operation import Operation
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
 
-log = logging.getLogger("kho.devices")
-
-Mode = Literal["grouped", "each", "off"]
+Tools = tuple[BoardTool, ...]
 Run = Callable[[str, str, str | None, Mapping[str, Any], Call], Awaitable[Any]]
 """The tool by its name or alias, what its argument for the device is called, the one device that is meant or None,
 arguments, caller."""
-LOOK = 3.0
+LOOK_EVERY = 3.0
 """Seconds after which a look is taken without having been called: boards may have come to other processes."""
-FRESH = 0.5
+REST = 0.5
 """Seconds between two looks, at least."""
-MOST = 512
+MAX_TOOLS = 512
 """Tools of boards that one tenant is offered."""
-MOST_ALONE = 128
+MAX_BOARDS_ALONE = 128
 """Boards of one tenant that are offered each by itself."""
-MOST_KNOWN = 1000
+MAX_KNOWN = 1000
 """Boards of one tenant that a tool is looked for on when none that is connected has it."""
-CALL, ADMIN = "devices:call", "admin"
 _WHICH = "Which device: its id, a list of ids, or a label. Needed only when several have this tool."
 
 
+@dataclass(slots=True, kw_only=True)
 class Offering:
-    """A `Source`. `user_tools` offers admins, too, what boards keep for people."""
+    """A `Source`."""
 
-    def __init__(
-        self, db: Database, background: Background, clock: Clock, mode: Mode, run: Run, *, user_tools: bool = False
-    ) -> None:
-        self._db = db
-        self._background = background
-        self._clock = clock
-        self._mode: Mode = mode
-        self._run = run
-        self._user_tools = user_tools
-        self._nudged = asyncio.Event()
-        self._listeners: list[Callable[[], None]] = []
-        self._seen: Any = None
-        self._operations: dict[str, Operation] = {}
-        """By what makes them what they are: those that stay stay the same objects."""
+    db: Database
+    background: Background
+    clock: Clock
+    settings: DeviceSettings
+    on_tool: Run
+    nudged: asyncio.Event = field(default_factory=asyncio.Event)
+    listeners: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    seen: Sequence[tuple[str, ...]] | None = None
+    """What the last look found."""
+    offered: dict[str, Operation] = field(default_factory=dict[str, Operation])
+    """By what makes them what they are: those that stay stay the same objects."""
 
     def operations(self) -> Sequence[Operation]:
-        return list(self._operations.values())
+        return list(self.offered.values())
 
     def subscribe(self, changed: Callable[[], None]) -> None:
-        self._listeners.append(changed)
+        self.listeners.append(changed)
 
     def nudge(self) -> None:
-        self._nudged.set()
+        self.nudged.set()
 
     async def run(self) -> None:
         """Works until the hub stops."""
-        while self._mode != "off" and not self._background.stopping:
-            self._nudged.clear()
-            try:
-                await self.look()
-            except KhoError as problem:
-                log.warning("tools of boards: the database is away: %s", problem.message)
-            await self._background.pause(FRESH)
-            await self._background.pause_until(self._nudged, LOOK - FRESH)
+        if self.settings.tools != "off":
+            await self.background.every(LOOK_EVERY - REST, self._step, name="tools of boards", wake=self.nudged)
+
+    async def _step(self) -> None:
+        await self.look()
+        await self.background.pause(REST)
 
     async def look(self) -> None:
-        boards = await self._db.read(self._changed)
+        boards = await self.db.read(self._changed)
         if boards is None:
             return
-        self._seen, found = boards
+        self.seen, found, counts = boards
         offered = {
             _key(tenant, exposed): (tenant, exposed)
             for tenant, sets in found.items()
-            for exposed in self._offered(sets)
+            for exposed in self._exposed(sets, counts[tenant])
         }
-        if offered.keys() == self._operations.keys():
+        if offered.keys() == self.offered.keys():
             return
-        self._operations = {
-            key: self._operations.get(key) or self._operation(tenant, exposed)
-            for key, (tenant, exposed) in offered.items()
+        self.offered = {
+            key: self.offered.get(key) or self._operation(tenant, exposed) for key, (tenant, exposed) in offered.items()
         }
-        for changed in self._listeners:
+        for changed in self.listeners:
             changed()
 
     async def absent(self, name: str, tenant: str) -> Operation | None:
         """A tool by its name that a board of the tenant's has, though none is connected: a call of it says so."""
-        if self._mode == "off":
+        if self.settings.tools == "off":
             return None
-        boards = await self._db.read(lambda tx: _known(tx, tenant))
-        return next((self._operation(tenant, one) for one in self._offered(boards) if one.alias == name), None)
+        boards = await self.db.read(lambda tx: _known(tx, tenant))
+        return next((self._operation(tenant, one) for one in self._exposed(boards) if one.alias == name), None)
 
-    def _changed(self, tx: Tx) -> tuple[Any, dict[str, dict[str, tuple[BoardTool, ...]]]] | None:
-        """The tools of each board by tenant, or None if they are those of the last look."""
-        now = self._clock()
+    def _changed(
+        self, tx: Tx
+    ) -> tuple[Sequence[tuple[str, ...]], dict[str, dict[str, Tools]], dict[str, dict[str, int]]] | None:
+        """The tools of boards by tenant, and how many boards have them; or None if nothing else is offered than at the
+        last look: how many several boards are is no difference."""
+        now = self.clock()
         rows = store.offered(tx, now)
-        seen = [(tenant, digest, id if count == 1 else SEVERAL) for tenant, digest, count, id in rows]
-        if self._mode == "each":
-            tenants = {tenant for tenant, *_ in rows}
-            seen = [
-                (t, one.toolset, one.id) for t in sorted(tenants) for one in store.connected(tx, t, now, MOST_ALONE)
+        # Boards with the same tools are one entry, under the digest of these tools.
+        groups = [(tenant, digest, id if count == 1 else digest, count) for tenant, digest, count, id in rows]
+        if self.settings.tools == "each":
+            tenants = sorted({tenant for tenant, *_ in rows})
+            groups = [
+                (t, one.toolset, one.id, 1) for t in tenants for one in store.connected(tx, t, now, MAX_BOARDS_ALONE)
             ]
-        if seen == self._seen:
+        seen = [group[:3] for group in groups]
+        if seen == self.seen:
             return None
-        found: dict[str, dict[str, tuple[BoardTool, ...]]] = {}
-        sets: dict[tuple[str, str], tuple[BoardTool, ...]] = {}
-        for tenant, digest, who in seen:
+        found, counts = dict[str, dict[str, Tools]](), dict[str, dict[str, int]]()
+        sets: dict[tuple[str, str], Tools] = {}
+        for tenant, digest, name, boards in groups:
             key = tenant, digest
             if key not in sets:
                 sets[key] = toolsets.unpacked(store.tools(tx, tenant, digest))
-            # Two sets of several boards each are two entries that share some of their tools.
-            name = f"{who} {digest}" if who == SEVERAL else who
             found.setdefault(tenant, {})[name] = sets[key]
-        return seen, found
+            counts.setdefault(tenant, {})[name] = boards
+        return seen, found, counts
 
-    def _offered(self, boards: Mapping[str, tuple[BoardTool, ...]]) -> list[Exposed]:
-        if self._mode == "each":
-            return each(boards, user_tools=self._user_tools)[:MOST]
-        return grouped(boards, user_tools=self._user_tools)[:MOST]
+    def _exposed(self, boards: Mapping[str, Tools], counts: Mapping[str, int] | None = None) -> list[ExposedTool]:
+        user_tools = self.settings.user_tools
+        if self.settings.tools == "each":
+            return each(boards, user_tools=user_tools)[:MAX_TOOLS]
+        return grouped(boards, counts, user_tools=user_tools)[:MAX_TOOLS]
 
-    def _operation(self, tenant: str, exposed: Exposed) -> Operation:
+    def _operation(self, tenant: str, exposed: ExposedTool) -> Operation:
         schema, device = exposed.schema, exposed.devices[0] if exposed.alone else None
         properties = schema.get("properties", {})
         which = next(name for name in chain(("device", "device_id"), _further()) if name not in properties)
@@ -144,7 +142,7 @@ class Offering:
             schema = {**schema, "properties": {**properties, which: {"anyOf": one_or_many, "description": _WHICH}}}
 
         async def run(params: ToolArguments, call: Call) -> Any:
-            return await self._run(exposed.name, which, device, params.model_extra or {}, call)
+            return await self.on_tool(exposed.name, which, device, params.model_extra or {}, call)
 
         return Operation(
             name=f"devices.{exposed.alias}",
@@ -161,9 +159,9 @@ class Offering:
         )
 
 
-def _known(tx: Tx, tenant: str) -> dict[str, tuple[BoardTool, ...]]:
+def _known(tx: Tx, tenant: str) -> dict[str, Tools]:
     """The tools of all boards, as they were last seen."""
-    found = [one for one in store.page(tx, tenant, "", MOST_KNOWN) if one.approved and one.toolset]
+    found = [one for one in store.page(tx, tenant, "", MAX_KNOWN) if one.approved and one.toolset]
     sets = {one.toolset: toolsets.unpacked(store.tools(tx, tenant, one.toolset)) for one in found}
     return {one.id: sets[one.toolset] for one in found}
 
@@ -173,5 +171,5 @@ def _further() -> Iterator[str]:
     return (f"kho_device{number or ''}" for number in count())
 
 
-def _key(tenant: str, exposed: Exposed) -> str:
+def _key(tenant: str, exposed: ExposedTool) -> str:
     return orjson.dumps([tenant, exposed.alias, exposed.description, exposed.schema, exposed.user_only]).decode()

@@ -5,7 +5,7 @@ as well, so exactly one of the two is sent. There is never a firmware to install
 board has.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ import orjson
 from kho.devices.errors import NotApproved, UnknownDevice
 from kho.devices.listed import clean
 from kho.devices.newcomers import Newcomers
-from kho.devices.registrations import Approval, Registrations
+from kho.devices.registrations import Approving, Registrations
 from kho.devices.stated import Stated, base, socket_base, stated
 from kho.devices.store import Device
 from kho.devices.tokens import Tokens
@@ -34,7 +34,6 @@ HUB = "hub"
 """In what is kept of a board: the address at which it reached the hub, which over MQTT nobody else tells. The guard has
 seen to it that it is the hub's, and whoever could put another one there could have the board's token as well."""
 
-Approving = Callable[[], Awaitable[Approval]]
 Mqtt = Callable[[Device, int, str], dict[str, Any]]
 """What a board needs to reach the broker, made now (microseconds), if it reaches the hub at this host."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kho.devices import history, queue, results
 from kho.devices.acts import CallResult
-from kho.devices.errors import DeviceFailed
+from kho.devices.errors import BoardGone, BoardRefused, CallTimedOut, DeviceFailed
 from kho.devices.queue import text_of
 from kho.kernel.call import Call
 from kho.kernel.errors import KhoError
@@ -32,6 +32,13 @@ class Done:
         return self.problem.code if self.problem else "ok"
 
     @property
+    def heard(self) -> bool:
+        """Whether the device did something, may have done it, or is going to."""
+        reached = isinstance(self.problem, BoardGone | BoardRefused | CallTimedOut)
+        unknown = reached and self.problem is not None and self.problem.details.get("sent") is not False
+        return self.queued or self.result is not None or unknown
+
+    @property
     def message(self) -> str:
         if self.problem is not None:
             return self.problem.message
@@ -40,7 +47,7 @@ class Done:
 
 def line(one: Done, call: Call, now: int) -> history.Entry:
     return history.Entry(
-        number=0,
+        call=0,
         device=one.device,
         tool=one.tool,
         arguments=one.arguments,

@@ -6,11 +6,9 @@ out once. One whose process dies in that moment stays in the history as 'sent': 
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-
-import orjson
 
 from kho.devices import history
 from kho.devices.acts import CallResult, answer_of
@@ -19,11 +17,12 @@ from kho.devices.events import Event, Events
 from kho.devices.listed import clean
 from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Row, Tx
+from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
+from kho.lib.sql import Table
 
-MOST = 100
-"""That wait for one board."""
+MAX_WAITING = 100
+"""Calls that wait for one board."""
 EXPIRED = "EXPIRED"
 TOO_LATE = "The device did not come back in time; it was not asked."
 SENT = "sent"
@@ -42,46 +41,51 @@ class Waiting:
     timeout: float
 
 
+CALLS = Table("device_queue", Waiting, json=("arguments",))
+
+
+@dataclass(slots=True, kw_only=True)
 class Queue:
-    def __init__(self, db: Database, background: Background, clock: Clock, events: Events, process: str) -> None:
-        self._db = db
-        self._background = background
-        self._clock = clock
-        self._events = events
-        self._process = process
-        self._delivering: set[tuple[str, str]] = set()
-        self._again: set[tuple[str, str]] = set()
+    db: Database
+    background: Background
+    clock: Clock
+    events: Events
+    process: str
+    most: int = MAX_WAITING
+    delivering: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    again: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Boards for which something was queued while their calls were being delivered."""
 
     def deliver(self, tenant: str, device: str, carry: Carry) -> None:
         """Begins with what waits for the board, now that this process holds its connection."""
         board = tenant, device
-        if board in self._delivering:
-            self._again.add(board)
+        if board in self.delivering:
+            self.again.add(board)
         else:
-            self._delivering.add(board)
-            self._background.add(partial(self._deliver, board, carry))
+            self.delivering.add(board)
+            self.background.add(partial(self._deliver, board, carry))
 
     async def expire(self) -> int:
         """Ends what has waited too long, in any process."""
-        if not await self._db.read(lambda tx: any_expired(tx, self._clock())):
+        if not await self.db.read(lambda tx: any_expired(tx, self.clock())):
             return 0
-        gone = await self._db.write(lambda tx: end_expired(tx, self._clock()))
+        gone = await self.db.write(lambda tx: end_expired(tx, self.clock()))
         for one in gone:
             self._tell(one, EXPIRED, TOO_LATE)
         return len(gone)
 
     async def _deliver(self, board: tuple[str, str], carry: Carry) -> None:
         try:
-            while not self._background.stopping:
-                self._again.discard(board)
-                one = await self._db.write(lambda tx: take(tx, *board, self._process, self._clock()))
+            while not self.background.stopping:
+                self.again.discard(board)
+                one = await self.db.write(lambda tx: take(tx, *board, self.process, self.clock()))
                 if one is not None:
                     if not await self._carry_out(one, carry):
                         return
-                elif board not in self._again:
+                elif board not in self.again:
                     return
         finally:
-            self._delivering.discard(board)
+            self.delivering.discard(board)
 
     async def _carry_out(self, one: Waiting, carry: Carry) -> bool:
         """Whether the board is still there."""
@@ -89,7 +93,7 @@ class Queue:
         there = True
         try:
             work = carry(one.tenant, one.device, one.tool, one.arguments, one.timeout)
-            result = await self._background.unless_stopping(work)
+            result = await self.background.unless_stopping(work)
             if result is None:
                 outcome, message = DeviceOffline.code, "The hub stopped before the device answered."
             elif result.is_error:
@@ -100,13 +104,13 @@ class Queue:
             outcome, message = error.code, error.message
             there = not isinstance(error, DeviceOffline)
         ms = round((time.perf_counter() - started) * 1000)
-        await self._db.write(lambda tx: history.ended(tx, one.tenant, one.number, outcome, message, ms))
+        await self.db.write(lambda tx: history.ended(tx, one.tenant, one.number, outcome, message, ms))
         self._tell(one, outcome, message)
         return there
 
     def _tell(self, one: Waiting, outcome: str, message: str) -> None:
-        data = {"call": one.number, "tool": one.tool, "outcome": outcome, "message": message[: history.SAID]}
-        self._events.publish(one.tenant, Event("call", one.device, self._clock(), {**data, "queued": True}))
+        data = {"call": one.number, "tool": one.tool, "outcome": outcome, "message": message[: history.MAX_MESSAGE]}
+        self.events.publish(one.tenant, Event("call", one.device, self.clock(), {**data, "queued": True}))
 
 
 def text_of(result: CallResult) -> str:
@@ -123,20 +127,8 @@ def reason_of(result: CallResult) -> str:
             return text
 
 
-def add(
-    tx: Tx, tenant: str, number: int, device: str, tool: str, arguments: dict[str, Any], s: float, end: int
-) -> None:
-    tx.run(
-        "INSERT INTO device_queue (tenant, number, device, tool, arguments, timeout, until) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        tenant,
-        number,
-        device,
-        tool,
-        orjson.dumps(arguments).decode(),
-        s,
-        end,
-    )
+def add(tx: Tx, call: Waiting, until: int) -> None:
+    CALLS.insert(tx, call, until=until)
 
 
 def take(tx: Tx, tenant: str, device: str, process: str, now: int) -> Waiting | None:
@@ -145,7 +137,7 @@ def take(tx: Tx, tenant: str, device: str, process: str, now: int) -> Waiting | 
         "DELETE FROM device_queue WHERE tenant = $1 AND number = (SELECT MIN(number) FROM device_queue "
         "WHERE tenant = $1 AND device = $2 AND until > $3) AND EXISTS (SELECT 1 FROM devices WHERE "
         "devices.tenant = $1 AND devices.id = $2 AND owner = $4 AND revoked_at IS NULL) "
-        "RETURNING tenant, number, device, tool, arguments, timeout",
+        f"RETURNING {CALLS.columns}",
         tenant,
         device,
         now,
@@ -153,8 +145,9 @@ def take(tx: Tx, tenant: str, device: str, process: str, now: int) -> Waiting | 
     )
     if row is None:
         return None
-    history.ended(tx, tenant, row[1], SENT, "", None)
-    return _waiting(row)
+    taken = CALLS.read(row)
+    history.ended(tx, tenant, taken.number, SENT, "", None)
+    return taken
 
 
 def waiting(tx: Tx, process: str) -> list[tuple[str, str]]:
@@ -172,10 +165,8 @@ def any_expired(tx: Tx, now: int) -> bool:
 
 
 def end_expired(tx: Tx, now: int) -> list[Waiting]:
-    rows = tx.all(
-        "DELETE FROM device_queue WHERE until <= $1 RETURNING tenant, number, device, tool, arguments, timeout", now
-    )
-    gone = sorted((_waiting(row) for row in rows), key=lambda one: one.number)
+    rows = tx.all(f"DELETE FROM device_queue WHERE until <= $1 RETURNING {CALLS.columns}", now)
+    gone = sorted(CALLS.read_all(rows), key=lambda one: one.number)
     for one in gone:
         history.ended(tx, one.tenant, one.number, EXPIRED, TOO_LATE, None)
     return gone
@@ -197,8 +188,3 @@ def forget(tx: Tx, tenant: str, device: str, outcome: str, message: str) -> None
     rows = tx.all("DELETE FROM device_queue WHERE tenant = $1 AND device = $2 RETURNING number", tenant, device)
     for (number,) in rows:
         history.ended(tx, tenant, number, outcome, message, None)
-
-
-def _waiting(row: Row) -> Waiting:
-    tenant, number, device, tool, arguments, timeout = row
-    return Waiting(tenant, number, device, tool, orjson.loads(arguments), timeout)

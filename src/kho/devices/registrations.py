@@ -2,66 +2,68 @@
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kho.devices import codes, store
+from kho.devices.settings import Approval
 from kho.devices.store import Device
 from kho.devices.tokens import SigningKey
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
 
-Approval = Literal["auto", "code"]
+Approving = Callable[[], Awaitable[Approval]]
 
 
+@dataclass(slots=True, kw_only=True)
 class Registrations:
     """With `approval` "auto" a board that registers belongs to `tenant` at once; with "code" it shows six digits,
     and belongs to whoever approves them."""
 
-    def __init__(self, db: Database, clock: Clock, approval: Callable[[], Awaitable[Approval]], tenant: str) -> None:
-        self._db = db
-        self._clock = clock
-        self._approval = approval
-        self._tenant = tenant
+    db: Database
+    clock: Clock
+    approval: Approving
+    tenant: str
+    most_pending: int = store.MAX_PENDING
 
     async def find(self, device: str, client: str | None = None) -> Device | None:
         """The registration of a board, an approved one before others. With `client` only that of this very client."""
-        found = await self._db.read(lambda tx: store.by_id(tx, device))
+        found = await self.db.read(lambda tx: store.by_id(tx, device))
         return _best([one for one in found if client is None or one.client == client])
 
     async def of(self, tenant: str, device: str) -> Device | None:
-        return await self._db.read(lambda tx: store.get(tx, tenant, device))
+        return await self.db.read(lambda tx: store.get(tx, tenant, device))
 
     async def register(self, device: str, client: str, info: dict[str, Any]) -> Device:
         """Notes that a board is there. It is approved if it was before under the same client id, or if all are; else
         it has a code, a new one once the old one has run out. A revoked one stays so until somebody approves it."""
-        code, approval = f"{secrets.randbelow(1_000_000):06}", await self._approval()
-        return await self._db.write(lambda tx: self._register(tx, approval, device, client, info, code))
+        code, approval = f"{secrets.randbelow(1_000_000):06}", await self.approval()
+        return await self.db.write(lambda tx: self._register(tx, approval, device, client, info, code))
 
     async def signing_keys(self, first: SigningKey) -> Sequence[SigningKey]:
         """What signs the boards' tokens, the newest first. `first` is kept if there is none yet."""
 
         def work(tx: Tx) -> list[SigningKey]:
             if not store.signing_keys(tx):
-                store.add_signing_key(tx, first.id, first.secret.hex(), self._clock())
+                store.add_signing_key(tx, first.id, first.secret.hex(), self.clock())
             return [SigningKey(id, bytes.fromhex(secret)) for id, secret in store.signing_keys(tx)]
 
-        return await self._db.write(work)
+        return await self.db.write(work)
 
     def _register(
         self, tx: Tx, approval: Approval, device: str, client: str, info: dict[str, Any], code: str
     ) -> Device:
-        now = self._clock()
+        now = self.clock()
         known = [one for one in store.by_id(tx, device) if one.tenant != store.PENDING]
         if approval == "auto":
-            mine = next((one for one in known if one.tenant == self._tenant), None)
+            mine = next((one for one in known if one.tenant == self.tenant), None)
             if mine is None:
-                store.add(tx, self._tenant, device, client, info, now)
-                store.approve(tx, self._tenant, device, "auto", now)
+                store.add(tx, self.tenant, device, client, info, now)
+                store.approve(tx, self.tenant, device, "auto", now)
             else:
-                store.seen(tx, self._tenant, device, client, {**mine.info, **info}, now)
-            return _need(store.get(tx, self._tenant, device))
+                store.seen(tx, self.tenant, device, client, {**mine.info, **info}, now)
+            return _need(store.get(tx, self.tenant, device))
         approved = next((one for one in known if one.approved and one.client == client), None)
         if approved is not None:
             info = {**approved.info, **info}
@@ -75,7 +77,7 @@ class Registrations:
             store.forget_pending(tx, device)
             waiting = None
         if waiting is None:
-            store.make_room(tx, now)
+            store.make_room(tx, now, self.most_pending)
             store.add(tx, store.PENDING, device, client, info, now)
         else:
             store.seen(tx, store.PENDING, device, client, info, now)

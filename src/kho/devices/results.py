@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from kho.kernel.model import Result
+from kho.kernel.model import Result, Time
 
 Status = Literal["connected", "offline", "never_connected", "revoked", "pending"]
 
@@ -95,7 +95,7 @@ class Called(Result):
 
 class Notification(Result):
     device: str
-    at: str
+    at: Time
     method: str
     params: dict[str, JsonValue] | None = Field(default=None, description="Anything but an object is in 'value'.")
 
@@ -107,7 +107,7 @@ class Notifications(Result):
 
 class Entry(Result):
     call: int
-    at: str
+    at: Time
     device: str
     tool: str
     arguments: dict[str, JsonValue] = Field(description="Secrets are masked.")

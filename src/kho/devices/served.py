@@ -4,8 +4,8 @@ from kho.devices import events
 from kho.devices.events import Events
 from kho.devices.live import Live
 from kho.devices.newcomers import Newcomers
-from kho.devices.ota import Approving, Mqtt, Ota
-from kho.devices.registrations import Registrations
+from kho.devices.ota import Mqtt, Ota
+from kho.devices.registrations import Approving, Registrations
 from kho.devices.stated import normal
 from kho.devices.tokens import Tokens
 from kho.devices.vision import Seer, Vision

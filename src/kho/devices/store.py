@@ -7,19 +7,17 @@ from typing import Any
 
 import orjson
 
-from kho.kernel.ports import Row, Tx, Value
+from kho.kernel.ports import Tx
 from kho.lib.clock import DAY
+from kho.lib.sql import Table, delete, insert, replacing, to_json, update, where
 
 PENDING = ""
 """The tenant of boards that nobody has approved yet."""
-MOST_PENDING = 1_000
+MAX_PENDING = 1_000
+"""Boards without approval that are known at a time."""
 PENDING_LASTS = DAY
 """After its code has run out, a board that nobody approved is known for so long."""
 _KEY_LOCK = 0x6B686F64  # "khod"; any number does, as long as every process takes the same
-_DEVICE = (
-    "tenant, id, client, label, info, approved_at, revoked_at, code, code_until, first_seen, last_seen, toolset, "
-    "warnings, owner, connection, connected_at, first_connected_at"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,56 +53,51 @@ class Owner:
     until: int
 
 
+DEVICES = Table("devices", Device, json=("info", "warnings"))
+OWNERS = Table("device_owners", Owner)
+_SELECT = f"SELECT {DEVICES.columns} FROM devices WHERE"
+
+
 def get(tx: Tx, tenant: str, id: str) -> Device | None:
-    row = tx.one(f"SELECT {_DEVICE} FROM devices WHERE tenant = $1 AND id = $2", tenant, id)
-    return None if row is None else _device(row)
+    row = tx.one(f"{_SELECT} tenant = $1 AND id = $2", tenant, id)
+    return None if row is None else DEVICES.read(row)
 
 
 def by_id(tx: Tx, id: str) -> list[Device]:
     """Everywhere: a board that asks for its credentials does not know its tenant."""
-    return [_device(row) for row in tx.all(f"SELECT {_DEVICE} FROM devices WHERE id = $1 ORDER BY tenant", id)]
+    return DEVICES.read_all(tx.all(f"{_SELECT} id = $1 ORDER BY tenant", id))
 
 
 def by_label(tx: Tx, tenant: str, label: str) -> list[Device]:
-    rows = tx.all(f"SELECT {_DEVICE} FROM devices WHERE tenant = $1 AND label = $2 ORDER BY id", tenant, label)
-    return [_device(row) for row in rows]
+    return DEVICES.read_all(tx.all(f"{_SELECT} tenant = $1 AND label = $2 ORDER BY id", tenant, label))
 
 
 def page(tx: Tx, tenant: str, after: str, most: int, label: str | None = None) -> list[Device]:
-    values: list[Value] = [tenant, after]
-    narrowed = ""
-    if label is not None:
-        values.append(label)
-        narrowed = " AND label = $3"
-    rows = tx.all(
-        f"SELECT {_DEVICE} FROM devices WHERE tenant = $1 AND id > $2{narrowed} ORDER BY id LIMIT ${len(values) + 1}",
-        *values,
-        most,
-    )
-    return [_device(row) for row in rows]
+    condition, values = where({"tenant =": tenant, "id >": after, "label =": label})
+    return DEVICES.read_all(tx.all(f"{_SELECT} {condition} ORDER BY id LIMIT ${len(values) + 1}", *values, most))
 
 
 def last_over(tx: Tx, transport: str) -> list[Device]:
     """Approved boards, everywhere, that last came over this transport and are not connected now."""
     rows = tx.all(
-        f"SELECT {_DEVICE} FROM devices WHERE tenant <> '' AND owner = '' AND approved_at IS NOT NULL "
+        f"{_SELECT} tenant <> '' AND owner = '' AND approved_at IS NOT NULL "
         "AND revoked_at IS NULL AND info LIKE $1 ORDER BY last_seen DESC",
         f'%"transport":"{transport}"%',
     )
-    return [_device(row) for row in rows]
+    return DEVICES.read_all(rows)
 
 
 def pending(tx: Tx, tenant: str, now: int, most: int) -> list[Device]:
     """Those that show a code which somebody may approve, and that the tenant does not know yet."""
     rows = tx.all(
-        f"SELECT {_DEVICE} FROM devices WHERE tenant = '' AND code_until > $1 AND NOT EXISTS "
+        f"{_SELECT} tenant = '' AND code_until > $1 AND NOT EXISTS "
         "(SELECT 1 FROM devices AS mine WHERE mine.tenant = $2 AND mine.id = devices.id) "
         "ORDER BY last_seen DESC LIMIT $3",
         now,
         tenant,
         most,
     )
-    return [_device(row) for row in rows]
+    return DEVICES.read_all(rows)
 
 
 def asking_again(tx: Tx, tenant: str, now: int) -> set[str]:
@@ -120,35 +113,22 @@ def asking_again(tx: Tx, tenant: str, now: int) -> set[str]:
 
 
 def by_code(tx: Tx, code: str, now: int) -> Device | None:
-    row = tx.one(f"SELECT {_DEVICE} FROM devices WHERE code = $1 AND code_until > $2", code, now)
-    return None if row is None else _device(row)
+    row = tx.one(f"{_SELECT} code = $1 AND code_until > $2", code, now)
+    return None if row is None else DEVICES.read(row)
 
 
 def add(tx: Tx, tenant: str, id: str, client: str, info: dict[str, Any], now: int) -> None:
-    tx.run(
-        "INSERT INTO devices (tenant, id, client, info, first_seen, last_seen) VALUES ($1, $2, $3, $4, $5, $5)",
-        tenant,
-        id,
-        client,
-        orjson.dumps(info).decode(),
-        now,
-    )
+    row = {"tenant": tenant, "id": id, "client": client, "info": to_json(info), "first_seen": now, "last_seen": now}
+    insert(tx, "devices", row)
 
 
 def seen(tx: Tx, tenant: str, id: str, client: str, info: dict[str, Any], now: int) -> None:
     """What it says of itself now."""
-    tx.run(
-        "UPDATE devices SET client = $1, info = $2, last_seen = $3 WHERE tenant = $4 AND id = $5",
-        client,
-        orjson.dumps(info).decode(),
-        now,
-        tenant,
-        id,
-    )
+    update(tx, "devices", {"client": client, "info": to_json(info), "last_seen": now}, tenant=tenant, id=id)
 
 
 def set_code(tx: Tx, id: str, code: str, until: int) -> None:
-    tx.run("UPDATE devices SET code = $1, code_until = $2 WHERE tenant = '' AND id = $3", code, until, id)
+    update(tx, "devices", {"code": code, "code_until": until}, tenant=PENDING, id=id)
 
 
 def forget_pending(tx: Tx, id: str, client: str | None = None) -> None:
@@ -158,39 +138,37 @@ def forget_pending(tx: Tx, id: str, client: str | None = None) -> None:
 
 def forget(tx: Tx, device: Device) -> None:
     """All but the history of its calls, which says what people did."""
-    tx.run("DELETE FROM devices WHERE tenant = $1 AND id = $2", device.tenant, device.id)
-    tx.run("DELETE FROM device_notifications WHERE tenant = $1 AND device = $2", device.tenant, device.id)
+    delete(tx, "devices", tenant=device.tenant, id=device.id)
+    delete(tx, "device_notifications", tenant=device.tenant, device=device.id)
     _drop_unused(tx, device.tenant, device.toolset)
 
 
-def make_room(tx: Tx, now: int) -> None:
+def make_room(tx: Tx, now: int, most: int = MAX_PENDING) -> None:
     """Anybody may ask for a code: only so many of them wait, none for long, and the oldest go first."""
     tx.run("DELETE FROM devices WHERE tenant = '' AND code_until <= $1", now - PENDING_LASTS)
     tx.run(
         "DELETE FROM devices WHERE tenant = '' AND id NOT IN "
         "(SELECT id FROM devices WHERE tenant = '' ORDER BY last_seen DESC LIMIT $1)",
-        MOST_PENDING - 1,
+        most - 1,
     )
 
 
 def approve(tx: Tx, tenant: str, id: str, by: str, now: int) -> None:
     """From now on what its tools say is what was approved."""
-    tx.run(
-        "UPDATE devices SET approved_at = $1, approved_by = $2, revoked_at = NULL, code = NULL, code_until = NULL, "
-        "baseline = '{}', warnings = '{}' WHERE tenant = $3 AND id = $4",
-        now,
-        by,
-        tenant,
-        id,
-    )
+    changes = {"approved_at": now, "approved_by": by, "revoked_at": None, "code": None, "code_until": None}
+    update(tx, "devices", {**changes, "baseline": "{}", "warnings": "{}"}, tenant=tenant, id=id)
 
 
 def revoke(tx: Tx, tenant: str, id: str, now: int) -> bool:
-    return bool(tx.run("UPDATE devices SET revoked_at = $1 WHERE tenant = $2 AND id = $3", now, tenant, id))
+    """False if it was revoked before: that stays the time."""
+    sql = "UPDATE devices SET revoked_at = $1 WHERE tenant = $2 AND id = $3 AND revoked_at IS NULL"
+    return tx.run(sql, now, tenant, id) == 1
 
 
 def set_label(tx: Tx, tenant: str, id: str, label: str) -> bool:
-    return bool(tx.run("UPDATE devices SET label = $1 WHERE tenant = $2 AND id = $3", label, tenant, id))
+    """False if that is its label already."""
+    sql = "UPDATE devices SET label = $1 WHERE tenant = $2 AND id = $3 AND label <> $1"
+    return tx.run(sql, label, tenant, id) == 1
 
 
 def tools(tx: Tx, tenant: str, digest: str) -> list[dict[str, Any]]:
@@ -204,9 +182,7 @@ def baseline(tx: Tx, tenant: str, id: str) -> dict[str, Any]:
 
 
 def set_baseline(tx: Tx, tenant: str, id: str, baseline: dict[str, Any]) -> None:
-    tx.run(
-        "UPDATE devices SET baseline = $1 WHERE tenant = $2 AND id = $3", orjson.dumps(baseline).decode(), tenant, id
-    )
+    update(tx, "devices", {"baseline": to_json(baseline)}, tenant=tenant, id=id)
 
 
 def set_tools(
@@ -218,25 +194,11 @@ def set_tools(
     warnings: dict[str, Any],
     now: int,
 ) -> None:
-    tx.run(
-        "INSERT INTO device_toolsets (tenant, digest, tools, seen_at) VALUES ($1, $2, $3, $4) "
-        "ON CONFLICT (tenant, digest) DO UPDATE SET seen_at = excluded.seen_at",
-        device.tenant,
-        digest,
-        orjson.dumps(tools).decode(),
-        now,
-    )
-    tx.run(
-        "UPDATE devices SET toolset = $1, baseline = $2, warnings = $3, info = $4, last_seen = $5 "
-        "WHERE tenant = $6 AND id = $7",
-        digest,
-        orjson.dumps(baseline).decode(),
-        orjson.dumps(warnings).decode(),
-        orjson.dumps(device.info).decode(),
-        now,
-        device.tenant,
-        device.id,
-    )
+    row = {"tenant": device.tenant, "digest": digest, "tools": to_json(tools), "seen_at": now}
+    insert(tx, "device_toolsets", row, replacing("tenant, digest", "seen_at"))
+    changes = {"toolset": digest, "baseline": to_json(baseline), "warnings": to_json(warnings)}
+    about = {"info": to_json(device.info), "last_seen": now}
+    update(tx, "devices", {**changes, **about}, tenant=device.tenant, id=device.id)
     if device.toolset not in ("", digest):
         _drop_unused(tx, device.tenant, device.toolset)
 
@@ -294,23 +256,16 @@ def let_go(tx: Tx, tenant: str, id: str, connection: str, now: int) -> bool:
 
 def beat(tx: Tx, process: str, address: str, until: int) -> bool:
     """False if the others have given this process up."""
-    changed = tx.run("UPDATE device_owners SET address = $1, until = $2 WHERE process = $3", address, until, process)
-    return bool(changed)
+    return update(tx, OWNERS.name, {"address": address, "until": until}, process=process) == 1
 
 
 def arrive(tx: Tx, process: str, address: str, until: int) -> None:
-    tx.run(
-        "INSERT INTO device_owners (process, address, until) VALUES ($1, $2, $3) "
-        "ON CONFLICT (process) DO UPDATE SET address = excluded.address, until = excluded.until",
-        process,
-        address,
-        until,
-    )
+    OWNERS.insert(tx, Owner(process, address, until), conflict=replacing("process", "address", "until"))
 
 
 def owner(tx: Tx, process: str, now: int) -> Owner | None:
-    row = tx.one("SELECT process, address, until FROM device_owners WHERE process = $1 AND until > $2", process, now)
-    return None if row is None else Owner(*row)
+    row = tx.one(f"SELECT {OWNERS.columns} FROM device_owners WHERE process = $1 AND until > $2", process, now)
+    return None if row is None else OWNERS.read(row)
 
 
 def owners(tx: Tx, now: int) -> set[str]:
@@ -319,7 +274,7 @@ def owners(tx: Tx, now: int) -> set[str]:
 
 def every_owner(tx: Tx) -> list[Owner]:
     """Those whose lease has run out among them."""
-    return [Owner(*row) for row in tx.all("SELECT process, address, until FROM device_owners")]
+    return OWNERS.read_all(tx.all(f"SELECT {OWNERS.columns} FROM device_owners"))
 
 
 def leave(tx: Tx, process: str, now: int) -> None:
@@ -329,7 +284,7 @@ def leave(tx: Tx, process: str, now: int) -> None:
         now,
         process,
     )
-    tx.run("DELETE FROM device_owners WHERE process = $1", process)
+    delete(tx, OWNERS.name, process=process)
 
 
 def offered(tx: Tx, now: int) -> list[tuple[str, str, int, str]]:
@@ -344,15 +299,15 @@ def offered(tx: Tx, now: int) -> list[tuple[str, str, int, str]]:
 
 
 def connected(tx: Tx, tenant: str, now: int, most: int) -> list[Device]:
-    columns = ", ".join(f"devices.{name}" for name in _DEVICE.split(", "))
     rows = tx.all(
-        f"SELECT {columns} FROM devices JOIN device_owners ON owner = process WHERE devices.tenant = $1 "
-        "AND until > $2 AND approved_at IS NOT NULL AND revoked_at IS NULL ORDER BY devices.id LIMIT $3",
+        f"SELECT {DEVICES.select('devices')} FROM devices JOIN device_owners ON owner = process "
+        "WHERE devices.tenant = $1 AND until > $2 AND approved_at IS NOT NULL AND revoked_at IS NULL "
+        "ORDER BY devices.id LIMIT $3",
         tenant,
         now,
         most,
     )
-    return [_device(row) for row in rows]
+    return DEVICES.read_all(rows)
 
 
 def signing_keys(tx: Tx) -> list[tuple[str, str]]:
@@ -364,24 +319,4 @@ def signing_keys(tx: Tx) -> list[tuple[str, str]]:
 
 
 def add_signing_key(tx: Tx, id: str, secret: str, now: int) -> None:
-    tx.run("INSERT INTO device_keys (id, secret, created_at) VALUES ($1, $2, $3)", id, secret, now)
-
-
-def _device(row: Row) -> Device:
-    tenant, id, client, label, info, approved, revoked, code, code_until, first, last, toolset, warnings, *held = row
-    return Device(
-        tenant,
-        id,
-        client,
-        label,
-        orjson.loads(info),
-        approved,
-        revoked,
-        code,
-        code_until,
-        first,
-        last,
-        toolset,
-        orjson.loads(warnings),
-        *held,
-    )
+    insert(tx, "device_keys", {"id": id, "secret": secret, "created_at": now})

@@ -5,7 +5,8 @@ anything, so a change is told and stays marked until somebody approves the board
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -17,38 +18,11 @@ MOST_NAMES = 512
 
 
 def packed(tools: Iterable[BoardTool]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            "schema": tool.schema,
-            "user_only": tool.user_only,
-            "flawed": tool.flawed,
-        }
-        for tool in tools
-    ]
+    return [asdict(tool) for tool in tools]
 
 
 def unpacked(kept: Sequence[Mapping[str, Any]]) -> tuple[BoardTool, ...]:
     return tuple(BoardTool(**one) for one in kept)
-
-
-class Cache:
-    """Toolsets by their digest, which says what is in them: they cannot become stale."""
-
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._found: dict[tuple[str, str], tuple[BoardTool, ...]] = {}
-
-    def get(self, tenant: str, digest: str, load: Callable[[], Sequence[Mapping[str, Any]]]) -> tuple[BoardTool, ...]:
-        found = self._found.get((tenant, digest))
-        if found is None:
-            found = unpacked(load())
-            if len(self._found) >= self._most:
-                self._found.clear()
-            if found:
-                self._found[tenant, digest] = found
-        return found
 
 
 def digest(kept: Sequence[Mapping[str, Any]]) -> str:

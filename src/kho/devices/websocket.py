@@ -13,8 +13,8 @@ from kho.devices.errors import NotApproved
 from kho.devices.link import Link, Wire
 from kho.devices.newcomers import Newcomers
 from kho.devices.ota import PATH as OTA_PATH
-from kho.devices.ota import SOCKET_PATH, Approving
-from kho.devices.registrations import Registrations
+from kho.devices.ota import SOCKET_PATH
+from kho.devices.registrations import Approving, Registrations
 from kho.devices.session import Photos, Session
 from kho.devices.stated import Stated, base, stated
 from kho.devices.store import Device

@@ -15,10 +15,11 @@ from tests.doors.shop import Shop
 from tests.doors.streams import board_that_speaks, streamed
 
 from kho.app import open_hub
+from kho.devices.settings import DeviceSettings
 from kho.kernel import identity
 from kho.kernel.web import Stream
 from kho.lib.clock import DAY
-from kho.settings import Devices, Settings
+from kho.settings import Settings
 
 NEVER = 3600.0
 """Seconds between heartbeats, where none is to come."""
@@ -27,7 +28,7 @@ NEVER = 3600.0
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """New boards belong to the tenant of the keys here, without an approval."""
-    return settings.model_copy(update={"devices": Devices(approval="auto")})
+    return settings.model_copy(update={"devices": DeviceSettings(approval="auto")})
 
 
 @asynccontextmanager
