@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from kho import __version__, parsers, research
+from kho import __version__, parsers
 from kho.devices import capability as devices
 from kho.devices import faults
 from kho.devices.mqtt_served import need as need_mqtt
@@ -28,6 +28,8 @@ from kho.kernel.registry import Observer, Registry
 from kho.lib.clock import system_clock
 from kho.memory import capability as memory
 from kho.models import factory
+from kho.research import capability as research
+from kho.research.roots import Openings
 from kho.search.core import Core
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
@@ -140,12 +142,9 @@ def tools(settings: Settings, search: DuckDuckGo) -> Capability:
 
 def research_collections(settings: Settings, core: Core) -> Capability:
     chosen = settings.research
-    limits = research.Limits(**chosen.model_dump(exclude={"roots", "shared_roots"}))
-    openings = research.Openings.of(chosen.roots, chosen.shared_roots, kho_home=settings.home)
+    openings = Openings.of(chosen.roots, chosen.shared_roots, kho_home=settings.home)
     reader = parsers.Worker(parsers.Limits(size=chosen.max_file), cut=True)
-    return research.capability(
-        core.db, core.index, core.searcher, core.background, system_clock, limits, openings, reader, core.model
-    )
+    return research.capability(core, chosen, openings=openings, reader=reader)
 
 
 def document_tree(settings: Settings, core: Core, llm: Llm | None, search: DuckDuckGo) -> Capability:

@@ -25,6 +25,7 @@ from kho.documents.settings import DocumentSettings
 from kho.experiences.settings import ExperienceSettings
 from kho.kernel.section import ModelUrl, Section, WebAddress
 from kho.memory.settings import MemorySettings
+from kho.research.settings import ResearchSettings
 from kho.toolbox.settings import ToolboxSettings
 
 
@@ -50,21 +51,6 @@ class Local(Section):
 
     sub: str = "local"
     tenant: str = "local"
-
-
-class Research(Section):
-    roots: list[str] = Field(default_factory=list[str])
-    """Folders that this machine's user may ingest from; the working directory and the home when empty."""
-    shared_roots: list[str] = Field(default_factory=list[str])
-    """Folders of this machine that callers with a key may ingest from. None by default: they send their texts."""
-    wait: float = Field(default=50.0, ge=0, le=600)
-    """Seconds that a call waits for its ingest; then it answers with a job that goes on."""
-    simple_timeout: float = Field(default=5.0, gt=0, le=60)
-    query_timeout: float = Field(default=30.0, gt=0, le=600)
-    max_file: int = Field(default=50 * 1024 * 1024, ge=1024)
-    """Bytes of a file that is read."""
-    duplicate: float = Field(default=0.85, gt=0, le=1)
-    """The likeness from which a text counts as one that is there already."""
 
 
 class ChatModel(Section):
@@ -169,7 +155,7 @@ class Settings(BaseSettings):
     local: Local = Field(default_factory=Local)
     mcp: Mcp = Field(default_factory=Mcp)
     experiences: ExperienceSettings = Field(default_factory=ExperienceSettings)
-    research: Research = Field(default_factory=Research)
+    research: ResearchSettings = Field(default_factory=ResearchSettings)
     memory: MemorySettings = Field(default_factory=MemorySettings)
     documents: DocumentSettings = Field(default_factory=DocumentSettings)
     devices: DeviceSettings = Field(default_factory=DeviceSettings)

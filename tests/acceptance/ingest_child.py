@@ -11,26 +11,27 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from kho import research
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database, Tx, Words
 from kho.lib.clock import SECOND, system_clock
 from kho.parsers import Worker
-from kho.research import jobs, model, store_collections, store_jobs
+from kho.research import model, store_collections, store_jobs
+from kho.research.capability import MIGRATIONS
 from kho.research.ingest import Ingest
-from kho.research.limits import Limits
+from kho.research.jobs import JobLimits
 from kho.research.roots import Openings
+from kho.research.settings import ResearchSettings
 from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore
 from kho.search.indexing.index import Index
+from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.word_index.postgres import PostgresWords
 from kho.storage.word_index.sqlite import SqliteWords
 
-MIGRATIONS = Path(research.__file__).parent / "migrations"
 COLLECTION = Collection("c", "papers", "fundamental", "", "somebody", 0, 0)
 
 
@@ -45,7 +46,6 @@ async def all_over(db: Database, background: Background) -> None:
 
 
 async def main(engine: str, place: str, folder: str, mode: str, ahead: str) -> None:
-    jobs.SOON = 0.0
     db: Database = Sqlite.open(Path(place)) if engine == "sqlite" else Postgres.open(place)
     words: Words = SqliteWords() if engine == "sqlite" else PostgresWords()
 
@@ -57,7 +57,17 @@ async def main(engine: str, place: str, folder: str, mode: str, ahead: str) -> N
     background, reader = Background(), Worker(cut=True)
     openings = Openings.of([folder], [], kho_home=Path("/nowhere"))
     store = DocumentStore(Index(words, None, "", clock))
-    ingest = Ingest(db, store, reader, openings, background, clock, Limits())
+    ingest = Ingest(
+        db=db,
+        store=store,
+        reader=reader,
+        openings=openings,
+        background=background,
+        leases=SqlLeases(clock),
+        clock=clock,
+        settings=ResearchSettings(),
+        job_limits=JobLimits(first_look=0.0),
+    )
     background.add(ingest.resume)
     say("begun")
     if mode == "finish":

@@ -14,7 +14,8 @@ from tests.doors.doors import KHO, MODERN, Json, Served, served, talking
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
 from kho.kernel.background import Background
-from kho.settings import Research, Settings
+from kho.research.settings import ResearchSettings
+from kho.settings import Settings
 
 WIRES = [("memory", "legacy"), ("memory", MODERN), ("stdio", "legacy"), ("stdio", MODERN), ("http", "legacy"),
          ("http", MODERN)]  # fmt: skip
@@ -41,7 +42,9 @@ def write_notes(folder: Path) -> Path:
 def settings_of(folder: Path, database_url: str | None = None, **more: Any) -> Settings:
     """A home and one allowed folder of notes, both below `folder`. SQLite unless a database is named."""
     notes = write_notes(folder / "notes")
-    return Settings(home=folder / "home", database_url=database_url, research=Research(roots=[str(notes)], **more))
+    return Settings(
+        home=folder / "home", database_url=database_url, research=ResearchSettings(roots=[str(notes)], **more)
+    )
 
 
 @dataclass(frozen=True)

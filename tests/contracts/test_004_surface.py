@@ -14,7 +14,8 @@ from tests.doors.doors import ERAS, MODERN, Json, bearer, new_key, served
 from kho.app import open_database, open_hub
 from kho.doctor import examine
 from kho.kernel.call import Call
-from kho.settings import Research, Settings
+from kho.research.settings import ResearchSettings
+from kho.settings import Settings
 
 
 async def filled(client: Client) -> None:
@@ -126,7 +127,7 @@ async def test_a_key_opens_no_folder_of_the_server_unless_an_admin_did(tmp_path:
     notes = write_notes(tmp_path / "notes")
     for shared, added in (([], None), ([str(notes / "deep")], 2)):
         settings = Settings(
-            home=tmp_path / f"home-{len(shared)}", database_url=None, research=Research(shared_roots=shared)
+            home=tmp_path / f"home-{len(shared)}", database_url=None, research=ResearchSettings(shared_roots=shared)
         )
         key = await new_key(settings)
         async with served(settings) as hub:

@@ -11,17 +11,19 @@ from typing import Any
 
 import pytest
 
-from kho import research
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database, Tx, Words
 from kho.kernel.registry import Outcome, Registry
 from kho.lib.clock import system_clock
 from kho.parsers import Worker
-from kho.research import Limits, Openings
+from kho.research import capability as research
+from kho.research.roots import Openings
+from kho.research.settings import ResearchSettings
+from kho.search.core import Core
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
-from kho.settings import Research
+from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate
 
 SIMPLE: list[tuple[str, dict[str, Any]]] = [
@@ -53,18 +55,14 @@ class Room:
 @pytest.fixture
 async def make_room(db: Database, words: Words, tmp_path: Path) -> AsyncIterator[Callable[..., Room]]:
     await migrate(db, [OWN, ("research", research.MIGRATIONS)])
-    background, reader = Background(), Worker(cut=True)
+    background, reader, index = Background(), Worker(cut=True), Index(words, None, "", system_clock)
 
     def make(**limits: float) -> Room:
         capability = research.capability(
-            db,
-            Index(words, None, "", system_clock),
-            Searcher(db, words),
-            background,
-            system_clock,
-            Limits(**limits),  # type: ignore[arg-type] # of its fields those that are seconds
-            Openings.of([tmp_path], [], kho_home=tmp_path / "home"),
-            reader,
+            Core(db, index, Searcher(db, words), background, None, SqlLeases(system_clock)),
+            ResearchSettings(**limits),  # type: ignore[arg-type] # of its fields those that are seconds
+            openings=Openings.of([tmp_path], [], kho_home=tmp_path / "home"),
+            reader=reader,
         )
         return Room(db, Registry([capability], background))
 
@@ -76,8 +74,7 @@ async def make_room(db: Database, words: Words, tmp_path: Path) -> AsyncIterator
 
 
 def test_the_times_are_those_of_the_contract_unless_set_otherwise() -> None:
-    assert (Research().simple_timeout, Research().query_timeout) == (5, 30)
-    assert (Limits().simple_timeout, Limits().query_timeout) == (5, 30)
+    assert (ResearchSettings().simple_timeout, ResearchSettings().query_timeout) == (5, 30)
 
 
 @pytest.mark.requirement("004.time.simple")

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from tests.fuzz.target import REQUESTS, SEED, Target, sent, serving
 
-from kho.settings import Research, Settings
+from kho.research.settings import ResearchSettings
+from kho.settings import Settings
 
-NOWHERE = Research(roots=["/srv"])
+NOWHERE = ResearchSettings(roots=["/srv"])
 """A folder with little in it, whose name tells nothing."""
 
 

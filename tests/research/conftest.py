@@ -8,15 +8,15 @@ import pytest
 from tests.engines import vectors_of, words_of
 from tests.research.desk import Desk
 
-from kho import research
 from kho.kernel.ports import Database
 from kho.models.hash_embedder import HashEmbedder
+from kho.research.capability import MIGRATIONS
 from kho.storage.migrate import OWN, migrate
 
 
 @pytest.fixture(scope="module")
 def slice_tables() -> tuple[str, Path]:
-    return "research", research.MIGRATIONS
+    return "research", MIGRATIONS
 
 
 @pytest.fixture

@@ -22,11 +22,17 @@ from kho.research.history import History
 from kho.research.projects import Projects
 from kho.research.results import CollectionsAnswer, ProjectsAnswer
 from kho.research.scope import Scope, scope_of
+from kho.research.settings import ResearchSettings
 from kho.research.store_documents import DocumentStore, Put
 from kho.research.transfer import Transfer
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
+
+
+def settings(**changes: Any) -> ResearchSettings:
+    """With time enough for a busy machine; `changes` may be smaller than what an operator may set."""
+    return ResearchSettings().model_copy(update={"simple_timeout": 60.0, **changes})
 
 
 @dataclass
@@ -47,12 +53,13 @@ class Desk:
         if self.vectors is not None and self.embedder is not None:
             self.embedding_queue = EmbeddingQueue(self.db, self.vectors, self.embedder, self.background, self.clock)
         self.store = DocumentStore(self.index)
-        self.collections = Collections(self.db, self.store, self.clock, model)
-        self.projects = Projects(self.db, self.clock)
-        self.documents = Documents(self.db, self.store, self.clock, model)
-        self.transfer = Transfer(self.db, self.store, self.clock)
-        self.history = History(self.db, self.clock)
-        self.feedback = Feedback(self.db, self.clock)
+        known: dict[str, Any] = {"db": self.db, "clock": self.clock, "settings": settings()}
+        self.collections = Collections(store=self.store, model=model, **known)
+        self.projects = Projects(**known)
+        self.documents = Documents(store=self.store, model=model, **known)
+        self.transfer = Transfer(db=self.db, store=self.store, clock=self.clock)
+        self.history = History(**known)
+        self.feedback = Feedback(**known)
 
     def neighbour(self) -> "Desk":
         """Another tenant on the same database."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.clock import Clock
-from tests.research.desk import Desk
+from tests.research.desk import Desk, settings
 
 from kho import parsers
 from kho.kernel.background import Background
@@ -17,11 +17,14 @@ from kho.kernel.call import Call
 from kho.research import model, store_jobs, store_listing
 from kho.research.filing import Doc
 from kho.research.ingest import Ingest
-from kho.research.limits import Limits
+from kho.research.jobs import JobLimits
 from kho.research.preparing import Reader
 from kho.research.results import IngestAnswer, Job
 from kho.research.roots import Openings
+from kho.research.settings import ResearchSettings
+from kho.research.telling import Reports
 from kho.search.indexing import passages
+from kho.storage.leases import SqlLeases
 
 
 class Still(Clock):
@@ -64,14 +67,24 @@ class Shelf:
     clock: Clock = field(default_factory=Still)
     reader: Reader = field(default_factory=Plain)
     background: Background = field(default_factory=Background)
-    limits: Limits = field(default_factory=Limits)
+    settings: ResearchSettings = field(default_factory=settings)
+    job_limits: JobLimits = field(default_factory=lambda: JobLimits(first_look=0.0))
 
     def __post_init__(self) -> None:
         root = self.folder.parent
         openings = Openings.of([root], [], kho_home=root / "home", cwd=root, home=root)
         self.service = Ingest(
-            self.desk.db, self.desk.store, self.reader, openings, self.background, self.clock, self.limits
+            db=self.desk.db,
+            store=self.desk.store,
+            reader=self.reader,
+            openings=openings,
+            background=self.background,
+            leases=SqlLeases(self.clock),
+            clock=self.clock,
+            settings=self.settings,
+            job_limits=self.job_limits,
         )
+        self.reports = Reports(db=self.desk.db, jobs=self.service.jobs, settings=self.settings)
 
     def write(self, name: str, text: str | bytes, *, mtime: int = 1_700_000_000) -> Path:
         path = self.folder / name

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tests.research.desk import Desk, told
+from tests.research.desk import Desk, settings, told
 from tests.research.shelf import Plain
 
 from kho import parsers
 from kho.research import dates, model
 from kho.research.augment import Augment
 from kho.research.errors import InvalidDocumentRequest, UnknownCollection, Unreadable
-from kho.research.limits import Limits
 from kho.research.preparing import Reader
 from kho.research.results import AugmentAnswer
+from kho.research.settings import ResearchSettings
 
 TEXT = "# Kettles\n\n" + " ".join(f"Fact{n} about boiling water in vessel{n}." for n in range(60)) + "\n"
 NEARLY = TEXT.replace("Fact7 ", "Fact7777 ")
@@ -24,11 +24,17 @@ NEARLY = TEXT.replace("Fact7 ", "Fact7777 ")
 @dataclass
 class Adding:
     desk: Desk
-    limits: Limits = field(default_factory=Limits)
+    settings: ResearchSettings = field(default_factory=settings)
     reader: Reader = field(default_factory=Plain)
 
     def __post_init__(self) -> None:
-        self.service = Augment(self.desk.db, self.desk.store, self.reader, self.desk.clock, self.limits)
+        self.service = Augment(
+            db=self.desk.db,
+            store=self.desk.store,
+            reader=self.reader,
+            clock=self.desk.clock,
+            settings=self.settings,
+        )
 
     async def text(self, content: str, source: str = "https://example.org/a", **more: Any) -> AugmentAnswer:
         wanted = {"content": content, "source": source, "collection": "papers", **more}
@@ -41,7 +47,7 @@ class Adding:
     async def document(self, answer: AugmentAnswer) -> Any:
         assert answer.document is not None
         params = model.GetDocument.model_validate({"document": answer.document.id, "text": True})
-        return (await self.desk.documents.get(params, self.desk.call())).document
+        return (await self.desk.documents.get_document(params, self.desk.call())).document
 
 
 @pytest.fixture
@@ -83,7 +89,7 @@ async def test_the_same_again_is_not_stored_twice(adding: Adding) -> None:
 
 
 async def test_the_threshold_is_a_setting(adding: Adding) -> None:
-    strict = Adding(adding.desk, Limits(duplicate=0.999))
+    strict = Adding(adding.desk, settings(duplicate=0.999))
     await strict.text(TEXT)
     assert (await strict.text(NEARLY, "https://example.org/c")).outcome == "added"
 
@@ -153,7 +159,7 @@ async def test_what_cannot_be_added(adding: Adding) -> None:
         await adding.file("a.md", b"\x89PNG\r\n\x1a\n\0\0\0\xff")
     assert (unreadable.value.rpc, unreadable.value.details["path"]) == (-32003, "a.md")
     with pytest.raises(Unreadable, match="larger than"):
-        await Adding(adding.desk, Limits(max_file=10)).file("a.md", b"x" * 11)
+        await Adding(adding.desk, settings(max_file=10)).file("a.md", b"x" * 11)
     assert await adding.desk.count("research_documents") == 0
 
 

@@ -31,17 +31,17 @@ print("a fence that is long enough to be counted")
 
 
 async def listed(desk: Desk, **more: object) -> DocumentsAnswer:
-    return await desk.documents.list(model.ListDocuments.model_validate(more), desk.call())
+    return await desk.documents.list_documents(model.ListDocuments.model_validate(more), desk.call())
 
 
 async def got(desk: Desk, document: str, **more: object) -> Document:
     params = model.GetDocument.model_validate({"document": document, **more})
-    return (await desk.documents.get(params, desk.call())).document
+    return (await desk.documents.get_document(params, desk.call())).document
 
 
 async def removed(desk: Desk, document: str, **more: object) -> str:
     params = model.RemoveDocument.model_validate({"document": document, **more})
-    return (await desk.documents.remove(params, desk.call())).message
+    return (await desk.documents.remove_document(params, desk.call())).message
 
 
 @pytest.fixture
@@ -329,7 +329,6 @@ async def test_status_counts_and_names_the_jobs(papers: Desk) -> None:
         {"path": "/x"},
         doc.collection_id,
         "me",
-        store_jobs.Counts(),
         now,
         now,
     )

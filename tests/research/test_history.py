@@ -3,7 +3,7 @@
 import pytest
 from tests.research.desk import Desk
 
-from kho.research import model, store_history
+from kho.research import model
 from kho.research.errors import InvalidQuery
 from kho.research.results import HistoryAnswer
 
@@ -13,7 +13,7 @@ async def ask(desk: Desk, query: str, by: str = "somebody") -> None:
 
 
 async def history(desk: Desk, by: str = "somebody", **more: object) -> HistoryAnswer:
-    return await desk.history.list(model.QueryHistory.model_validate(more), desk.call(by))
+    return await desk.history.history(model.QueryHistory.model_validate(more), desk.call(by))
 
 
 async def test_questions_are_listed_newest_first(desk: Desk) -> None:
@@ -36,14 +36,14 @@ async def test_what_people_ask_is_theirs(desk: Desk) -> None:
     await ask(desk, "theirs", by="other")
     assert [one.query for one in (await history(desk)).queries] == ["mine"]
     assert (await history(desk.neighbour())).queries == []
-    cleared = await desk.history.clear(model.ClearHistory(), desk.call())
+    cleared = await desk.history.clear_history(model.ClearHistory(), desk.call())
     assert cleared.removed == 1
     assert (await history(desk)).queries == []
     assert [one.query for one in (await history(desk, by="other")).queries] == ["theirs"]
 
 
-async def test_the_oldest_make_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_history, "KEPT", 5)
+async def test_the_oldest_make_room(desk: Desk) -> None:
+    desk.history.max_questions = 5
     neighbour = desk.neighbour()
     await ask(neighbour, "untouched")
     for number in range(12):

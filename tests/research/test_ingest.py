@@ -5,14 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.research.desk import Desk, told
+from tests.research.desk import Desk, settings, told
 from tests.research.shelf import Plain, Shelf, age
 
 from kho import parsers
 from kho.kernel.call import Principal
 from kho.lib.clock import SECOND
 from kho.research.errors import FileNotFound, InvalidDocumentRequest, PathRefused, UnknownCollection, Unreadable
-from kho.research.limits import Limits
 
 SECTIONS = "# Tea\n\nAbout kettles.\n\n## Green\n\nSencha and matcha.\n\n## Black\n\nAssam.\n"
 
@@ -145,7 +144,7 @@ async def test_who_names_one_bad_file_gets_its_error(shelf: Shelf) -> None:
         await shelf.ingest("broken.md")
     assert failure.value.rpc == -32003
     assert "broken.md" in told(failure.value)
-    small = Shelf(shelf.desk, shelf.folder, limits=Limits(max_file=10))
+    small = Shelf(shelf.desk, shelf.folder, settings=settings(max_file=10))
     shelf.write("long.md", SECTIONS)
     with pytest.raises(Unreadable, match="larger than 10 bytes"):
         await small.ingest("long.md")

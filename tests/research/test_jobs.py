@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.research.desk import Desk
+from tests.research.desk import Desk, settings
 from tests.research.shelf import Gated, Plain, Shelf
 
 from kho import parsers
@@ -15,6 +15,7 @@ from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND
 from kho.research import ahead, jobs, model, store_jobs
 from kho.research.errors import JobNotFound
+from kho.research.jobs import JobLimits
 from kho.research.plan import Failure, Wanted
 from kho.research.preparing import Prepared
 from kho.research.results import JobAnswer
@@ -22,11 +23,12 @@ from kho.research.roots import Located
 from kho.research.walk import File
 
 FILES = 70
+LIMITS = JobLimits(first_look=0.0, look_every=0.01)
 
 
 @pytest.fixture
 async def shelf(desk: Desk, tmp_path: Path) -> AsyncIterator[Shelf]:
-    shelf = Shelf(desk, tmp_path / "notes", reader=Gated(free=40))
+    shelf = Shelf(desk, tmp_path / "notes", reader=Gated(free=40), job_limits=LIMITS)
     shelf.folder.mkdir()
     shelf.many(FILES)
     await desk.collection("create", "papers")
@@ -42,15 +44,15 @@ def gated(shelf: Shelf) -> Gated:
 
 def another(shelf: Shelf) -> Shelf:
     """As another process would be."""
-    return Shelf(shelf.desk, shelf.folder, shelf.clock, Plain())
+    return Shelf(shelf.desk, shelf.folder, shelf.clock, Plain(), job_limits=LIMITS)
 
 
 async def status(shelf: Shelf, id: str) -> JobAnswer:
-    return await shelf.service.status(model.JobStatus(job_id=id), shelf.desk.call())
+    return await shelf.reports.job_status(model.JobStatus(job_id=id), shelf.desk.call())
 
 
 async def cancel(shelf: Shelf, id: str) -> JobAnswer:
-    return await shelf.service.cancel(model.CancelJob(job_id=id), shelf.desk.call())
+    return await shelf.reports.cancel_job(model.CancelJob(job_id=id), shelf.desk.call())
 
 
 async def test_past_the_wait_the_answer_is_a_job_that_goes_on(shelf: Shelf) -> None:
@@ -66,7 +68,7 @@ async def test_past_the_wait_the_answer_is_a_job_that_goes_on(shelf: Shelf) -> N
     await shelf.until(answer.job.job_id, lambda row: row.finished_at is not None)
     shown = await status(shelf, answer.job.job_id)
     assert (shown.job.state, shown.job.added, shown.job.done) == ("done", FILES, FILES)
-    listed = await shelf.service.jobs(model.ListJobs(limit=5), shelf.desk.call())
+    listed = await shelf.reports.list_jobs(model.ListJobs(limit=5), shelf.desk.call())
     assert [job.job_id for job in listed.jobs] == [answer.job.job_id]
     with pytest.raises(JobNotFound):
         await status(replace(shelf, desk=shelf.desk.neighbour()), answer.job.job_id)
@@ -87,7 +89,7 @@ async def test_somebody_who_waits_hears_how_far_it_is(shelf: Shelf) -> None:
 
 
 async def test_the_command_line_waits_to_the_end(shelf: Shelf) -> None:
-    impatient = Shelf(shelf.desk, shelf.folder, shelf.clock, shelf.reader, limits=replace(shelf.limits, wait=0))
+    impatient = Shelf(shelf.desk, shelf.folder, shelf.clock, shelf.reader, settings=settings(wait=0))
     assert (await impatient.answer()).status == "running"
     gated(shelf).gate.set()
     done = await impatient.answer(call=Call(shelf.desk.call().principal, "cli"))
@@ -101,7 +103,7 @@ async def test_who_gives_up_the_call_cancels_the_job(shelf: Shelf) -> None:
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    [job] = (await shelf.service.jobs(model.ListJobs(limit=5), shelf.desk.call())).jobs
+    [job] = (await shelf.reports.list_jobs(model.ListJobs(limit=5), shelf.desk.call())).jobs
     row = await shelf.until(job.job_id, lambda row: row.finished_at is not None)
     assert row.state == "cancelled"
     gated(shelf).gate.set()
@@ -112,11 +114,11 @@ async def test_who_gives_up_the_call_cancels_the_job(shelf: Shelf) -> None:
     assert (rest.added, rest.unchanged) == (FILES - kept, kept)
 
 
-async def test_any_process_can_cancel(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "BEAT", 0.01)
+async def test_any_process_can_cancel(shelf: Shelf) -> None:
+    shelf = replace(shelf, job_limits=replace(LIMITS, renew_every=0.01))
     waiting = asyncio.ensure_future(shelf.answer())
     await gated(shelf).reached.wait()
-    [job] = (await shelf.service.jobs(model.ListJobs(limit=5), shelf.desk.call())).jobs
+    [job] = (await shelf.reports.list_jobs(model.ListJobs(limit=5), shelf.desk.call())).jobs
     other = another(shelf)
     assert (await cancel(other, job.job_id)).job.state == "cancelled"
     answer = await waiting
@@ -126,8 +128,7 @@ async def test_any_process_can_cancel(shelf: Shelf, monkeypatch: pytest.MonkeyPa
     await shelf.background.drain()  # it ends although the gate is shut
 
 
-async def test_a_hub_that_stops_lets_another_go_on_at_once(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "SOON", 0.0)
+async def test_a_hub_that_stops_lets_another_go_on_at_once(shelf: Shelf) -> None:
     answer = await shelf.answer(wait=0)
     id = answer.job.job_id
     await gated(shelf).reached.wait()
@@ -146,16 +147,14 @@ async def test_a_hub_that_stops_lets_another_go_on_at_once(shelf: Shelf, monkeyp
     assert len(await shelf.docs()) == FILES
 
 
-async def test_a_silent_process_loses_its_job_and_notices(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "SOON", 0.0)
-    monkeypatch.setattr(jobs, "POLL", 0.01)
+async def test_a_silent_process_loses_its_job_and_notices(shelf: Shelf) -> None:
     answer = await shelf.answer(wait=0)
     id = answer.job.job_id
     await gated(shelf).reached.wait()
     await shelf.until(id, lambda row: row.counts.done > 0)
     other = another(shelf)
     other.background.add(other.service.resume)
-    shelf.clock.now += jobs.HELD + SECOND
+    shelf.clock.now += LIMITS.lease + SECOND
     row = await shelf.until(id, lambda row: row.finished_at is not None)
     assert (row.state, row.counts.added) == ("done", FILES)
     gated(shelf).gate.set()
@@ -164,19 +163,15 @@ async def test_a_silent_process_loses_its_job_and_notices(shelf: Shelf, monkeypa
     await other.background.drain()
 
 
-async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(shelf: Shelf) -> None:
     """Plain files are read in the hub. One that it died of would be its end again and again."""
-    monkeypatch.setattr(jobs, "SOON", 0.0)
-    monkeypatch.setattr(jobs, "POLL", 0.01)
     shelf.write("part2/zz-deadly.txt", "a word or two, " * 1_500_000)
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
     async with parsers.Worker(parsers.Limits(memory=64 * 2**20)) as worker:
-        other = Shelf(shelf.desk, shelf.folder, shelf.clock, worker)
+        other = Shelf(shelf.desk, shelf.folder, shelf.clock, worker, job_limits=LIMITS)
         other.background.add(other.service.resume)
-        shelf.clock.now += jobs.HELD + SECOND
+        shelf.clock.now += LIMITS.lease + SECOND
         row = await shelf.until(id, lambda row: row.finished_at is not None)
         await other.background.drain()
     assert (row.state, row.counts.added, row.counts.failed) == ("done", FILES, 1)
@@ -187,14 +182,10 @@ async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(
     await shelf.background.drain()
 
 
-async def test_a_process_does_not_take_over_from_itself(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(jobs, "SOON", 0.0)
-    monkeypatch.setattr(jobs, "POLL", 0.01)
+async def test_a_process_does_not_take_over_from_itself(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
-    shelf.clock.now += jobs.HELD + SECOND
+    shelf.clock.now += LIMITS.lease + SECOND
     shelf.background.add(shelf.service.resume)
     await another(shelf).ingest("part0")  # time for many looks
     gated(shelf).gate.set()
@@ -204,8 +195,7 @@ async def test_a_process_does_not_take_over_from_itself(
     assert caplog.records == []
 
 
-async def test_an_interrupted_force_reads_nothing_twice(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "SOON", 0.0)
+async def test_an_interrupted_force_reads_nothing_twice(shelf: Shelf) -> None:
     await another(shelf).ingest()
     shelf.clock.now += SECOND
     id = (await shelf.answer(wait=0, force=True)).job.job_id
@@ -221,7 +211,7 @@ async def test_an_interrupted_force_reads_nothing_twice(shelf: Shelf, monkeypatc
             assert not suspect  # the hub before stopped in good order
             return await super().read(data, name)
 
-    other = Shelf(shelf.desk, shelf.folder, shelf.clock, Counting())
+    other = Shelf(shelf.desk, shelf.folder, shelf.clock, Counting(), job_limits=LIMITS)
     other.background.add(other.service.resume)
     row = await shelf.until(id, lambda row: row.finished_at is not None)
     await other.background.drain()
@@ -230,27 +220,22 @@ async def test_an_interrupted_force_reads_nothing_twice(shelf: Shelf, monkeypatc
     assert other.reader.count == FILES - 32
 
 
-async def test_jobs_wait_for_their_turn(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "SOON", 0.0)
+async def test_jobs_wait_for_their_turn(shelf: Shelf) -> None:
     gated(shelf).free = 0
-    answers = [await shelf.answer(wait=0) for _ in range(jobs.AT_ONCE + 2)]
-    assert [answer.job.state for answer in answers] == ["running"] * jobs.AT_ONCE + ["queued"] * 2
+    answers = [await shelf.answer(wait=0) for _ in range(LIMITS.at_once + 2)]
+    assert [answer.job.state for answer in answers] == ["running"] * LIMITS.at_once + ["queued"] * 2
     assert "waits for its turn" in answers[-1].message
     await cancel(shelf, answers[-1].job.job_id)
     shelf.background.add(shelf.service.resume)
     gated(shelf).gate.set()
     rows = [await shelf.until(one.job.job_id, lambda row: row.finished_at is not None) for one in answers]
-    assert [row.state for row in rows] == ["done"] * (jobs.AT_ONCE + 1) + ["cancelled"]
+    assert [row.state for row in rows] == ["done"] * (LIMITS.at_once + 1) + ["cancelled"]
     # The same folder several times at once: nothing is doubled, and each file counts as new once.
     assert sum(row.counts.added for row in rows) == FILES
     assert len(await shelf.docs()) == FILES
 
 
-async def test_a_job_of_another_machine_is_left_alone_and_given_up_in_the_end(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(jobs, "SOON", 0.0)
-    monkeypatch.setattr(jobs, "POLL", 0.01)
+async def test_a_job_of_another_machine_is_left_alone_and_given_up_in_the_end(shelf: Shelf) -> None:
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
     await shelf.background.drain()
@@ -267,18 +252,14 @@ async def test_a_job_of_another_machine_is_left_alone_and_given_up_in_the_end(
     other.background.add(other.service.resume)
     await other.ingest()
     assert (await shelf.row(id)).state == "running"
-    shelf.clock.now = since + jobs.FORLORN + SECOND
+    shelf.clock.now = since + LIMITS.given_up_after + SECOND
     row = await shelf.until(id, lambda row: row.finished_at is not None)
     assert (row.state, row.error) == ("failed", jobs.GIVEN_UP)
     await other.background.drain()
 
 
-async def test_a_stored_job_with_too_many_patterns_fails_and_is_not_taken_up_again(
-    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stored_job_with_too_many_patterns_fails_and_is_not_taken_up_again(shelf: Shelf) -> None:
     """Such a job may be there from a version that took it."""
-    monkeypatch.setattr(jobs, "SOON", 0.0)
-    monkeypatch.setattr(jobs, "POLL", 0.01)
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
     await shelf.background.drain()

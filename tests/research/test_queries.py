@@ -4,16 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.research.desk import Desk, told
+from tests.research.desk import Desk, settings, told
 
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import SearchFilter
 from kho.research import model
 from kho.research.errors import InvalidQuery, QueryTimeout, UnknownCollection, UnknownProject
 from kho.research.filing import SPACE
-from kho.research.limits import Limits
 from kho.research.queries import Queries
 from kho.research.results import QueryAnswer, SimilarAnswer
+from kho.research.settings import ResearchSettings
+from kho.research.similar import Similarity
 
 KETTLE = """# Kettles
 
@@ -32,9 +33,11 @@ Descale the kettle with vinegar every month.
 class Asking:
     """One desk, and questions to it."""
 
-    def __init__(self, desk: Desk, limits: Limits | None = None) -> None:
+    def __init__(self, desk: Desk, chosen: ResearchSettings | None = None) -> None:
         self.desk = desk
-        self.queries = Queries(desk.db, desk.searcher, desk.history, desk.clock, limits or Limits())
+        known: dict[str, Any] = {"db": desk.db, "searcher": desk.searcher, "clock": desk.clock}
+        self.queries = Queries(history=desk.history, settings=chosen or settings(), **known)
+        self.similarity = Similarity(settings=chosen or settings(), **known)
 
     async def __call__(self, query: str, **more: Any) -> QueryAnswer:
         params = model.QueryKnowledgeBase.model_validate({"query": query, **more})
@@ -46,7 +49,7 @@ class Asking:
 
     async def similar(self, document: str, **more: Any) -> SimilarAnswer:
         params = model.SimilarDocuments.model_validate({"document": document, **more})
-        return await self.queries.similar(params, self.desk.call())
+        return await self.similarity.similar(params, self.desk.call())
 
 
 def sources(answer: QueryAnswer) -> list[str]:
@@ -304,7 +307,9 @@ async def test_the_history_is_written_after_the_answer(asking: Asking) -> None:
     await asking.desk.add("kitchen", KETTLE)
     answer = await asking("kettle", top_k=1)
     await asking("kettle", top_k=1, cursor=answer.query_refinement.next_cursor)
-    listed = await asking.desk.history.list(model.QueryHistory(filter=None, cursor=None, limit=5), asking.desk.call())
+    listed = await asking.desk.history.history(
+        model.QueryHistory(filter=None, cursor=None, limit=5), asking.desk.call()
+    )
     [question] = listed.queries
     assert (question.query, question.collections) == ("kettle", ["kitchen"])
     assert question.results == answer.query_refinement.total
@@ -323,7 +328,7 @@ async def test_what_waits_for_its_vector_is_said(desk_with_vectors: Desk) -> Non
 async def test_a_question_that_takes_too_long_is_given_up(desk: Desk) -> None:
     await desk.collection("create", "kitchen")
     await desk.add("kitchen", KETTLE)
-    hasty = Asking(desk, Limits(query_timeout=1e-9))
+    hasty = Asking(desk, settings(query_timeout=1e-9))
     asked: list[Callable[[], Any]] = [lambda: hasty("kettle"), lambda: hasty.similar("A note")]
     for ask in asked:
         with pytest.raises(QueryTimeout) as given_up:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.research.desk import Desk
 
-from kho.research import model, transfer
+from kho.research import model
 from kho.research.errors import InvalidDocumentRequest, UnknownCollection
 from kho.research.results import Imported
 
@@ -88,9 +88,9 @@ async def test_documents_alone_make_their_collection_and_merge_by_place(full: De
     assert (again.collections, again.skipped) == (0, 1)
 
 
-async def test_a_page_is_no_larger_than_a_reader_takes(full: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_is_no_larger_than_a_reader_takes(full: Desk) -> None:
     everything = await exported(full)
-    monkeypatch.setattr(transfer, "PAGE_BYTES", 10)
+    full.transfer.page_bytes = 10
     page = await full.transfer.export(model.ExportKnowledge.model_validate({}), full.call())
     assert [line["kind"] for line in page.lines].count("document") == 1
     assert await exported(full) == everything

@@ -22,7 +22,8 @@ from kho.documents.settings import DocumentSettings
 from kho.kernel.call import Call
 from kho.lib.clock import DAY
 from kho.memory.settings import MemorySettings
-from kho.settings import Research, Settings
+from kho.research.settings import ResearchSettings
+from kho.settings import Settings
 
 Json = dict[str, Any]
 CENTURY = 36_500 * DAY
@@ -183,7 +184,7 @@ async def fill(settings: Settings) -> dict[str, str]:
         (notes / name).write_bytes(content)
     settings = settings.model_copy(
         update={
-            "research": Research(shared_roots=[str(notes)], wait=60),
+            "research": ResearchSettings(shared_roots=[str(notes)], wait=60),
             "memory": MemorySettings(summary_max_chars=400),
             "documents": DocumentSettings(webhook_backoff=[0.01]),
         }

@@ -37,6 +37,8 @@ _DECLARED = "__operations__"
 class Options(TypedDict, total=False):
     """What an operation may say of itself, beside its wire name; the fields of `Operation` explain them."""
 
+    name: str
+    """For logs and metrics, where neither the method's nor the wire's will do."""
     scope: str
     """Another than the contract's for reading or writing."""
     tool: bool | str
@@ -114,9 +116,9 @@ class Contract:
         annotations = run.__annotations__
         summary, _, description = inspect.cleandoc(run.__doc__ or "").partition("\n\n")
         cli = options.get("cli", ())
-        text = wire if self.named_by == "wire" else method.rstrip("_")
+        name = options.get("name") or (wire if self.named_by == "wire" else method.rstrip("_"))
         return Operation(
-            name=f"{self.capability}.{text}",
+            name=f"{self.capability}.{name}",
             summary=" ".join(summary.split()),
             description=" ".join(description.split()),
             params=annotations["params"],

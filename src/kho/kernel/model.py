@@ -1,6 +1,6 @@
 """The bases of what goes in and out. Validators are built on first use: a stdio client waits for the first answer."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -17,6 +17,12 @@ class Result(BaseModel):
     """An operation's result, or a part of one. It can be validated from a row: `Record.model_validate(experience)`."""
 
     model_config = ConfigDict(defer_build=True, from_attributes=True)
+
+    @classmethod
+    def of(cls, row: object, **more: Any) -> Self:
+        """From a row that has most of the fields, under their names; `more` are the others."""
+        taken = {name: getattr(row, name) for name in cls.model_fields if name not in more and hasattr(row, name)}
+        return cls.model_validate({**taken, **more})
 
 
 def _shown(value: Any) -> Any:

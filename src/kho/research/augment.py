@@ -14,13 +14,14 @@ from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
 from kho.lib.markdown import counted
 from kho.parsers.clean import one_line
-from kho.research import dates, filing, store_collections, store_listing, views
+from kho.research import commands, dates, errors, filing, markdown, store_collections, store_listing, views
+from kho.research.contract import RESEARCH
 from kho.research.errors import InvalidDocumentRequest, Unreadable
 from kho.research.filing import Doc, Filing
-from kho.research.limits import Limits
 from kho.research.model import AugmentKnowledge, UploadDocument
 from kho.research.preparing import Reader, hash_of, sentence
 from kho.research.results import AugmentAnswer, Duplicate
+from kho.research.settings import ResearchSettings
 from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore, at_places
 from kho.search.indexing import minhash
@@ -43,18 +44,35 @@ class _Again(Exception):
     """Somebody added something similar meanwhile."""
 
 
+@dataclass(slots=True, kw_only=True)
 class Augment:
-    def __init__(self, db: Database, store: DocumentStore, reader: Reader, clock: Clock, limits: Limits) -> None:
-        self._db = db
-        self._store = store
-        self._reader = reader
-        self._clock = clock
-        self._limits = limits
+    db: Database
+    store: DocumentStore
+    reader: Reader
+    clock: Clock
+    settings: ResearchSettings
 
+    @RESEARCH.write(
+        "augment_knowledge",
+        invalid=errors.invalid_documents,
+        text=markdown.augment,
+        cli=commands.AUGMENT,
+        example={
+            "content": "BM25 ranks by the rarity of words.",
+            "source": "https://example.org/bm25",
+            "collection": "papers",
+            "title": "BM25 in a line",
+        },
+    )
     async def augment(self, params: AugmentKnowledge, call: Call) -> AugmentAnswer:
+        """Add a text that was found elsewhere, with its source.
+
+        Keep something worth knowing that is not a file here: a web page, a paper's abstract, a summary. Give the
+        source. What is there already, or nearly so, is not stored twice; the answer then says what it is.
+        """
         collection = await self._collection(call, params.collection)
         try:
-            found = await self._reader.read_text(params.content)
+            found = await self.reader.read_text(params.content)
         except parsers.Unreadable as problem:
             raise InvalidDocumentRequest(f"'content' cannot be read: {problem.reason}.", parameter="content") from None
         if not found.text.strip():
@@ -68,15 +86,23 @@ class Augment:
         )
         return await self._add(doc, found, call, force=params.force)
 
+    @RESEARCH.write(
+        "upload_document",
+        tool=False,
+        invalid=errors.invalid_documents,
+        text=markdown.augment,
+        example={"filename": "note.md", "content": "IyBBIG5vdGUKCkJyaWVmLg==", "collection": "papers"},
+    )
     async def upload(self, params: UploadDocument, call: Call) -> AugmentAnswer:
+        """Add a file by its bytes: for callers whose files the hub cannot read."""
         collection = await self._collection(call, params.collection)
         name = _file_name(params.filename)
         raw = await asyncio.to_thread(_decoded, params.content)
-        if len(raw) > self._limits.max_file:
-            most = views.amount(self._limits.max_file)
+        if len(raw) > self.settings.max_file:
+            most = views.amount(self.settings.max_file)
             raise Unreadable(f"The file is larger than {most}.", guidance="Split it into smaller files.", path=name)
         try:
-            found = await self._reader.read(raw, name)
+            found = await self.reader.read(raw, name)
         except parsers.Unreadable as problem:
             advice = problem.advice or None
             raise Unreadable(sentence(problem.reason), guidance=advice, path=name) from None
@@ -91,13 +117,13 @@ class Augment:
         return await self._add(doc, found, call, force=params.force)
 
     async def _collection(self, call: Call, name: str) -> Collection:
-        patience = call.remaining(self._limits.simple_timeout)
-        return await self._db.read(lambda tx: store_collections.need(tx, call.tenant, name), timeout=patience)
+        patience = call.remaining(self.settings.simple_timeout)
+        return await self.db.read(lambda tx: store_collections.need(tx, call.tenant, name), timeout=patience)
 
     def _draft(
         self, collection: Collection, origin: filing.Origin, raw: bytes, source: str, title: str, tags: Sequence[str]
     ) -> Doc:
-        now = self._clock()
+        now = self.clock()
         return Doc(
             id=str(uuid.uuid4()),
             collection_id=collection.id,
@@ -126,13 +152,11 @@ class Augment:
                 compared[one.doc.id, one.doc.hash] = one
             try:
                 return await call.commit(
-                    self._db, lambda tx: self._decide(tx, made, call.tenant, compared, force=force, patient=True)
+                    self.db, lambda tx: self._decide(tx, made, call, compared, force=force, patient=True)
                 )
             except _Again:
                 continue
-        return await call.commit(
-            self._db, lambda tx: self._decide(tx, made, call.tenant, compared, force=force, patient=False)
-        )
+        return await call.commit(self.db, lambda tx: self._decide(tx, made, call, compared, force=force, patient=False))
 
     async def _alike(self, made: Filing, tenant: str, compared: Iterable[tuple[str, str]]) -> list[_Alike]:
         """The documents that may be nearly the same, measured. Outside of the transaction that all writes share."""
@@ -142,12 +166,12 @@ class Augment:
             texts = store_listing.texts(tx, tenant, [doc.id for doc in docs])
             return [(doc, texts[doc.id]) for doc in docs if doc.id in texts]
 
-        found = await self._db.read(look)
+        found = await self.db.read(look)
         return await asyncio.to_thread(_measured, made, tenant, found)
 
     def _candidates(self, tx: Tx, made: Filing, compared: Iterable[tuple[str, str]]) -> list[Doc]:
         known = set(compared)
-        docs = self._store.similar(tx, made, COMPARED)
+        docs = self.store.similar(tx, made, COMPARED)
         return [
             doc
             for doc in docs
@@ -158,13 +182,13 @@ class Augment:
         self,
         tx: Tx,
         made: Filing,
-        tenant: str,
+        call: Call,
         compared: dict[tuple[str, str], _Alike],
         *,
         force: bool,
         patient: bool,
     ) -> AugmentAnswer:
-        doc = made.doc
+        doc, tenant = made.doc, call.tenant
         store_collections.lock(tx, tenant, [doc.collection_id])
         collection = store_collections.by_ids(tx, tenant, [doc.collection_id])[doc.collection_id]
         if patient and self._candidates(tx, made, compared):
@@ -192,7 +216,8 @@ class Augment:
                 document=views.brief(others[0].doc, names),
                 duplicates=duplicates,
             )
-        [put] = self._store.put_documents(tx, tenant, [made], doc.updated_at)
+        [put] = self.store.put_documents(tx, tenant, [made], doc.updated_at)
+        call.audit(tx, put.doc.id, at=doc.updated_at, title=put.doc.title, collection=collection.name, new=put.new)
         done, size = "Added" if put.new else "Replaced", counted(put.doc.chunks, "chunk")
         also = f" Nearly the same: {', '.join(repr(one.doc.title) for one in others)}." if others else ""
         return AugmentAnswer(
@@ -204,9 +229,9 @@ class Augment:
 
     def _still_similar(self, tx: Tx, made: Filing, compared: dict[tuple[str, str], _Alike]) -> list[_Alike]:
         """Those that were measured and are still what they were."""
-        docs = self._store.similar(tx, made, COMPARED)
+        docs = self.store.similar(tx, made, COMPARED)
         found = [compared[doc.id, doc.hash] for doc in docs if (doc.id, doc.hash) in compared]
-        return [one for one in found if one.likeness >= self._limits.duplicate]
+        return [one for one in found if one.likeness >= self.settings.duplicate]
 
 
 def _measured(made: Filing, tenant: str, found: list[tuple[Doc, str]]) -> list[_Alike]:

@@ -1,7 +1,7 @@
 """The rules of collections."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kho.kernel import paging
 from kho.kernel.call import Call
@@ -9,7 +9,8 @@ from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.lib.markdown import counted
-from kho.research import names, store_collections, store_listing, store_projects, views
+from kho.research import commands, errors, markdown, names, store_collections, store_listing, store_projects, views
+from kho.research.contract import READ, READ_TIMEOUT, RESEARCH, WRITE, time_limit
 from kho.research.errors import (
     CollectionExists,
     CollectionNotEmpty,
@@ -21,26 +22,40 @@ from kho.research.errors import (
 from kho.research.filing import SPACE, Doc, elsewhere
 from kho.research.model import ManageCollections
 from kho.research.results import CollectionInfo, CollectionsAnswer
+from kho.research.settings import ResearchSettings
 from kho.research.store_collections import Collection, Size
 from kho.research.store_documents import DocumentStore, at_places, get_many
 from kho.search.indexing import passages
 
-PATIENCE = 60.0
-"""Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
 NEWEST = 5
 """Documents that a collection's info names."""
 REMOVED_AT_ONCE = 500
 
 
+@dataclass(slots=True, kw_only=True)
 class Collections:
-    def __init__(self, db: Database, documents: DocumentStore, clock: Clock, model: str = "") -> None:
-        """`model` is the embedder's name; empty for keyword search only."""
-        self._db = db
-        self._documents = documents
-        self._clock = clock
-        self._model = model
+    db: Database
+    store: DocumentStore
+    clock: Clock
+    settings: ResearchSettings
+    model: str = ""
+    """The embedder's name; empty for keyword search only."""
 
+    @RESEARCH.destroy(
+        "manage_collections",
+        name="collections",
+        scope=READ,
+        invalid=errors.invalid_collections,
+        text=markdown.collections,
+        cli=commands.COLLECTIONS,
+        example={"action": "create", "collection_name": "papers", "collection_type": "fundamental"},
+    )
     async def manage(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        """Create, list, delete, rename or look into collections of documents.
+
+        Manage the collections that documents are kept in: create, list, info, rename, delete, and move-documents
+        between them. Deleting one that is not empty needs confirm=true; ask the user first.
+        """
         actions = {
             "create": self._create,
             "list": self._list,
@@ -49,12 +64,18 @@ class Collections:
             "rename": self._rename,
             "move-documents": self._move,
         }
-        return await actions[params.action](params, call)
+        run = actions[params.action]
+        if params.action not in ("list", "info"):
+            call.need(WRITE)
+        if params.action in ("delete", "move-documents"):  # they take as long as the collection is large
+            return await run(params, call)
+        async with time_limit(call, self.settings.simple_timeout):
+            return await run(params, call)
 
     async def _create(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name = _needed(params, "collection_name")
         type = params.collection_type or "fundamental"
-        row = store_collections.new(name, type, params.description or "", call.principal.sub, self._clock())
+        row = store_collections.new(name, type, params.description or "", call.principal.sub, self.clock())
 
         def work(tx: Tx) -> CollectionsAnswer:
             project = store_projects.need(tx, call.tenant, params.project_name) if params.project_name else None
@@ -63,6 +84,7 @@ class Collections:
             if project is not None:
                 store_projects.touch(tx, call.tenant, project.id, row.created_at)
                 store_projects.link(tx, call.tenant, project.id, [row.id], default=False)
+            call.audit(tx, row.id, at=row.created_at, action="create", name=name)
             linked = f" and linked it to the project '{project.name}'" if project else ""
             return CollectionsAnswer(
                 action="create",
@@ -71,7 +93,7 @@ class Collections:
                 collection=self._described(tx, call.tenant, row),
             )
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
     async def _list(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         [after] = views.place(params.cursor, InvalidCollectionRequest, str) or ("",)
@@ -84,7 +106,7 @@ class Collections:
             type = params.collection_type
             rows = store_collections.page(tx, call.tenant, after, params.limit + 1, ids, type)
             total = store_collections.count(tx, call.tenant, ids, type)
-            shown, more = rows[: params.limit], len(rows) > params.limit
+            shown, more = paging.cut(rows, params.limit, lambda last: [names.key(last.name)])
             sizes = store_collections.sizes(tx, call.tenant, [row.id for row in shown])
             projects = store_projects.of_collections(tx, call.tenant, [row.id for row in shown])
             message = f"{counted(total, f'{type} collection' if type else 'collection')}."
@@ -98,10 +120,10 @@ class Collections:
                 message=message,
                 collections=[views.collection(row, sizes[row.id], projects[row.id]) for row in shown],
                 total=total,
-                next_cursor=paging.encode([names.key(shown[-1].name)]) if more else None,
+                next_cursor=more,
             )
 
-        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
 
     async def _info(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name = _needed(params, "collection_name")
@@ -116,7 +138,7 @@ class Collections:
                 collection=described,
             )
 
-        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
 
     async def _rename(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name, wanted = _needed(params, "collection_name"), _needed(params, "new_name")
@@ -126,7 +148,10 @@ class Collections:
             holder = store_collections.find(tx, call.tenant, wanted)
             if holder is not None and holder.id != row.id:
                 raise _taken(tx, call.tenant, wanted)
-            store_collections.rename(tx, call.tenant, row.id, wanted, self._clock())
+            now = self.clock()
+            store_collections.rename(tx, call.tenant, row.id, wanted, now)
+            if row.name != wanted:
+                call.audit(tx, row.id, at=now, action="rename", name=wanted, before=row.name)
             renamed = store_collections.need(tx, call.tenant, wanted)
             return CollectionsAnswer(
                 action="rename",
@@ -135,7 +160,7 @@ class Collections:
             )
 
         try:
-            return await call.commit(self._db, work)
+            return await call.commit(self.db, work)
         except UniqueViolation:  # somebody took the name at the same moment
             raise CollectionExists(f"There is a collection '{wanted}' already.") from None
 
@@ -148,18 +173,19 @@ class Collections:
             if size.documents and not params.confirm:
                 raise _not_empty(row, size)
             while batch := store_listing.by_id(tx, call.tenant, [row.id], "", REMOVED_AT_ONCE):
-                self._documents.remove_documents(tx, call.tenant, [doc.id for doc in batch], self._clock())
+                self.store.remove_documents(tx, call.tenant, [doc.id for doc in batch], self.clock())
             store_collections.delete(tx, call.tenant, row.id)
+            call.audit(tx, row.id, at=self.clock(), action="delete", name=row.name, documents=size.documents)
             lost = f" with {_extent(size)}" if size.documents else ", which was empty"
             return CollectionsAnswer(action="delete", message=f"Deleted the collection '{row.name}'{lost}.")
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
     async def _move(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name, target = _needed(params, "collection_name"), _needed(params, "target_collection")
         if not params.documents:
             raise missing(InvalidCollectionRequest, "documents", params.action)
-        wanted, now = params.documents, self._clock()
+        wanted, now = params.documents, self.clock()
 
         def look(tx: Tx) -> tuple[list[Doc], Collection, dict[str, str]]:
             source, to = (store_collections.need(tx, call.tenant, one) for one in (name, target))
@@ -170,7 +196,7 @@ class Collections:
             docs = {doc.id: doc for doc in (store_listing.need(tx, call.tenant, one, source) for one in wanted)}
             return [*docs.values()], to, store_listing.texts(tx, call.tenant, [*docs])
 
-        docs, there, texts = await self._db.read(look, timeout=call.remaining(PATIENCE))
+        docs, there, texts = await self.db.read(look, timeout=call.remaining(READ_TIMEOUT))
         moved = await asyncio.to_thread(lambda: [elsewhere(call.tenant, doc, texts[doc.id], there.id) for doc in docs])
 
         def work(tx: Tx) -> CollectionsAnswer:
@@ -181,7 +207,9 @@ class Collections:
             if any(known.get(doc.id) != doc for doc in docs) or to.id != there.id:
                 raise DocumentChanged
             _need_room(tx, call.tenant, docs, to)
-            self._documents.move_documents(tx, call.tenant, docs[0].collection_id, moved, now)
+            self.store.move_documents(tx, call.tenant, docs[0].collection_id, moved, now)
+            also = [(doc.id, {"title": doc.title}) for doc in docs]
+            call.audit(tx, source.id, at=now, also=also, action="move-documents", to=to.id, documents=len(docs))
             return CollectionsAnswer(
                 action="move-documents",
                 message=f"Moved {counted(len(docs), 'document')} from '{source.name}' to '{to.name}'.",
@@ -189,7 +217,7 @@ class Collections:
                 moved=len(docs),
             )
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
     def _described(self, tx: Tx, tenant: str, row: Collection) -> CollectionInfo:
         size = store_collections.sizes(tx, tenant, [row.id])[row.id]
@@ -199,8 +227,8 @@ class Collections:
             **summary.model_dump(),
             id=row.id,
             created_by=row.created_by,
-            embedder=self._model or "none (search by words)",
-            vectors_pending=passages.pending(tx, SearchFilter(SPACE, tenant, (row.id,))) if self._model else 0,
+            embedder=self.model or "none (search by words)",
+            vectors_pending=passages.pending(tx, SearchFilter(SPACE, tenant, (row.id,))) if self.model else 0,
             formats=store_collections.formats(tx, tenant, row.id),
             newest=[views.brief(doc, {row.id: row.name}) for doc in newest],
         )
@@ -225,7 +253,7 @@ def _taken(tx: Tx, tenant: str, name: str) -> CollectionExists:
 
 
 def _extent(size: Size) -> str:
-    return f"{counted(size.documents, 'document')}, {counted(size.chunks, 'chunk')} ({views.amount(size.bytes)})"
+    return f"{counted(size.documents, 'document')}, {counted(size.chunks, 'chunk')} ({views.amount(size.size_bytes)})"
 
 
 def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
@@ -235,7 +263,7 @@ def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
         f'manage_collections(action="delete", collection_name="{row.name}", confirm=true).',
         documents=size.documents,
         chunks=size.chunks,
-        size_bytes=size.bytes,
+        size_bytes=size.size_bytes,
     )
 
 

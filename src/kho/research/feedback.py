@@ -1,29 +1,46 @@
 """The rules of feedback: a verdict on a result, and what the verdicts say about a collection."""
 
+from dataclasses import dataclass, replace
+
 from kho.kernel.call import Call
+from kho.kernel.command import Command
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
-from kho.research import store_collections, store_feedback, store_listing, views
+from kho.research import errors, markdown, store_collections, store_feedback, store_listing, views
+from kho.research.contract import READ_TIMEOUT, RESEARCH, SOME_ID, simple
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.model import FeedbackAnalytics, SubmitFeedback
 from kho.research.results import AnalyticsAnswer, Complaint, FeedbackAnswer, Tally
+from kho.research.settings import ResearchSettings
 from kho.research.store_collections import Collection
 from kho.research.store_documents import get_many
 from kho.research.store_feedback import Opinion
 
-PATIENCE = 60.0
-"""Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
 COMPLAINTS, REASONS = 10, 3
 """Documents that an analysis names, and reasons for each."""
 
 
+@dataclass(slots=True, kw_only=True)
 class Feedback:
-    def __init__(self, db: Database, clock: Clock) -> None:
-        self._db = db
-        self._clock = clock
+    db: Database
+    clock: Clock
+    settings: ResearchSettings
 
+    @RESEARCH.write(
+        "submit_feedback",
+        name="feedback",
+        invalid=errors.invalid_documents,
+        text=markdown.feedback,
+        cli=Command("feedback", ("document_id", "verdict"), documents=("document_id",)),
+        example={"document_id": SOME_ID, "verdict": "positive", "chunk": 0},
+    )
+    @simple
     async def submit(self, params: SubmitFeedback, call: Call) -> FeedbackAnswer:
-        now = self._clock()
+        """Say whether a result helped; it counts in the rank.
+
+        Say whether a result of query_knowledge_base helped: the next answers take it into account.
+        """
+        now = self.clock()
 
         def work(tx: Tx) -> FeedbackAnswer:
             doc = store_listing.need(tx, call.tenant, params.document_id, None)
@@ -45,19 +62,28 @@ class Feedback:
                 params.query,
                 now,
             )
+            before = store_feedback.get(tx, call.tenant, opinion)
             store_feedback.put(tx, call.tenant, opinion)
+            if before is None or replace(before, at=now) != opinion:
+                call.audit(tx, doc.id, at=now, reason=params.reason, verdict=params.verdict, chunk=params.chunk)
             tally = store_feedback.of_document(tx, call.tenant, doc.id)
-            return FeedbackAnswer(
-                message=f"Thank you. Your verdict on '{doc.title}' was noted.",
-                document_id=doc.id,
-                positive=tally.positive,
-                negative=tally.negative,
-                neutral=tally.neutral,
-            )
+            message = f"Thank you. Your verdict on '{doc.title}' was noted."
+            return FeedbackAnswer.of(tally, message=message, document_id=doc.id)
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
+    @RESEARCH.read(
+        "feedback_analytics",
+        tool=False,
+        invalid=errors.invalid_collections,
+        text=markdown.analytics,
+        cli=Command("kb feedback"),
+        example={"collection": "papers"},
+    )
+    @simple
     async def analytics(self, params: FeedbackAnalytics, call: Call) -> AnalyticsAnswer:
+        """What feedback says about the collections, and which documents were no help."""
+
         def work(tx: Tx) -> AnalyticsAnswer:
             only = store_collections.need(tx, call.tenant, params.collection).id if params.collection else None
             tallies = store_feedback.of_collections(tx, call.tenant, only)
@@ -68,25 +94,19 @@ class Feedback:
             return AnalyticsAnswer(
                 collections=[_tally(row, tallies[row.id]) for row in sorted(rows.values(), key=lambda row: row.name)],
                 complaints=[
-                    Complaint(
+                    Complaint.of(
+                        tally,
                         document=views.brief(docs[id], names),
-                        negative=tally.negative,
-                        positive=tally.positive,
                         reasons=store_feedback.reasons(tx, call.tenant, id, REASONS),
                     )
                     for id, tally in worst.items()
                 ],
             )
 
-        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
 
 
 def _tally(row: Collection, tally: store_feedback.Tally) -> Tally:
     decided = tally.positive + tally.negative
-    return Tally(
-        collection=row.name,
-        positive=tally.positive,
-        negative=tally.negative,
-        neutral=tally.neutral,
-        helpful_share=round(tally.positive / decided, 4) if decided else None,
-    )
+    share = round(tally.positive / decided, 4) if decided else None
+    return Tally.of(tally, collection=row.name, helpful_share=share)

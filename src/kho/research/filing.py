@@ -3,12 +3,9 @@
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Literal
 
-import orjson
-
-from kho.kernel.ports import Row
+from kho.lib.sql import Table, digest
 from kho.parsers import TextChunk
 from kho.research import names
 from kho.search.chunking.chunker import Content, Kind, chunks
@@ -62,11 +59,14 @@ class Doc:
     """One letter per chunk: prose, code or table."""
     language: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", tuple(self.tags))  # a row has a list; documents are compared as a whole
+
     @property
     def place(self) -> str:
         """What makes it the same document when it comes again: its path, or its source and title."""
         named = ("path", self.path) if self.path is not None else ("source", self.source or "", self.title)
-        return blake2b("\0".join(named).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        return digest(*named)
 
     @property
     def sought(self) -> str:
@@ -86,23 +86,7 @@ class Doc:
         return {str(content): count for content, count in counted.items() if count}
 
 
-COLUMNS = (
-    "id, collection_id, origin, path, source, title, format, cut, hash, size, mtime, tags, author, published, job_id, "
-    "created_at, updated_at, chunks, kinds, language"
-)
-
-
-def from_row(row: Row) -> Doc:
-    values = list(row)
-    values[11] = tuple(orjson.loads(values[11]))
-    return Doc(*values)
-
-
-def to_row(doc: Doc) -> tuple[str | int | None, ...]:
-    """The values of COLUMNS."""
-    tags = orjson.dumps(doc.tags).decode()
-    values = [getattr(doc, name) for name in COLUMNS.split(", ")]
-    return tuple(tags if name == "tags" else value for name, value in zip(COLUMNS.split(", "), values, strict=True))
+DOCUMENTS = Table("research_documents", Doc, json=("tags",))
 
 
 @dataclass(frozen=True, slots=True)

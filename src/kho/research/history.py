@@ -2,62 +2,79 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kho.kernel import paging
 from kho.kernel.call import Call
+from kho.kernel.command import Command
 from kho.kernel.ports import Database, Tx
-from kho.lib.clock import Clock, iso
-from kho.research import store_history, views
+from kho.lib.clock import Clock
+from kho.research import errors, markdown, store_history, views
+from kho.research.contract import READ, READ_TIMEOUT, RESEARCH, simple
 from kho.research.errors import InvalidQuery
 from kho.research.model import ClearHistory, QueryHistory
 from kho.research.results import HistoryAnswer, HistoryCleared, Question
-
-PATIENCE = 60.0
-"""Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
+from kho.research.settings import ResearchSettings
 
 
+@dataclass(slots=True, kw_only=True)
 class History:
-    def __init__(self, db: Database, clock: Clock) -> None:
-        self._db = db
-        self._clock = clock
+    db: Database
+    clock: Clock
+    settings: ResearchSettings
+    max_questions: int = 1_000
+    """Questions that a tenant keeps, the newest."""
 
     async def record(
         self, tenant: str, sub: str, query: str, collections: Sequence[str], results: int, best: float, took_us: int
     ) -> None:
         """Notes a question that was answered. To be called after the answer: nobody waits for it."""
         asked = store_history.Question(
-            str(uuid.uuid4()), sub, query, [*collections], results, best, took_us, self._clock()
+            str(uuid.uuid4()), sub, query, [*collections], results, best, took_us, self.clock()
         )
-        await self._db.write(lambda tx: store_history.add(tx, tenant, asked))
+        await self.db.write(lambda tx: store_history.add(tx, tenant, asked, self.max_questions))
 
-    async def list(self, params: QueryHistory, call: Call) -> HistoryAnswer:
+    @RESEARCH.read(
+        "query_history",
+        tool=False,
+        invalid=errors.invalid_query,
+        text=markdown.history,
+        cli=Command("history"),
+        example={"limit": 5},
+    )
+    @simple
+    async def history(self, params: QueryHistory, call: Call) -> HistoryAnswer:
+        """What you asked lately."""
         after = views.place(params.cursor, InvalidQuery, int, str)
 
         def work(tx: Tx) -> list[store_history.Question]:
             sub, sought = call.principal.sub, params.filter or ""
             return store_history.page(tx, call.tenant, sub, after, params.limit + 1, sought)
 
-        found = await self._db.read(work, timeout=call.remaining(PATIENCE))
-        shown = found[: params.limit]
-        return HistoryAnswer(
-            queries=[_shown(one) for one in shown],
-            next_cursor=paging.encode([shown[-1].at, shown[-1].id]) if len(found) > params.limit else None,
-        )
+        found = await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        shown, more = paging.cut(found, params.limit, lambda last: [last.at, last.id])
+        return HistoryAnswer(queries=[_shown(one) for one in shown], next_cursor=more)
 
-    async def clear(self, params: ClearHistory, call: Call) -> HistoryCleared:
+    @RESEARCH.destroy(
+        "clear_history",
+        tool=False,
+        scope=READ,
+        invalid=errors.invalid_query,
+        text=markdown.cleared,
+        cli=Command("kb clear-history", final=True),
+    )
+    @simple
+    async def clear_history(self, params: ClearHistory, call: Call) -> HistoryCleared:
+        """Forget what you asked."""
+
         def work(tx: Tx) -> HistoryCleared:
             removed = store_history.clear(tx, call.tenant, call.principal.sub)
+            if removed:
+                call.audit(tx, call.principal.sub, at=self.clock(), questions=removed)
             return HistoryCleared(message=f"Forgot {removed:,} of your questions.", removed=removed)
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
 
 def _shown(one: store_history.Question) -> Question:
-    return Question(
-        query=one.query,
-        collections=one.collections,
-        results=one.results,
-        best_score=round(one.best, 4),
-        took_ms=round(one.took_us / 1000, 1),
-        at=iso(one.at),
-    )
+    return Question.of(one, best_score=round(one.best, 4), took_ms=round(one.took_us / 1000, 1))

@@ -13,21 +13,22 @@ from dataclasses import dataclass, field, replace
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call
-from kho.kernel.ports import Database, Tx
+from kho.kernel.ports import Database, Leases, Tx
 from kho.lib.clock import Clock
-from kho.research import plan, store_collections, store_ingest, telling
+from kho.research import commands, errors, markdown, plan, store_collections, store_ingest, telling
 from kho.research.ahead import ahead
+from kho.research.contract import RESEARCH
 from kho.research.errors import FileNotFound, PathRefused, WrongKind
 from kho.research.filing import Filing
-from kho.research.jobs import Jobs, Running
-from kho.research.limits import Limits
-from kho.research.model import CancelJob, IngestDocuments, JobStatus, ListJobs
+from kho.research.jobs import JobLimits, Jobs, Running
+from kho.research.model import IngestDocuments
 from kho.research.plan import Failure, Plan, Request
 from kho.research.preparing import Prepared, Preparing, Reader, Same
-from kho.research.results import IngestAnswer, JobAnswer, JobsAnswer
+from kho.research.results import IngestAnswer
 from kho.research.roots import Located, Openings, Roots
+from kho.research.settings import ResearchSettings
 from kho.research.store_documents import DocumentStore, at_places
-from kho.research.store_jobs import MOST_FAILURES, Counts, Job
+from kho.research.store_jobs import MAX_FAILURES, Counts, Job
 
 log = logging.getLogger("kho.research")
 
@@ -68,36 +69,53 @@ class _Batch:
         return len(self.filings) + len(self.same) + len(self.failures)
 
 
+@dataclass(slots=True, kw_only=True)
 class Ingest:
-    def __init__(
-        self,
-        db: Database,
-        store: DocumentStore,
-        reader: Reader,
-        openings: Openings,
-        background: Background,
-        clock: Clock,
-        limits: Limits,
-    ) -> None:
-        self._db = db
-        self._store = store
-        self._reader = reader
-        self._openings = openings
-        self._background = background
-        self._clock = clock
-        self._limits = limits
-        self._host = socket.gethostname()
-        self._jobs = Jobs(db, background, clock, self._work, self._may_take)
+    db: Database
+    store: DocumentStore
+    reader: Reader
+    openings: Openings
+    background: Background
+    leases: Leases
+    clock: Clock
+    settings: ResearchSettings
+    job_limits: JobLimits = field(default_factory=JobLimits)
+    host: str = field(default_factory=socket.gethostname)
+    jobs: Jobs = field(init=False)
 
+    def __post_init__(self) -> None:
+        self.jobs = Jobs(
+            db=self.db,
+            background=self.background,
+            clock=self.clock,
+            leases=self.leases,
+            work=self._work,
+            may_take=self._may_take,
+            limits=self.job_limits,
+        )
+
+    @RESEARCH.write(
+        "ingest_documents",
+        invalid=errors.invalid_documents,
+        text=markdown.ingest,
+        cli=commands.INGEST,
+        example={"path": "notes", "collection": "papers", "recursive": True},
+    )
     async def ingest(self, params: IngestDocuments, call: Call) -> IngestAnswer:
+        """Add a file or a folder of this machine to a collection.
+
+        Read a file or folder on the user's machine into a collection: Markdown, text, HTML, PDF, DOCX, code, notebooks,
+        CSV, JSON. Files that did not change are skipped, so it may be repeated. A long ingest answers with a job;
+        follow it with ingest_status. For a text that you have, use augment_knowledge.
+        """
         stated = await call.roots()
-        roots = self._openings.for_caller(shared=call.shared, stated=stated)
+        roots = self.openings.for_caller(shared=call.shared, stated=stated)
         located = await asyncio.to_thread(_located, roots, params.path)
         _need_kind(located, params)
         request = Request(
             path=str(located.path),
             folder=located.folder,
-            host=self._host,
+            host=self.host,
             shared=call.shared,
             stated=None if stated is None else [*stated],
             recursive=params.recursive,
@@ -107,39 +125,26 @@ class Ingest:
             force=params.force,
         )
         _ = request.matching  # too many patterns are the caller's mistake: refused now, not by the job
-        now = self._clock()
+        now = self.clock()
 
         def make(tx: Tx) -> Job:
             collection = store_collections.need(tx, call.tenant, params.collection)
             sub, id = call.principal.sub, str(uuid.uuid4())
-            return Job(call.tenant, id, KIND, "queued", request.as_dict(), collection.id, sub, Counts(), now, now)
+            return Job(call.tenant, id, KIND, "queued", request.as_dict(), collection.id, sub, now, now)
 
-        job = await self._jobs.begin(make)
-        job = await self._jobs.follow(job, call, self._patience(params, call))
+        job = await self.jobs.begin(make)
+        job = await self.jobs.follow(job, call, self._patience(params, call))
         if call.receipt is None:
-            return await self._db.read(lambda tx: telling.ingest(tx, job))
-        return await call.commit(self._db, lambda tx: telling.ingest(tx, job))
-
-    async def status(self, params: JobStatus, call: Call) -> JobAnswer:
-        return await self._db.read(lambda tx: telling.job(tx, call.tenant, params.job_id))
-
-    async def jobs(self, params: ListJobs, call: Call) -> JobsAnswer:
-        return await self._db.read(lambda tx: telling.jobs(tx, call.tenant, params.limit))
-
-    async def cancel(self, params: CancelJob, call: Call) -> JobAnswer:
-        cancelled = await self._jobs.cancel(call.tenant, params.job_id)
-        answer = await self._db.read(lambda tx: telling.job(tx, call.tenant, params.job_id))
-        if not cancelled:
-            return answer.model_copy(update={"message": f"It was over already. {answer.message}"})
-        return answer
+            return await self.db.read(lambda tx: telling.ingest(tx, job))
+        return await call.commit(self.db, lambda tx: telling.ingest(tx, job))
 
     async def resume(self) -> None:
         """For the start of a hub: goes on with jobs that others left, until the hub stops."""
-        await self._jobs.resume()
+        await self.jobs.resume()
 
     def _patience(self, params: IngestDocuments, call: Call) -> float:
         """Somebody at a terminal sees a bar and waits to the end; everybody else gets an answer in time."""
-        usual = math.inf if call.door == "cli" else self._limits.wait
+        usual = math.inf if call.door == "cli" else self.settings.wait
         wait = usual if params.wait is None else params.wait
         return wait if call.deadline is None else call.remaining(wait)
 
@@ -148,7 +153,7 @@ class Ingest:
         if job.kind != KIND:
             return False
         request = Request.of(job)
-        if request.host != self._host:
+        if request.host != self.host:
             return False
         try:
             self._roots(request).locate(request.path)
@@ -159,7 +164,7 @@ class Ingest:
         return True
 
     def _roots(self, request: Request) -> Roots:
-        return self._openings.for_caller(shared=request.shared, stated=request.stated)
+        return self.openings.for_caller(shared=request.shared, stated=request.stated)
 
     async def _work(self, running: Running) -> None:
         job, request = running.job, Request.of(running.job)
@@ -176,11 +181,17 @@ class Ingest:
             removed=job.counts.removed,
             failed=len(found.failures),
         )
-        report = [one.as_dict() for one in found.failures[:MOST_FAILURES]]
-        await self._db.write(lambda tx: running.advance(tx, start, report))
+        report = [one.as_dict() for one in found.failures[:MAX_FAILURES]]
+        await self.db.write(lambda tx: running.advance(tx, start, report))
         running.counts = start
         preparing = Preparing(
-            job, roots, self._reader, self._clock, self._limits.max_file, force=request.force, suspect=running.suspect
+            job=job,
+            roots=roots,
+            reader=self.reader,
+            clock=self.clock,
+            limit=self.settings.max_file,
+            force=request.force,
+            suspect=running.suspect,
         )
         batch = _Batch()
         async with aclosing(ahead(found.wanted, preparing.prepare)) as prepared:
@@ -195,7 +206,7 @@ class Ingest:
             await self._prune(running, found.gone[first : first + REMOVED_AT_ONCE], report)
 
     async def _plan(self, job: Job, roots: Roots, located: Located, request: Request) -> Plan:
-        known = await self._db.read(lambda tx: store_ingest.known(tx, job.tenant, job.collection_id or ""))
+        known = await self.db.read(lambda tx: store_ingest.known(tx, job.tenant, job.collection_id or ""))
         if not located.folder:
             return await asyncio.to_thread(plan.of_file, roots, located, known, request, job)
         stopped = threading.Event()
@@ -205,8 +216,8 @@ class Ingest:
             stopped.set()
 
     async def _keep(self, running: Running, batch: _Batch, report: list[dict[str, str]], *, force: bool) -> None:
-        job, before, now = running.job, running.counts, self._clock()
-        failures = [*report, *(one.as_dict() for one in batch.failures)][:MOST_FAILURES]
+        job, before, now = running.job, running.counts, self.clock()
+        failures = [*report, *(one.as_dict() for one in batch.failures)][:MAX_FAILURES]
 
         def work(tx: Tx) -> Counts:
             # Locked first: another job that has the same files may be storing them at this moment.
@@ -214,7 +225,7 @@ class Ingest:
             there = at_places(tx, job.tenant, [one.doc for one in batch.filings])
             placed = [(one, there.get((one.doc.collection_id, one.doc.place))) for one in batch.filings]
             fresh = [one for one, old in placed if force or old is None or old.hash != one.doc.hash]
-            put = self._store.put_documents(tx, job.tenant, fresh, now)
+            put = self.store.put_documents(tx, job.tenant, fresh, now)
             stale = [(one.known.id, one.mtime) for one in batch.same if one.mtime != one.known.mtime]
             store_ingest.looked_at(tx, job.tenant, stale)
             own = [one.known for one in batch.same if one.known.job_id == job.id]
@@ -231,22 +242,22 @@ class Ingest:
             running.advance(tx, counts, failures)
             return counts
 
-        running.counts = await self._db.write(work)
+        running.counts = await self.db.write(work)
         report[:] = failures
         for path, became in batch.told():
             log.debug("file", extra={"fields": {"job": job.id, "path": path, "became": became}})
 
     async def _prune(self, running: Running, gone: Sequence[store_ingest.Known], report: list[dict[str, str]]) -> None:
         ids = await asyncio.to_thread(lambda: [one.id for one in gone if plan.has_vanished(one.path)])
-        job, before, now = running.job, running.counts, self._clock()
+        job, before, now = running.job, running.counts, self.clock()
 
         def work(tx: Tx) -> Counts:
-            removed = self._store.remove_documents(tx, job.tenant, ids, now)
+            removed = self.store.remove_documents(tx, job.tenant, ids, now)
             counts = replace(before, removed=before.removed + len(removed))
             running.advance(tx, counts, report)
             return counts
 
-        running.counts = await self._db.write(work)
+        running.counts = await self.db.write(work)
 
 
 def _need_kind(located: Located, params: IngestDocuments) -> None:

@@ -37,21 +37,19 @@ class Same:
 Prepared = Filing | Same | Failure
 
 
+@dataclass(slots=True, kw_only=True)
 class Preparing:
     """The files of one job."""
 
-    def __init__(
-        self, job: Job, roots: Roots, reader: Reader, clock: Clock, limit: int, *, force: bool, suspect: bool = False
-    ) -> None:
-        """`limit` is the size of the largest file that is read. `suspect`: one of the files may have ended whoever was
-        at the job before."""
-        self._job = job
-        self._roots = roots
-        self._reader = reader
-        self._clock = clock
-        self._limit = limit
-        self._force = force
-        self._suspect = suspect
+    job: Job
+    roots: Roots
+    reader: Reader
+    clock: Clock
+    limit: int
+    """The size of the largest file that is read."""
+    force: bool
+    suspect: bool = False
+    """One of the files may have ended whoever was at the job before."""
 
     async def prepare(self, wanted: Wanted) -> Prepared:
         try:
@@ -66,14 +64,14 @@ class Preparing:
     async def _prepare(self, wanted: Wanted) -> Prepared:
         file, known = wanted.file, wanted.known
         data, digest = await asyncio.to_thread(self._bytes, wanted)
-        now = self._clock()
+        now = self.clock()
         mtime = None if abs(now - file.modified) < UNSETTLED else file.modified
-        if known is not None and known.hash == digest and (not self._force or known.job_id == self._job.id):
+        if known is not None and known.hash == digest and (not self.force or known.job_id == self.job.id):
             return Same(known, mtime)
-        found = await self._reader.read(data, file.path.name, suspect=self._suspect)
+        found = await self.reader.read(data, file.path.name, suspect=self.suspect)
         doc = Doc(
             id=known.id if known else str(uuid.uuid4()),
-            collection_id=self._job.collection_id or "",
+            collection_id=self.job.collection_id or "",
             origin="file",
             path=wanted.path,
             source=None,
@@ -86,15 +84,15 @@ class Preparing:
             tags=found.tags,
             author=found.author,
             published=found.published,
-            job_id=self._job.id,
+            job_id=self.job.id,
             created_at=known.created_at if known else now,
             updated_at=now,
         )
         del data
-        return await asyncio.to_thread(filing.make, self._job.tenant, doc, found.text, found.chunks)
+        return await asyncio.to_thread(filing.make, self.job.tenant, doc, found.text, found.chunks)
 
     def _bytes(self, wanted: Wanted) -> tuple[bytes, str]:
-        data = self._roots.read(wanted.file.located, self._limit)
+        data = self.roots.read(wanted.file.located, self.limit)
         return data, hash_of(data)
 
 

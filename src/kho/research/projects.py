@@ -1,31 +1,50 @@
 """The rules of projects."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, Tx
-from kho.lib.clock import Clock, iso
+from kho.lib.clock import Clock
 from kho.lib.markdown import counted
-from kho.research import names, results, store_collections, store_projects, views
+from kho.research import commands, errors, markdown, names, results, store_collections, store_projects, views
+from kho.research.contract import READ, READ_TIMEOUT, RESEARCH, WRITE, simple
 from kho.research.errors import CollectionError, InvalidProjectRequest, ProjectExists, UnknownProject, missing
 from kho.research.model import ManageProjects
 from kho.research.results import ProjectsAnswer
 from kho.research.scope import absolute, detected
+from kho.research.settings import ResearchSettings
 from kho.research.store_collections import Collection
 from kho.research.store_projects import Link, Project
 
-PATIENCE = 60.0
-"""Seconds at most for what is only looked up. The deadline of the call is usually nearer."""
 
-
+@dataclass(slots=True, kw_only=True)
 class Projects:
-    def __init__(self, db: Database, clock: Clock) -> None:
-        self._db = db
-        self._clock = clock
+    db: Database
+    clock: Clock
+    settings: ResearchSettings
 
+    @RESEARCH.write(
+        "manage_projects",
+        name="projects",
+        scope=READ,
+        invalid=errors.invalid_projects,
+        text=markdown.projects,
+        cli=commands.PROJECTS,
+        example={"action": "create", "project_name": "thesis"},
+    )
+    @simple
     async def manage(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        """Create projects, link collections to them, set their defaults.
+
+        Manage projects, which group collections: create, link, unlink, set-defaults, list, info, archive, unarchive,
+        and detect (which project a folder belongs to). A question asked for a project goes to its default collections.
+        """
+        if params.action not in ("list", "info", "detect"):
+            call.need(WRITE)
         actions = {
             "create": self._create,
             "link": self._link,
@@ -40,7 +59,7 @@ class Projects:
         return await actions[params.action](params, call)
 
     async def _create(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
-        name, now = _needed(params), self._clock()
+        name, now = _needed(params), self.clock()
         directory = None if params.directory is None else absolute(params.directory)
         project = Project(str(uuid.uuid4()), name, params.description or "", directory, None, now, now)
 
@@ -54,9 +73,10 @@ class Projects:
                     "or choose another name. Upper and lower case are the same name.",
                 )
             store_projects.link(tx, call.tenant, project.id, [row.id for row in linked], default=params.default)
+            call.audit(tx, project.id, at=now, action="create", name=name)
             return _answer(tx, call.tenant, project, params.action, f"Created the project '{name}'.")
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
     async def _link(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name, wanted = _needed(params), _needed_collections(params)
@@ -64,11 +84,12 @@ class Projects:
         def work(tx: Tx) -> ProjectsAnswer:
             project = self._changing(tx, call.tenant, name)
             rows = _collections(tx, call.tenant, wanted)
-            store_projects.link(tx, call.tenant, project.id, [row.id for row in rows], default=params.default)
+            with self._audited(tx, call, project, params.action):
+                store_projects.link(tx, call.tenant, project.id, [row.id for row in rows], default=params.default)
             message = f"Linked {_listed(rows)} to '{project.name}'{' as defaults' if params.default else ''}."
             return _answer(tx, call.tenant, project, params.action, message)
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
     async def _unlink(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name, wanted = _needed(params), _needed_collections(params)
@@ -77,11 +98,12 @@ class Projects:
             project = self._changing(tx, call.tenant, name)
             rows = [store_collections.need(tx, call.tenant, one) for one in wanted]
             _need_linked(rows, store_projects.links(tx, call.tenant, [project.id])[project.id], project)
-            store_projects.unlink(tx, call.tenant, project.id, [row.id for row in rows])
+            with self._audited(tx, call, project, params.action):
+                store_projects.unlink(tx, call.tenant, project.id, [row.id for row in rows])
             message = f"Unlinked {_listed(rows)} from '{project.name}'. The collections themselves stay."
             return _answer(tx, call.tenant, project, params.action, message)
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
     async def _set_defaults(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name = _needed(params)
@@ -94,22 +116,23 @@ class Projects:
         def work(tx: Tx) -> ProjectsAnswer:
             project = self._changing(tx, call.tenant, name)
             rows = _collections(tx, call.tenant, wanted)
-            if not params.append:
-                store_projects.clear_defaults(tx, call.tenant, project.id)
-            store_projects.link(tx, call.tenant, project.id, [row.id for row in rows], default=True)
+            with self._audited(tx, call, project, params.action):
+                if not params.append:
+                    store_projects.clear_defaults(tx, call.tenant, project.id)
+                store_projects.link(tx, call.tenant, project.id, [row.id for row in rows], default=True)
             message = (
                 f"'{project.name}' has no defaults now." if params.clear else f"Set the defaults of '{project.name}'."
             )
             return _answer(tx, call.tenant, project, params.action, message)
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
     async def _list(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
         [after] = views.place(params.cursor, InvalidProjectRequest, str) or ("",)
 
         def work(tx: Tx) -> ProjectsAnswer:
             rows = store_projects.page(tx, call.tenant, after, params.limit + 1, archived=params.include_archived)
-            shown = rows[: params.limit]
+            shown, more = paging.cut(rows, params.limit, lambda last: [names.key(last.name)])
             links = store_projects.links(tx, call.tenant, [row.id for row in shown])
             message = f"{counted(len(shown), 'project')} shown." if shown else "There are no projects."
             if not shown and not after:
@@ -118,10 +141,10 @@ class Projects:
                 action=params.action,
                 message=message,
                 projects=[_shown(row, links[row.id]) for row in shown],
-                next_cursor=paging.encode([names.key(shown[-1].name)]) if len(rows) > params.limit else None,
+                next_cursor=more,
             )
 
-        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
 
     async def _info(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name = _needed(params)
@@ -132,20 +155,22 @@ class Projects:
             message = f"'{project.name}' has {counted(count, 'collection')}."
             return _answer(tx, call.tenant, project, params.action, message)
 
-        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
 
     async def _archive(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
-        name, archive, now = _needed(params), params.action == "archive", self._clock()
+        name, archive, now = _needed(params), params.action == "archive", self.clock()
 
         def work(tx: Tx) -> ProjectsAnswer:
             project = self._changing(tx, call.tenant, name)
             if not archive and project.archived_at is not None:
                 _need_free(tx, call.tenant, project.directory)
             store_projects.set_archived(tx, call.tenant, project.id, now if archive else None, now)
+            if archive != (project.archived_at is not None):
+                call.audit(tx, project.id, at=now, action=params.action, name=project.name)
             told = "Archived" if archive else "Brought back"
             return _answer(tx, call.tenant, project, params.action, f"{told} '{project.name}'. Its collections stay.")
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
     async def _detect(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
         if params.directory is None:
@@ -163,12 +188,25 @@ class Projects:
             message = f"This folder belongs to the project '{project.name}'."
             return _answer(tx, call.tenant, project, params.action, message)
 
-        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+
+    @contextmanager
+    def _audited(self, tx: Tx, call: Call, project: Project, action: str) -> Generator[None, None, None]:
+        """Leaves a row in the audit trail if the links of the project are others afterwards."""
+
+        def links() -> dict[str, bool]:
+            found = store_projects.links(tx, call.tenant, [project.id])[project.id]
+            return {link.name: link.is_default for link in found}
+
+        before = links()
+        yield
+        if links() != before:
+            call.audit(tx, project.id, at=self.clock(), action=action, name=project.name, before=before)
 
     def _changing(self, tx: Tx, tenant: str, name: str) -> Project:
         """The project, which nobody else changes before the transaction ends."""
         project = store_projects.need(tx, tenant, name)
-        store_projects.touch(tx, tenant, project.id, self._clock())
+        store_projects.touch(tx, tenant, project.id, self.clock())
         return project
 
 
@@ -226,13 +264,9 @@ def _answer(tx: Tx, tenant: str, project: Project, action: str, message: str) ->
 
 
 def _shown(project: Project, links: Sequence[Link]) -> results.Project:
-    return results.Project(
-        name=project.name,
-        description=project.description,
-        directory=project.directory,
+    return results.Project.of(
+        project,
         collections=[link.name for link in links],
         defaults=[link.name for link in links if link.is_default],
         archived=project.archived_at is not None,
-        created_at=iso(project.created_at),
-        updated_at=iso(project.updated_at),
     )

@@ -1,11 +1,13 @@
 """Collections, documents and past questions as resources, which a client may list and read by their address."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import orjson
 
+from kho.kernel.access import Scope
 from kho.kernel.call import Call
 from kho.kernel.capability import Content, Resource
 from kho.kernel.errors import InvalidParams
@@ -28,13 +30,12 @@ Read = Callable[[str, Call], Awaitable[Result]]
 P = TypeVar("P", bound=Params)
 
 
+@dataclass(slots=True, kw_only=True)
 class ResearchResources:
-    scope = SCOPE
-
-    def __init__(self, collections: Collections, documents: Documents, history: History) -> None:
-        self._collections = collections
-        self._documents = documents
-        self._history = history
+    collections: Collections
+    documents: Documents
+    history: History
+    scope: Scope = SCOPE
 
     @property
     def templates(self) -> Sequence[Resource]:
@@ -47,7 +48,7 @@ class ResearchResources:
 
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
         try:
-            answer = await self._collections.manage(
+            answer = await self.collections.manage(
                 _asked(model.ManageCollections, action="list", limit=100, cursor=cursor), call
             )
         except CollectionError as problem:
@@ -89,7 +90,7 @@ class ResearchResources:
                 begun = [name for name in names if name.casefold().startswith(value.casefold())]
                 return [*begun, *(n for n in names if value.casefold() in n.casefold() and n not in begun)]
             case "documents/{id}", "id":
-                listed = await self._documents.list(
+                listed = await self.documents.list_documents(
                     _asked(model.ListDocuments, filter=value[:500] or None, limit=OFFERED), call
                 )
                 return [one.id for one in listed.documents]
@@ -97,28 +98,26 @@ class ResearchResources:
                 return ()
 
     async def _collected(self, call: Call) -> Any:
-        return await self._collections.manage(_asked(model.ManageCollections, action="list", limit=200), call)
+        return await self.collections.manage(_asked(model.ManageCollections, action="list", limit=200), call)
 
     async def _all_collections(self, name: str, call: Call) -> Result:
         whole = await self._collected(call)
         more = whole
         while more.next_cursor is not None:
             following = _asked(model.ManageCollections, action="list", limit=200, cursor=more.next_cursor)
-            more = await self._collections.manage(following, call)
+            more = await self.collections.manage(following, call)
             whole.collections += more.collections
         whole.next_cursor = None
         return whole
 
     async def _collection(self, name: str, call: Call) -> Result:
-        return await self._collections.manage(
-            _asked(model.ManageCollections, action="info", collection_name=name), call
-        )
+        return await self.collections.manage(_asked(model.ManageCollections, action="info", collection_name=name), call)
 
     async def _document(self, id: str, call: Call) -> Result:
-        return await self._documents.get(_asked(model.GetDocument, document=id), call)
+        return await self.documents.get_document(_asked(model.GetDocument, document=id), call)
 
     async def _questions(self, name: str, call: Call) -> Result:
-        return await self._history.list(_asked(model.QueryHistory, limit=100), call)
+        return await self.history.history(_asked(model.QueryHistory, limit=100), call)
 
 
 def _asked(kind: type[P], **given: Any) -> P:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from kho.kernel.model import Result
+from kho.kernel.model import Result, Time
 
 ContentType = Literal["prose", "code_block", "table"]
 Label = Literal["Highly Relevant", "Very Relevant", "Relevant", "Somewhat Relevant", "Low Relevance"]
@@ -26,7 +26,7 @@ class Metadata(Result):
     tags: list[str] | None = None
     author: str | None = None
     published: str | None = None
-    updated_at: str | None = None
+    updated_at: Time | None = None
 
 
 class Explanation(Result):
@@ -90,7 +90,7 @@ class Brief(Result):
     size_bytes: int
     chunks: int
     tags: list[str]
-    updated_at: str
+    updated_at: Time
 
 
 class Document(Brief):
@@ -98,8 +98,8 @@ class Document(Brief):
     language: str
     author: str | None = None
     published: str | None = None
-    modified_at: str | None = None
-    created_at: str
+    modified_at: Time | None = None
+    created_at: Time
     content_types: dict[str, int]
     text: str | None = None
 
@@ -112,8 +112,8 @@ class Collection(Result):
     chunks: int
     size_bytes: int
     projects: list[str]
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
 
 
 class CollectionInfo(Collection):
@@ -143,8 +143,8 @@ class Project(Result):
     collections: list[str]
     defaults: list[str]
     archived: bool
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
 
 
 class ProjectsAnswer(Result):
@@ -178,9 +178,9 @@ class Job(Result):
     failed: int
     failures: list[FileFailure]
     error: str | None = None
-    created_at: str
-    updated_at: str
-    finished_at: str | None = None
+    created_at: Time
+    updated_at: Time
+    finished_at: Time | None = None
 
 
 class IngestAnswer(Result):
@@ -267,7 +267,7 @@ class Status(Result):
     embedder: str
     vectors_pending: int
     problem: str | None = None
-    last_change: str | None = None
+    last_change: Time | None = None
     jobs: list[Job]
 
 
@@ -320,7 +320,7 @@ class Question(Result):
     results: int
     best_score: float
     took_ms: float
-    at: str
+    at: Time
 
 
 class HistoryAnswer(Result):

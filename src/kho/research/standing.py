@@ -1,5 +1,7 @@
 """Whether documents and what is filed of them fit together, for `kho doctor`."""
 
+from dataclasses import dataclass
+
 from kho.kernel.ports import Tx
 from kho.lib.markdown import counted
 from kho.research.filing import SPACE
@@ -15,9 +17,9 @@ _HOMELESS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
 class Standing:
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    index: Index
 
     def problems(self, tx: Tx) -> list[str]:
         unfiled = _count(tx, f"SELECT count(*) FROM research_documents AS d WHERE ({_FILED}) <> d.chunks", SPACE)
@@ -41,7 +43,7 @@ class Standing:
         for tenant, collection, key in rows:
             by_place.setdefault((tenant, collection), []).append(key)
         for (tenant, collection), keys in by_place.items():
-            self._index.drop(tx, SPACE, tenant, keys, collection)
+            self.index.drop(tx, SPACE, tenant, keys, collection)
 
 
 def _count(tx: Tx, sql: str, *values: str) -> int:

@@ -4,13 +4,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kho.kernel.ports import Row, Tx
+from kho.kernel.ports import Tx
+from kho.lib import sql
+from kho.lib.sql import NOTHING, Table, among, marks
 from kho.research import names
 from kho.research.errors import UnknownCollection
 
-SELECT = "SELECT id, name, type, description, created_by, created_at, updated_at FROM research_collections"
-BATCH = 500
-"""Values in one statement."""
 GUESSED_FROM = 5_000
 """Names among which a mistyped one is looked for."""
 
@@ -30,25 +29,17 @@ class Collection:
 class Size:
     documents: int = 0
     chunks: int = 0
-    bytes: int = 0
+    size_bytes: int = 0
+
+
+COLLECTIONS = Table("research_collections", Collection)
+SELECT = f"SELECT {COLLECTIONS.columns} FROM research_collections"
 
 
 def create(tx: Tx, tenant: str, collection: Collection) -> bool:
     """False if the name is taken, also by somebody who comes at the same moment."""
-    made = tx.run(
-        "INSERT INTO research_collections (tenant, id, name, name_key, type, description, created_by, created_at, "
-        "updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
-        tenant,
-        collection.id,
-        collection.name,
-        names.key(collection.name),
-        collection.type,
-        collection.description,
-        collection.created_by,
-        collection.created_at,
-        collection.updated_at,
-    )
-    return made == 1
+    key = names.key(collection.name)
+    return COLLECTIONS.insert(tx, collection, conflict=NOTHING, tenant=tenant, name_key=key) == 1
 
 
 def new(name: str, type: str, description: str, by: str, now: int) -> Collection:
@@ -57,7 +48,7 @@ def new(name: str, type: str, description: str, by: str, now: int) -> Collection
 
 def find(tx: Tx, tenant: str, name: str) -> Collection | None:
     row = tx.one(f"{SELECT} WHERE tenant = $1 AND name_key = $2", tenant, names.key(name))
-    return Collection(*row) if row else None
+    return COLLECTIONS.read(row) if row else None
 
 
 def need(tx: Tx, tenant: str, name: str) -> Collection:
@@ -66,8 +57,8 @@ def need(tx: Tx, tenant: str, name: str) -> Collection:
 
 
 def by_ids(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Collection]:
-    rows = batched(tx, f"{SELECT} WHERE tenant = $1 AND id", (tenant,), ids)
-    return {row[0]: Collection(*row) for row in rows}
+    rows = COLLECTIONS.read_all(among(tx, f"{SELECT} WHERE tenant = $1 AND id", ids, tenant))
+    return {row.id: row for row in rows}
 
 
 def lock(tx: Tx, tenant: str, ids: Sequence[str], now: int | None = None) -> None:
@@ -97,15 +88,15 @@ def page(
     """By name; those of `ids` and of a type only, where these are given."""
     if ids is not None and not ids:
         return []
-    sql, values = _narrowed(tenant, ids, type)
+    narrowed, values = _narrowed(tenant, ids, type)
     n = len(values) + 1
     rows = tx.all(
-        f"{SELECT} WHERE {sql} AND name_key > ${n} ORDER BY name_key LIMIT ${n + 1}",
+        f"{SELECT} WHERE {narrowed} AND name_key > ${n} ORDER BY name_key LIMIT ${n + 1}",
         *values,
         after,
         limit,
     )
-    return [Collection(*row) for row in rows]
+    return COLLECTIONS.read_all(rows)
 
 
 def all_ids(tx: Tx, tenant: str) -> list[tuple[str, str]]:
@@ -119,30 +110,30 @@ def all_ids(tx: Tx, tenant: str) -> list[tuple[str, str]]:
 def count(tx: Tx, tenant: str, ids: Sequence[str] | None = None, type: str | None = None) -> int:
     if ids is not None and not ids:
         return 0
-    sql, values = _narrowed(tenant, ids, type)
-    row = tx.one(f"SELECT count(*) FROM research_collections WHERE {sql}", *values)
+    narrowed, values = _narrowed(tenant, ids, type)
+    row = tx.one(f"SELECT count(*) FROM research_collections WHERE {narrowed}", *values)
     return row[0] if row else 0
 
 
 def _narrowed(tenant: str, ids: Sequence[str] | None, type: str | None) -> tuple[str, list[str]]:
-    sql, values = "tenant = $1", [tenant]
+    text, values = "tenant = $1", [tenant]
     if ids is not None:
-        sql += f" AND id IN ({_places(2, len(ids))})"
+        text += f" AND id IN ({marks(len(ids), 2)})"
         values += ids
     if type is not None:
         values.append(type)
-        sql += f" AND type = ${len(values)}"
-    return sql, values
+        text += f" AND type = ${len(values)}"
+    return text, values
 
 
 def sizes(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Size]:
-    rows = batched(
+    rows = among(
         tx,
         "SELECT collection_id, count(*), sum(chunks), sum(size) FROM research_documents "
         "WHERE tenant = $1 AND collection_id",
-        (tenant,),
         ids,
-        " GROUP BY collection_id",
+        tenant,
+        rest=" GROUP BY collection_id",
     )
     found = {row[0]: Size(*row[1:]) for row in rows}
     return {id: found.get(id, Size()) for id in ids}
@@ -159,34 +150,13 @@ def formats(tx: Tx, tenant: str, id: str) -> dict[str, int]:
 
 
 def rename(tx: Tx, tenant: str, id: str, name: str, now: int) -> None:
-    tx.run(
-        "UPDATE research_collections SET name = $1, name_key = $2, updated_at = $3 WHERE tenant = $4 AND id = $5",
-        name,
-        names.key(name),
-        now,
-        tenant,
-        id,
-    )
+    changes = {"name": name, "name_key": names.key(name), "updated_at": now}
+    sql.update(tx, "research_collections", changes, tenant=tenant, id=id)
 
 
 def delete(tx: Tx, tenant: str, id: str) -> None:
     """The row alone, with its links to projects: its documents have to be gone."""
-    tx.run("DELETE FROM research_collections WHERE tenant = $1 AND id = $2", tenant, id)
-
-
-def batched(
-    tx: Tx, select: str, first: tuple[str, ...], values: Sequence[str] | Sequence[int], rest: str = ""
-) -> list[Row]:
-    """`select` … IN (values), a few hundred at a time."""
-    rows: list[Row] = []
-    for start in range(0, len(values), BATCH):
-        batch = values[start : start + BATCH]
-        rows += tx.all(f"{select} IN ({_places(len(first) + 1, len(batch))}){rest}", *first, *batch)
-    return rows
-
-
-def _places(first: int, count: int) -> str:
-    return ", ".join(f"${n}" for n in range(first, first + count))
+    sql.delete(tx, "research_collections", tenant=tenant, id=id)
 
 
 def _unknown(tx: Tx, tenant: str, name: str) -> Collection:

@@ -5,20 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kho.kernel.ports import Row, Tx
+from kho.lib.sql import among, insert_many, replacing, update
 from kho.research import store_collections
-from kho.research.filing import COLUMNS, SPACE, Doc, Filing, cut, from_row, to_row, unpack
-from kho.research.store_collections import batched
+from kho.research.filing import DOCUMENTS, SPACE, Doc, Filing, cut, unpack
 from kho.search.indexing.index import Document, Index, Prepared
 from kho.search.indexing.reindex import pages
 
-SELECT = f"SELECT {COLUMNS} FROM research_documents"
-_NAMES = COLUMNS.split(", ")
-_UPSERT = (
-    f"INSERT INTO research_documents (tenant, place, sought, {COLUMNS}) "
-    f"VALUES ({', '.join(f'${n}' for n in range(1, len(_NAMES) + 4))}) "
-    f"ON CONFLICT (tenant, id) DO UPDATE SET place = excluded.place, sought = excluded.sought, "
-    f"{', '.join(f'{name} = excluded.{name}' for name in _NAMES if name not in ('id', 'created_at'))}"
-)
+SELECT = f"SELECT {DOCUMENTS.columns} FROM research_documents"
+_KEPT = ("id", "created_at")
+"""Columns that stay when a document is replaced."""
+_REPLACED = ("place", "sought", *(name for name in DOCUMENTS.fields if name not in _KEPT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +24,9 @@ class Put:
     new: bool
 
 
+@dataclass(frozen=True, slots=True)
 class DocumentStore:
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    index: Index
 
     def put_documents(self, tx: Tx, tenant: str, filings: Sequence[Filing], now: int) -> list[Put]:
         """Stores documents, each in place of the one with its id or its place. The id stays, and with it the vectors
@@ -94,50 +90,45 @@ class DocumentStore:
             "WHERE tenant = $6 AND id = $7",
             [(doc.collection_id, now, doc.chunks, doc.kinds, doc.language, tenant, doc.id) for doc in docs],
         )
-        self._index.put(tx, [filed for _, filed in moved], moved_from=source)
+        self.index.put(tx, [filed for _, filed in moved], moved_from=source)
 
     def similar(self, tx: Tx, filing: Filing, limit: int = 10) -> list[Doc]:
         """Documents of its collection that may be near-duplicates, the likeliest first."""
-        ids = self._index.similar(tx, filing.prepared, limit)
+        ids = self.index.similar(tx, filing.prepared, limit)
         found = get_many(tx, filing.prepared.document.tenant, ids)
         return [found[id] for id in ids if id in found]
 
     def _write(self, tx: Tx, tenant: str, filings: Sequence[Filing], *, anew: bool = False) -> None:
-        tx.many(_UPSERT, [(tenant, one.doc.place, one.doc.sought, *to_row(one.doc)) for one in filings])
-        tx.many(
-            "INSERT INTO research_texts (tenant, id, packed, text) VALUES ($1, $2, $3, $4) "
-            "ON CONFLICT (tenant, id) DO UPDATE SET packed = excluded.packed, text = excluded.text",
-            [(tenant, one.doc.id, int(one.packed), one.text) for one in filings],
-        )
-        self._index.put(tx, [one.prepared for one in filings], anew=anew)
+        rows = [
+            {"tenant": tenant, "place": doc.place, "sought": doc.sought, **DOCUMENTS.write(doc)}
+            for doc in (one.doc for one in filings)
+        ]
+        insert_many(tx, "research_documents", rows, replacing("tenant, id", *_REPLACED))
+        texts = [{"tenant": tenant, "id": one.doc.id, "packed": int(one.packed), "text": one.text} for one in filings]
+        insert_many(tx, "research_texts", texts, replacing("tenant, id", "packed", "text"))
+        self.index.put(tx, [one.prepared for one in filings], anew=anew)
 
     def _unfile(self, tx: Tx, tenant: str, docs: Sequence[Doc]) -> None:
         by_collection: dict[str, list[str]] = {}
         for doc in docs:
             by_collection.setdefault(doc.collection_id, []).append(doc.id)
         for collection_id, ids in sorted(by_collection.items()):
-            self._index.drop(tx, SPACE, tenant, ids, collection_id)
+            self.index.drop(tx, SPACE, tenant, ids, collection_id)
 
 
 def _document(tx: Tx, row: Row) -> Document:
     """As the search core files it. What is known of its chunks is brought up to date on the way."""
     tenant, _, *columns, packed, content = row
-    before = from_row(tuple(columns))
+    before = DOCUMENTS.read(tuple(columns))
     doc, document = cut(tenant, before, unpack(packed, content))
     if doc != before:
-        tx.run(
-            "UPDATE research_documents SET chunks = $1, kinds = $2, language = $3 WHERE tenant = $4 AND id = $5",
-            doc.chunks,
-            doc.kinds,
-            doc.language,
-            tenant,
-            doc.id,
-        )
+        changes = DOCUMENTS.write(doc, only=("chunks", "kinds", "language"))
+        update(tx, "research_documents", changes, tenant=tenant, id=doc.id)
     return document
 
 
 all_documents = pages(
-    f"{', '.join('d.' + name for name in _NAMES)}, t.packed, t.text",
+    f"{DOCUMENTS.select('d')}, t.packed, t.text",
     "research_documents AS d JOIN research_texts AS t ON t.tenant = d.tenant AND t.id = d.id",
     _document,
     place=("d.tenant", "d.id"),
@@ -149,7 +140,8 @@ all_documents = pages(
 def get_many(tx: Tx, tenant: str, ids: Sequence[str], *, lock: bool = False) -> dict[str, Doc]:
     ids = sorted(set(ids))
     rest = " ORDER BY id FOR UPDATE" if lock and tx.engine == "postgres" else ""
-    return {row[0]: from_row(row) for row in batched(tx, f"{SELECT} WHERE tenant = $1 AND id", (tenant,), ids, rest)}
+    rows = DOCUMENTS.read_all(among(tx, f"{SELECT} WHERE tenant = $1 AND id", ids, tenant, rest=rest))
+    return {doc.id: doc for doc in rows}
 
 
 def at_places(tx: Tx, tenant: str, docs: Sequence[Doc]) -> dict[tuple[str, str], Doc]:
@@ -159,8 +151,6 @@ def at_places(tx: Tx, tenant: str, docs: Sequence[Doc]) -> dict[tuple[str, str],
         wanted.setdefault(doc.collection_id, []).append(doc.place)
     found: dict[tuple[str, str], Doc] = {}
     for collection_id, places in wanted.items():
-        rows = batched(
-            tx, f"{SELECT} WHERE tenant = $1 AND collection_id = $2 AND place", (tenant, collection_id), places
-        )
-        found.update({(collection_id, doc.place): doc for doc in map(from_row, rows)})
+        rows = among(tx, f"{SELECT} WHERE tenant = $1 AND collection_id = $2 AND place", places, tenant, collection_id)
+        found.update({(collection_id, doc.place): doc for doc in DOCUMENTS.read_all(rows)})
     return found

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kho.kernel.ports import Tx
-from kho.research.store_collections import batched
+from kho.lib.sql import Table, among, replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +30,27 @@ class Tally:
 _TALLY = ", ".join(f"sum(CASE WHEN f.verdict = '{name}' THEN 1 ELSE 0 END)" for name in Tally.__slots__)
 
 
+OPINIONS = Table("research_feedback", Opinion)
+_KEY = "tenant, document_id, digest, sub"
+
+
+def get(tx: Tx, tenant: str, like: Opinion) -> Opinion | None:
+    """The verdict that this one replaces."""
+    row = tx.one(
+        f"SELECT {OPINIONS.columns} FROM research_feedback "
+        "WHERE tenant = $1 AND document_id = $2 AND digest = $3 AND sub = $4",
+        tenant,
+        like.document_id,
+        like.digest,
+        like.sub,
+    )
+    return OPINIONS.read(row) if row else None
+
+
 def put(tx: Tx, tenant: str, opinion: Opinion) -> None:
     """One verdict per caller and passage; a later one replaces it."""
-    tx.run(
-        "INSERT INTO research_feedback (tenant, document_id, digest, sub, chunk, verdict, reason, query, at) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (tenant, document_id, digest, sub) DO UPDATE SET "
-        "chunk = excluded.chunk, verdict = excluded.verdict, reason = excluded.reason, query = excluded.query, "
-        "at = excluded.at",
-        tenant,
-        opinion.document_id,
-        opinion.digest,
-        opinion.sub,
-        opinion.chunk,
-        opinion.verdict,
-        opinion.reason,
-        opinion.query,
-        opinion.at,
-    )
+    conflict = replacing(_KEY, "chunk", "verdict", "reason", "query", "at")
+    OPINIONS.insert(tx, opinion, conflict=conflict, tenant=tenant)
 
 
 def of_document(tx: Tx, tenant: str, id: str) -> Tally:
@@ -56,12 +60,12 @@ def of_document(tx: Tx, tenant: str, id: str) -> Tally:
 
 def of_passages(tx: Tx, tenant: str, document_ids: Sequence[str]) -> dict[tuple[str, str], Tally]:
     """The verdicts on some documents, by document and digest: what a rank may take into account."""
-    rows = batched(
+    rows = among(
         tx,
         f"SELECT f.document_id, f.digest, {_TALLY} FROM research_feedback AS f WHERE f.tenant = $1 AND f.document_id",
-        (tenant,),
         document_ids,
-        " GROUP BY f.document_id, f.digest",
+        tenant,
+        rest=" GROUP BY f.document_id, f.digest",
     )
     return {(row[0], row[1]): Tally(*row[2:]) for row in rows}
 

@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass
 
-import orjson
-
 from kho.kernel.ports import Tx
+from kho.lib.sql import Table
 from kho.research import names
-
-KEPT = 1_000
-"""Questions that a tenant keeps, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +20,16 @@ class Question:
     at: int
 
 
-def add(tx: Tx, tenant: str, question: Question) -> None:
-    tx.run(
-        "INSERT INTO research_history (tenant, id, sub, query, collections, results, best, took_us, at) "
-        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        tenant,
-        question.id,
-        question.sub,
-        question.query,
-        orjson.dumps(question.collections).decode(),
-        question.results,
-        question.best,
-        question.took_us,
-        question.at,
-    )
+QUESTIONS = Table("research_history", Question, json=("collections",))
+
+
+def add(tx: Tx, tenant: str, question: Question, keep: int) -> None:
+    """Only the newest `keep` questions of a tenant stay."""
+    QUESTIONS.insert(tx, question, tenant=tenant)
     oldest = tx.one(
         "SELECT at, id FROM research_history WHERE tenant = $1 ORDER BY at DESC, id DESC LIMIT 1 OFFSET $2",
         tenant,
-        KEPT - 1,
+        keep - 1,
     )
     if oldest is not None:
         tx.run("DELETE FROM research_history WHERE tenant = $1 AND (at < $2 OR (at = $2 AND id < $3))", tenant, *oldest)
@@ -55,15 +43,15 @@ def page(tx: Tx, tenant: str, sub: str, after: tuple[int, str] | None, limit: in
     if after is not None:
         where, values = " AND (at < $3 OR (at = $3 AND id < $4))", list(after)
     rows = tx.all(
-        "SELECT id, sub, query, collections, results, best, took_us, at FROM research_history "
+        f"SELECT {QUESTIONS.columns} FROM research_history "
         f"WHERE tenant = $1 AND sub = $2{where} ORDER BY at DESC, id DESC",
         tenant,
         sub,
         *values,
     )
-    for row in rows:
-        if wanted in names.key(row[2]):
-            found.append(Question(row[0], row[1], row[2], orjson.loads(row[3]), *row[4:]))
+    for question in map(QUESTIONS.read, rows):
+        if wanted in names.key(question.query):
+            found.append(question)
             if len(found) == limit:
                 break
     return found

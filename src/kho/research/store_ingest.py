@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kho.kernel.ports import Tx
+from kho.lib.sql import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +21,17 @@ class Known:
     created_at: int
 
 
+KNOWN = Table("research_documents", Known)
+
+
 def known(tx: Tx, tenant: str, collection_id: str) -> dict[str, Known]:
     """All files of a collection, by path."""
     rows = tx.all(
-        "SELECT id, path, hash, size, mtime, job_id, created_at FROM research_documents "
-        "WHERE tenant = $1 AND collection_id = $2 AND path IS NOT NULL",
+        f"SELECT {KNOWN.columns} FROM research_documents WHERE tenant = $1 AND collection_id = $2 AND path IS NOT NULL",
         tenant,
         collection_id,
     )
-    return {row[1]: Known(*row) for row in rows}
+    return {one.path: one for one in KNOWN.read_all(rows)}
 
 
 def looked_at(tx: Tx, tenant: str, times: Sequence[tuple[str, int | None]]) -> None:

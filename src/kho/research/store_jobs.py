@@ -5,24 +5,21 @@ at the same time whether somebody cancelled the job or took it over.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-import orjson
-
-from kho.kernel.ports import Row, Tx
+from kho.kernel.ports import Lease, Leases, Tx
+from kho.lib import sql
+from kho.lib.sql import Table, to_json
 from kho.research.errors import JobNotFound
 
-MOST_FAILURES = 100
+MAX_FAILURES = 100
 """Files whose failure a job reports one by one; the others are counted."""
-KEPT = 500
+MAX_FINISHED = 500
 """Finished jobs that a tenant keeps."""
+UNFINISHED = "state IN ('queued', 'running')"
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
-_COLUMNS = (
-    "tenant, id, kind, state, request, collection_id, sub, done, total, added, changed, unchanged, removed, failed, "
-    "report, error, owner, lease_until, created_at, updated_at, finished_at"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,6 @@ class Job:
     collection_id: str | None
     sub: str
     """Who asked for it."""
-    counts: Counts
     created_at: int
     updated_at: int
     report: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -56,39 +52,42 @@ class Job:
     owner: str | None = None
     lease_until: int = 0
     finished_at: int | None = None
+    done: int = 0
+    total: int | None = None
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    failed: int = 0
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(*(getattr(self, one.name) for one in fields(Counts)))
+
+
+JOBS = Table("research_jobs", Job, json=("request", "report"))
+_SELECT = f"SELECT {JOBS.columns} FROM research_jobs"
+
+
+def lease(leases: Leases, duration: int) -> Lease:
+    """The right to work on a job: its key is the tenant and the id."""
+    return leases.rows("research_jobs", ("tenant", "id"), duration, until="lease_until", where=UNFINISHED)
 
 
 def create(tx: Tx, job: Job) -> None:
     """A new job. The oldest finished ones of its tenant make room."""
-    tx.run(
-        f"INSERT INTO research_jobs ({_COLUMNS}) VALUES ({', '.join(f'${n}' for n in range(1, 22))})",
-        job.tenant,
-        job.id,
-        job.kind,
-        job.state,
-        orjson.dumps(job.request).decode(),
-        job.collection_id,
-        job.sub,
-        *_numbers(job.counts),
-        _json(job.report),
-        job.error,
-        job.owner,
-        job.lease_until,
-        job.created_at,
-        job.updated_at,
-        job.finished_at,
-    )
+    JOBS.insert(tx, job)
     tx.run(
         "DELETE FROM research_jobs WHERE tenant = $1 AND id IN (SELECT id FROM research_jobs WHERE tenant = $1 "
         "AND finished_at IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT 1000 OFFSET $2)",
         job.tenant,
-        KEPT,
+        MAX_FINISHED,
     )
 
 
 def get(tx: Tx, tenant: str, id: str) -> Job | None:
-    row = tx.one(f"SELECT {_COLUMNS} FROM research_jobs WHERE tenant = $1 AND id = $2", tenant, id)
-    return _job(row) if row else None
+    row = tx.one(f"{_SELECT} WHERE tenant = $1 AND id = $2", tenant, id)
+    return JOBS.read(row) if row else None
 
 
 def need(tx: Tx, tenant: str, id: str) -> Job:
@@ -99,144 +98,53 @@ def need(tx: Tx, tenant: str, id: str) -> Job:
 
 
 def newest(tx: Tx, tenant: str, limit: int, collection_id: str | None = None) -> list[Job]:
-    only = "" if collection_id is None else " AND collection_id = $2"
-    values = () if collection_id is None else (collection_id,)
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM research_jobs WHERE tenant = $1{only} "
-        f"ORDER BY created_at DESC, id DESC LIMIT ${len(values) + 2}",
-        tenant,
-        *values,
-        limit,
-    )
-    return [_job(row) for row in rows]
+    only, values = sql.where({"tenant =": tenant, "collection_id =": collection_id})
+    order = f"ORDER BY created_at DESC, id DESC LIMIT ${len(values) + 1}"
+    return JOBS.read_all(tx.all(f"{_SELECT} WHERE {only} {order}", *values, limit))
 
 
 def abandoned(tx: Tx, now: int, limit: int) -> list[Job]:
     """Jobs of all tenants that nobody is at: never begun, or left by a process that fell silent. Oldest first."""
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM research_jobs WHERE state IN ('queued', 'running') AND lease_until < $1 "
-        "ORDER BY created_at, id LIMIT $2",
+        f"{_SELECT} WHERE {UNFINISHED} AND lease_until <= $1 ORDER BY created_at, id LIMIT $2",
         now,
         limit,
     )
-    return [_job(row) for row in rows]
+    return JOBS.read_all(rows)
 
 
-def claim(tx: Tx, tenant: str, id: str, owner: str, now: int, until: int) -> Job | None:
-    """The job, now this owner's and running; None if another has it or it is over."""
-    taken = tx.run(
-        "UPDATE research_jobs SET state = 'running', owner = $1, lease_until = $2, updated_at = $3 "
-        "WHERE tenant = $4 AND id = $5 AND state IN ('queued', 'running') AND (owner = $1 OR lease_until < $3)",
-        owner,
-        until,
+def claim(tx: Tx, lease: Lease, tenant: str, id: str, now: int) -> Job | None:
+    """The job, now this process's and running; None if another has it or it is over."""
+    if not lease.take(tx, tenant, id):
+        return None
+    sql.update(tx, "research_jobs", {"state": "running", "updated_at": now}, tenant=tenant, id=id)
+    return need(tx, tenant, id)
+
+
+def advance(tx: Tx, lease: Lease, job: Job, counts: Counts, report: Sequence[dict[str, str]], now: int) -> bool:
+    """Says how far the job is, and keeps it. False: it was cancelled or taken over, so this process has to stop."""
+    if not lease.hold(tx, job.tenant, job.id):
+        return False
+    changes = {**asdict(counts), "report": to_json(report[:MAX_FAILURES]), "updated_at": now}
+    return sql.update(tx, "research_jobs", changes, tenant=job.tenant, id=job.id) == 1
+
+
+def finish(tx: Tx, lease: Lease, job: Job, state: Literal["done", "failed"], error: str | None, now: int) -> Job | None:
+    """The job as it ended; None if it was not this process's to end."""
+    if not lease.hold(tx, job.tenant, job.id):
+        return None
+    ended = {"finished_at": now, "updated_at": now, "lease_until": 0, "owner": None}
+    sql.update(tx, "research_jobs", {"state": state, "error": error, **ended}, tenant=job.tenant, id=job.id)
+    return need(tx, job.tenant, job.id)
+
+
+def cancel(tx: Tx, tenant: str, id: str, now: int) -> Job | None:
+    """The job as it ended; whoever is at it notices at its next step. None if it was over already."""
+    changed = tx.run(
+        f"UPDATE research_jobs SET state = 'cancelled', finished_at = $1, updated_at = $1 "
+        f"WHERE tenant = $2 AND id = $3 AND {UNFINISHED}",
         now,
         tenant,
         id,
     )
-    return get(tx, tenant, id) if taken else None
-
-
-def advance(
-    tx: Tx, job: Job, owner: str, counts: Counts, report: Sequence[dict[str, str]], now: int, until: int
-) -> bool:
-    """Says how far the job is, and keeps it. False: it was cancelled or taken over, so the owner has to stop."""
-    changed = tx.run(
-        "UPDATE research_jobs SET done = $1, total = $2, added = $3, changed = $4, unchanged = $5, removed = $6, "
-        "failed = $7, report = $8, updated_at = $9, lease_until = $10 "
-        "WHERE tenant = $11 AND id = $12 AND owner = $13 AND state = 'running'",
-        *_numbers(counts),
-        _json(report),
-        now,
-        until,
-        job.tenant,
-        job.id,
-        owner,
-    )
-    return changed == 1
-
-
-def renew(tx: Tx, job: Job, owner: str, until: int) -> bool:
-    """Keeps the job while a step takes long. False as with `advance`."""
-    changed = tx.run(
-        "UPDATE research_jobs SET lease_until = $1 WHERE tenant = $2 AND id = $3 AND owner = $4 AND state = 'running'",
-        until,
-        job.tenant,
-        job.id,
-        owner,
-    )
-    return changed == 1
-
-
-def finish(tx: Tx, job: Job, owner: str, state: Literal["done", "failed"], error: str | None, now: int) -> bool:
-    changed = tx.run(
-        "UPDATE research_jobs SET state = $1, error = $2, finished_at = $3, updated_at = $3, lease_until = 0, "
-        "owner = NULL WHERE tenant = $4 AND id = $5 AND owner = $6 AND state = 'running'",
-        state,
-        error,
-        now,
-        job.tenant,
-        job.id,
-        owner,
-    )
-    return changed == 1
-
-
-def release(tx: Tx, job: Job, owner: str) -> None:
-    """Lets another process go on at once: this one stops."""
-    tx.run(
-        "UPDATE research_jobs SET lease_until = 0, owner = NULL "
-        "WHERE tenant = $1 AND id = $2 AND owner = $3 AND state = 'running'",
-        job.tenant,
-        job.id,
-        owner,
-    )
-
-
-def cancel(tx: Tx, tenant: str, id: str, now: int) -> bool:
-    """Its owner notices at its next step. False if it was over already."""
-    changed = tx.run(
-        "UPDATE research_jobs SET state = 'cancelled', finished_at = $1, updated_at = $1 "
-        "WHERE tenant = $2 AND id = $3 AND state IN ('queued', 'running')",
-        now,
-        tenant,
-        id,
-    )
-    return changed == 1
-
-
-def _numbers(counts: Counts) -> tuple[int | None, ...]:
-    return (
-        counts.done,
-        counts.total,
-        counts.added,
-        counts.changed,
-        counts.unchanged,
-        counts.removed,
-        counts.failed,
-    )
-
-
-def _json(report: Sequence[dict[str, str]]) -> str:
-    return orjson.dumps(list(report[:MOST_FAILURES])).decode()
-
-
-def _job(row: Row) -> Job:
-    tenant, id, kind, state, request, collection_id, sub = row[:7]
-    report, error, owner, lease_until, created_at, updated_at, finished_at = row[14:]
-    return Job(
-        tenant,
-        id,
-        kind,
-        state,
-        orjson.loads(request),
-        collection_id,
-        sub,
-        Counts(*row[7:14]),
-        created_at,
-        updated_at,
-        orjson.loads(report),
-        error,
-        owner,
-        lease_until,
-        finished_at,
-    )
+    return need(tx, tenant, id) if changed else None

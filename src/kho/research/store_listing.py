@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kho.kernel.ports import SearchFilter, Tx
+from kho.lib.sql import among, marks
 from kho.research import names, store_collections
 from kho.research.errors import AmbiguousDocument, DocumentNotFound
-from kho.research.filing import SPACE, Doc, from_row, unpack
-from kho.research.store_collections import Collection, batched
+from kho.research.filing import DOCUMENTS, SPACE, Doc, unpack
+from kho.research.store_collections import Collection
 from kho.research.store_documents import SELECT, get_many
 from kho.search.indexing import passages
 from kho.search.indexing.passages import StoredPassage
@@ -21,7 +22,7 @@ CANDIDATES = 5
 class Totals:
     documents: int
     chunks: int
-    bytes: int
+    size_bytes: int
     last_change: int | None
 
 
@@ -37,7 +38,7 @@ def page(
         sql += f" AND (updated_at < ${n} OR (updated_at = ${n} AND id > ${n + 1}))"
         values += after
     rows = tx.all(f"{SELECT} WHERE {sql} ORDER BY updated_at DESC, id LIMIT ${len(values) + 1}", *values, limit)
-    return [from_row(row) for row in rows]
+    return DOCUMENTS.read_all(rows)
 
 
 def by_id(tx: Tx, tenant: str, collection_ids: Sequence[str] | None, after: str, limit: int) -> list[Doc]:
@@ -47,7 +48,7 @@ def by_id(tx: Tx, tenant: str, collection_ids: Sequence[str] | None, after: str,
     sql, values = _narrowed(tenant, collection_ids, "")
     n = len(values) + 1
     rows = tx.all(f"{SELECT} WHERE {sql} AND id > ${n} ORDER BY id LIMIT ${n + 1}", *values, after, limit)
-    return [from_row(row) for row in rows]
+    return DOCUMENTS.read_all(rows)
 
 
 def totals(tx: Tx, tenant: str, collection_ids: Sequence[str] | None = None, sought: str = "") -> Totals:
@@ -68,7 +69,7 @@ def paths(tx: Tx, tenant: str, collection_id: str) -> dict[str, Doc]:
     rows = tx.all(
         f"{SELECT} WHERE tenant = $1 AND collection_id = $2 AND path IS NOT NULL ORDER BY id", tenant, collection_id
     )
-    return {doc.path: doc for doc in map(from_row, rows) if doc.path is not None}
+    return {doc.path: doc for doc in DOCUMENTS.read_all(rows) if doc.path is not None}
 
 
 def with_hash(tx: Tx, tenant: str, collection_id: str, hash: str) -> list[Doc]:
@@ -80,11 +81,11 @@ def with_hash(tx: Tx, tenant: str, collection_id: str, hash: str) -> list[Doc]:
         collection_id,
         CANDIDATES,
     )
-    return [from_row(row) for row in rows]
+    return DOCUMENTS.read_all(rows)
 
 
 def texts(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, str]:
-    rows = batched(tx, "SELECT id, packed, text FROM research_texts WHERE tenant = $1 AND id", (tenant,), ids)
+    rows = among(tx, "SELECT id, packed, text FROM research_texts WHERE tenant = $1 AND id", ids, tenant)
     return {id: unpack(packed, content) for id, packed, content in rows}
 
 
@@ -143,7 +144,7 @@ def _named(tx: Tx, tenant: str, docs: Sequence[Doc]) -> list[str]:
 def _narrowed(tenant: str, collection_ids: Sequence[str] | None, sought: str) -> tuple[str, list[str | int]]:
     sql, values = "tenant = $1", list[str | int]([tenant])
     if collection_ids is not None:
-        sql += f" AND collection_id IN ({', '.join(f'${n}' for n in range(2, len(collection_ids) + 2))})"
+        sql += f" AND collection_id IN ({marks(len(collection_ids), 2)})"
         values += collection_ids
     if sought:
         literal = names.key(sought).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kho.kernel.ports import Tx
+from kho.lib import sql
+from kho.lib.sql import NOTHING, Table, among
 from kho.research import names
 from kho.research.errors import UnknownProject
-from kho.research.store_collections import GUESSED_FROM, batched
-
-SELECT = "SELECT id, name, description, directory, archived_at, created_at, updated_at FROM research_projects"
+from kho.research.store_collections import GUESSED_FROM
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +29,18 @@ class Link:
     is_default: bool
 
 
+PROJECTS = Table("research_projects", Project)
+SELECT = f"SELECT {PROJECTS.columns} FROM research_projects"
+
+
 def create(tx: Tx, tenant: str, project: Project) -> bool:
     """False if the name is taken, also by somebody who comes at the same moment."""
-    made = tx.run(
-        "INSERT INTO research_projects (tenant, id, name, name_key, description, directory, archived_at, created_at, "
-        "updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
-        tenant,
-        project.id,
-        project.name,
-        names.key(project.name),
-        project.description,
-        project.directory,
-        project.archived_at,
-        project.created_at,
-        project.updated_at,
-    )
-    return made == 1
+    return PROJECTS.insert(tx, project, conflict=NOTHING, tenant=tenant, name_key=names.key(project.name)) == 1
 
 
 def find(tx: Tx, tenant: str, name: str) -> Project | None:
     row = tx.one(f"{SELECT} WHERE tenant = $1 AND name_key = $2", tenant, names.key(name))
-    return Project(*row) if row else None
+    return PROJECTS.read(row) if row else None
 
 
 def need(tx: Tx, tenant: str, name: str) -> Project:
@@ -80,7 +71,7 @@ def page(tx: Tx, tenant: str, after: str, limit: int, *, archived: bool) -> list
     rows = tx.all(
         f"{SELECT} WHERE tenant = $1 AND name_key > $2{alive} ORDER BY name_key LIMIT $3", tenant, after, limit
     )
-    return [Project(*row) for row in rows]
+    return PROJECTS.read_all(rows)
 
 
 def counts(tx: Tx, tenant: str) -> tuple[int, int]:
@@ -92,10 +83,9 @@ def counts(tx: Tx, tenant: str) -> tuple[int, int]:
 
 def in_directories(tx: Tx, tenant: str, directories: Sequence[str]) -> dict[str, Project]:
     """The projects that are not archived and have one of these folders, by folder."""
-    rows = batched(
-        tx, f"{SELECT} WHERE tenant = $1 AND archived_at IS NULL AND directory", (tenant,), directories, " ORDER BY id"
-    )
-    return {row[3]: Project(*row) for row in rows}
+    select = f"{SELECT} WHERE tenant = $1 AND archived_at IS NULL AND directory"
+    rows = PROJECTS.read_all(among(tx, select, directories, tenant, rest=" ORDER BY id"))
+    return {row.directory: row for row in rows if row.directory is not None}
 
 
 def put_aside(tx: Tx, tenant: str) -> set[str]:
@@ -110,18 +100,12 @@ def put_aside(tx: Tx, tenant: str) -> set[str]:
 
 
 def set_archived(tx: Tx, tenant: str, id: str, at: int | None, now: int) -> None:
-    tx.run(
-        "UPDATE research_projects SET archived_at = $1, updated_at = $2 WHERE tenant = $3 AND id = $4",
-        at,
-        now,
-        tenant,
-        id,
-    )
+    sql.update(tx, "research_projects", {"archived_at": at, "updated_at": now}, tenant=tenant, id=id)
 
 
 def touch(tx: Tx, tenant: str, id: str, now: int) -> None:
     """It counts as changed, and nobody else changes it before the transaction ends."""
-    tx.run("UPDATE research_projects SET updated_at = $1 WHERE tenant = $2 AND id = $3", now, tenant, id)
+    sql.update(tx, "research_projects", {"updated_at": now}, tenant=tenant, id=id)
 
 
 def link(tx: Tx, tenant: str, project_id: str, collection_ids: Sequence[str], *, default: bool) -> None:
@@ -142,23 +126,19 @@ def unlink(tx: Tx, tenant: str, project_id: str, collection_ids: Sequence[str]) 
 
 
 def clear_defaults(tx: Tx, tenant: str, project_id: str) -> None:
-    tx.run(
-        "UPDATE research_project_collections SET is_default = 0 WHERE tenant = $1 AND project_id = $2",
-        tenant,
-        project_id,
-    )
+    sql.update(tx, "research_project_collections", {"is_default": 0}, tenant=tenant, project_id=project_id)
 
 
 def links(tx: Tx, tenant: str, project_ids: Sequence[str]) -> dict[str, list[Link]]:
     """The collections of projects, by name."""
-    rows = batched(
+    rows = among(
         tx,
         "SELECT l.project_id, l.collection_id, c.name, l.is_default FROM research_project_collections AS l "
         "JOIN research_collections AS c ON c.tenant = l.tenant AND c.id = l.collection_id "
         "WHERE l.tenant = $1 AND l.project_id",
-        (tenant,),
         project_ids,
-        " ORDER BY c.name_key",
+        tenant,
+        rest=" ORDER BY c.name_key",
     )
     found: dict[str, list[Link]] = {id: [] for id in project_ids}
     for project_id, collection_id, name, is_default in rows:
@@ -168,14 +148,14 @@ def links(tx: Tx, tenant: str, project_ids: Sequence[str]) -> dict[str, list[Lin
 
 def of_collections(tx: Tx, tenant: str, collection_ids: Sequence[str]) -> dict[str, list[str]]:
     """The names of the projects that collections are linked to."""
-    rows = batched(
+    rows = among(
         tx,
         "SELECT l.collection_id, p.name FROM research_project_collections AS l "
         "JOIN research_projects AS p ON p.tenant = l.tenant AND p.id = l.project_id "
         "WHERE l.tenant = $1 AND l.collection_id",
-        (tenant,),
         collection_ids,
-        " ORDER BY p.name_key",
+        tenant,
+        rest=" ORDER BY p.name_key",
     )
     found: dict[str, list[str]] = {id: [] for id in collection_ids}
     for collection_id, name in rows:

@@ -1,13 +1,19 @@
 """What is said of an ingest, while it runs and when it is over."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from kho.kernel.ports import SearchFilter, Tx
+from kho.kernel.call import Call
+from kho.kernel.command import Command
+from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.markdown import counted
-from kho.research import store_collections, store_ingest, store_jobs, views
+from kho.research import errors, markdown, model, store_collections, store_ingest, store_jobs, views
+from kho.research.contract import READ, RESEARCH, SOME_ID, WRITE, simple
 from kho.research.errors import DocumentError, FileNotFound, PathRefused, Unreadable
 from kho.research.filing import SPACE
+from kho.research.jobs import Jobs
 from kho.research.results import IngestAnswer, JobAnswer, JobsAnswer
+from kho.research.settings import ResearchSettings
 from kho.research.store_jobs import Job
 from kho.search.indexing import passages
 
@@ -31,16 +37,94 @@ def ingest(tx: Tx, job: Job) -> IngestAnswer:
     )
 
 
-def job(tx: Tx, tenant: str, id: str) -> JobAnswer:
-    found = store_jobs.need(tx, tenant, id)
-    names = _names(tx, tenant, [found])
-    return JobAnswer(message=_message(found, names), job=views.job(found, names))
+@dataclass(slots=True, kw_only=True)
+class Reports:
+    """How far ingests are, and how to stop one. All but one operation are for programs and people: models get by
+    without more tools."""
+
+    db: Database
+    jobs: Jobs
+    settings: ResearchSettings
+
+    @RESEARCH.write(
+        "ingest_status",
+        name="jobs",
+        scope=READ,
+        invalid=errors.invalid_documents,
+        text=markdown.jobs,
+        example={"limit": 5},
+    )
+    @simple
+    async def ingest_status(self, params: model.IngestStatus, call: Call) -> JobsAnswer:
+        """How far ingests are; or stop one.
+
+        How far an ingest is, what failed in it and why. Left without a job_id it lists the newest.
+        """
+        if params.cancel:
+            call.need(WRITE)
+        if params.job_id is None:
+            if params.cancel:
+                raise errors.missing(errors.InvalidDocumentRequest, "job_id", "cancel")
+            return await self.list_jobs(model.ListJobs(limit=params.limit), call)
+        if params.cancel:
+            answer = await self.cancel_job(model.CancelJob(job_id=params.job_id), call)
+        else:
+            answer = await self.job_status(model.JobStatus(job_id=params.job_id), call)
+        return JobsAnswer(jobs=[answer.job])
+
+    @RESEARCH.read(
+        "job_status",
+        tool=False,
+        invalid=errors.invalid_documents,
+        text=markdown.job,
+        cli=Command("kb job-status", ("job_id",), stands_for=("ingest_status", {})),
+        example={"job_id": SOME_ID},
+    )
+    @simple
+    async def job_status(self, params: model.JobStatus, call: Call) -> JobAnswer:
+        """How far an ingest is."""
+        return await self.db.read(lambda tx: _answer(tx, store_jobs.need(tx, call.tenant, params.job_id)))
+
+    @RESEARCH.read(
+        "list_jobs",
+        tool=False,
+        invalid=errors.invalid_documents,
+        text=markdown.jobs,
+        cli=Command("kb jobs", stands_for=("ingest_status", {"limit": "20"})),
+        example={"limit": 5},
+    )
+    @simple
+    async def list_jobs(self, params: model.ListJobs, call: Call) -> JobsAnswer:
+        """The newest ingests."""
+
+        def work(tx: Tx) -> JobsAnswer:
+            found = store_jobs.newest(tx, call.tenant, params.limit)
+            names = _names(tx, call.tenant, found)
+            return JobsAnswer(jobs=[views.job(one, names) for one in found])
+
+        return await self.db.read(work)
+
+    @RESEARCH.write(
+        "cancel_job",
+        tool=False,
+        invalid=errors.invalid_documents,
+        text=markdown.job,
+        cli=Command("kb cancel-job", ("job_id",), stands_for=("ingest_status", {"cancel": True})),
+        example={"job_id": SOME_ID},
+    )
+    @simple
+    async def cancel_job(self, params: model.CancelJob, call: Call) -> JobAnswer:
+        """Stop an ingest; what it has stored so far stays."""
+        cancelled = await self.jobs.cancel(call.tenant, params.job_id, call)
+        answer = await self.db.read(lambda tx: _answer(tx, store_jobs.need(tx, call.tenant, params.job_id)))
+        if not cancelled:
+            return answer.model_copy(update={"message": f"It was over already. {answer.message}"})
+        return answer
 
 
-def jobs(tx: Tx, tenant: str, limit: int) -> JobsAnswer:
-    found = store_jobs.newest(tx, tenant, limit)
-    names = _names(tx, tenant, found)
-    return JobsAnswer(jobs=[views.job(one, names) for one in found])
+def _answer(tx: Tx, job: Job) -> JobAnswer:
+    names = _names(tx, job.tenant, [job])
+    return JobAnswer(message=_message(job, names), job=views.job(job, names))
 
 
 def _error(report: dict[str, str]) -> DocumentError:

@@ -1,6 +1,7 @@
 """Export and import: collections and documents as JSON lines, with their texts. The rest is derived from them."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -13,7 +14,8 @@ from kho.kernel.model import Params
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, from_iso, iso
 from kho.lib.markdown import counted
-from kho.research import filing, names, store_collections, store_listing, views
+from kho.research import errors, filing, markdown, names, store_collections, store_listing, views
+from kho.research.contract import READ_TIMEOUT, RESEARCH, SOME_ID
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.filing import Doc, Filing, Origin
 from kho.research.model import CollectionName, CollectionType, ExportKnowledge, ImportKnowledge, Line, Path, Tags
@@ -22,9 +24,6 @@ from kho.research.store_collections import Collection
 from kho.research.store_documents import DocumentStore, at_places, get_many
 from kho.search.chunking.chunker import Kind
 
-PATIENCE = 60.0
-PAGE_BYTES = 4_000_000
-"""Of the documents on one page: a reader takes it in one message."""
 _Count = Annotated[int, Field(ge=0, lt=2**62), Whole]
 
 
@@ -61,20 +60,30 @@ class DocumentLine(Params):
 _LINES: dict[Any, type[CollectionLine] | type[DocumentLine]] = {"collection": CollectionLine, "document": DocumentLine}
 
 
+@dataclass(slots=True, kw_only=True)
 class Transfer:
-    def __init__(self, db: Database, documents: DocumentStore, clock: Clock) -> None:
-        self._db = db
-        self._documents = documents
-        self._clock = clock
+    db: Database
+    store: DocumentStore
+    clock: Clock
+    page_bytes: int = 4_000_000
+    """Of the documents on one page: a reader takes it in one message."""
 
+    @RESEARCH.read(
+        "export_knowledge",
+        tool=False,
+        invalid=errors.invalid_documents,
+        text=markdown.exported,
+        example={"limit": 100},
+    )
     async def export(self, params: ExportKnowledge, call: Call) -> Exported:
+        """Collections and documents, a page at a time, in the form that import takes."""
         [after] = views.place(params.cursor, InvalidDocumentRequest, str) or ("",)
 
         def work(tx: Tx) -> Exported:
             chosen = [store_collections.need(tx, call.tenant, name).id for name in params.collections or []]
             rows = store_collections.by_ids(tx, call.tenant, chosen or _all(tx, call.tenant))
             docs = store_listing.by_id(tx, call.tenant, chosen or None, after, params.limit + 1)
-            page = _fitting(docs[: params.limit])
+            page = _fitting(docs[: params.limit], self.page_bytes)
             texts = store_listing.texts(tx, call.tenant, [doc.id for doc in page])
             first = sorted(rows.values(), key=lambda row: names.key(row.name)) if not after else []
             lines: list[CollectionLine | DocumentLine] = [_collection_line(row) for row in first]
@@ -84,11 +93,19 @@ class Transfer:
                 next_cursor=paging.encode([page[-1].id]) if len(docs) > len(page) else None,
             )
 
-        return await self._db.read(work, timeout=call.remaining(PATIENCE))
+        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
 
+    @RESEARCH.write(
+        "import_knowledge",
+        tool=False,
+        invalid=errors.invalid_documents,
+        text=markdown.imported,
+        example={"lines": [{"kind": "collection", "id": SOME_ID, "name": "papers"}]},
+    )
     async def import_(self, params: ImportKnowledge, call: Call) -> Imported:
-        """Takes what `export` gave, in any order. Importing twice is harmless."""
-        now, by = self._clock(), call.principal.sub
+        """Take what export gave; documents that are here already stay, unless they are to be replaced."""
+        # In any order. Importing twice is harmless.
+        now, by = self.clock(), call.principal.sub
         lines = [_parsed(number, line) for number, line in enumerate(params.lines, 1)]
         made = {names.key(one.name): _from_line(n, one, by, now) for n, one in lines if isinstance(one, CollectionLine)}
         for _, one in lines:
@@ -104,9 +121,12 @@ class Transfer:
             placed = [one.under(one.doc.id, rows[names.key(name)].id, one.doc.created_at) for name, one in filings]
             known = _known(tx, call.tenant, placed)
             wanted = placed if params.merge == "replace" else [one for one in placed if not known[one.doc.id]]
-            put = self._documents.put_documents(tx, call.tenant, wanted, now)
+            put = self.store.put_documents(tx, call.tenant, wanted, now)
             added, replaced = sum(one.new for one in put), sum(not one.new for one in put)
             skipped = len(placed) - len(put)
+            if put or new:
+                also = [(one.doc.id, {"new": one.new}) for one in put]
+                call.audit(tx, "", at=now, also=also, collections=new, imported=added, replaced=replaced)
             return Imported(
                 message=f"{counted(added, 'document')} imported, {replaced} replaced, {skipped} skipped; "
                 f"{counted(new, 'new collection')}.",
@@ -116,7 +136,7 @@ class Transfer:
                 skipped=skipped,
             )
 
-        return await call.commit(self._db, work)
+        return await call.commit(self.db, work)
 
     def _collections(self, tx: Tx, tenant: str, wanted: list[Collection]) -> tuple[dict[str, Collection], int]:
         """Those that are there by name, else new ones; and how many are new."""
@@ -137,9 +157,8 @@ def _all(tx: Tx, tenant: str) -> list[str]:
     return [id for id, _ in store_collections.all_ids(tx, tenant)]
 
 
-def _fitting(docs: list[Doc]) -> list[Doc]:
+def _fitting(docs: list[Doc], room: int) -> list[Doc]:
     """As many as one page holds; one at least."""
-    room = PAGE_BYTES
     for count, doc in enumerate(docs):
         room -= doc.size
         if room < 0 and count:

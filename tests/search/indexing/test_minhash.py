@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kho import research
 from kho.experiences import capability as experiences
 from kho.kernel.ports import Database, Tx
+from kho.research import capability as research
 from kho.search.indexing import minhash
 from kho.search.indexing.minhash import BANDS, bands, likeness
 from kho.storage.migrate import OWN, migrate

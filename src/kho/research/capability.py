@@ -1,0 +1,117 @@
+"""Research collections, as the hub plugs them in: folders of papers and notes, ingested, asked, grouped into projects
+(contract 004)."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from kho.kernel.capability import Capability
+from kho.kernel.capability import Transfer as Transferred
+from kho.parsers import Worker
+from kho.research import prompts
+from kho.research.augment import Augment
+from kho.research.collections import Collections
+from kho.research.contract import RESEARCH
+from kho.research.documents import Documents
+from kho.research.feedback import Feedback
+from kho.research.filing import FORM, SPACE
+from kho.research.history import History
+from kho.research.ingest import Ingest
+from kho.research.projects import Projects
+from kho.research.queries import Queries
+from kho.research.resources import ResearchResources
+from kho.research.roots import Openings
+from kho.research.settings import ResearchSettings
+from kho.research.similar import Similarity
+from kho.research.standing import Standing
+from kho.research.store_documents import DocumentStore, all_documents
+from kho.research.telling import Reports
+from kho.research.transfer import Transfer
+from kho.search.core import Core
+from kho.search.indexing.reindex import reindex
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+SERVICES = (
+    Queries,
+    Collections,
+    Projects,
+    Ingest,
+    Augment,
+    Feedback,
+    Similarity,
+    History,
+    Reports,
+    Documents,
+    Transfer,
+)
+"""In the order of their operations."""
+
+
+def described(*services: object) -> Capability:
+    """What it offers; without services, for help texts."""
+    return Capability(
+        "research",
+        "research-server",
+        RESEARCH.bind(*(services or SERVICES)),
+        "Collections of documents: add them, ask them.",
+        instructions="Before answering a question that the user's own papers, notes or code may answer, call "
+        "query_knowledge_base, and cite what it finds; add files with ingest_documents and findings with "
+        "augment_knowledge.",
+        transfers=(
+            Transferred(
+                "kb",
+                "export_knowledge",
+                "import_knowledge",
+                "lines",
+                {
+                    "imported": "imported",
+                    "replaced": "replaced",
+                    "skipped": "skipped",
+                    "collections": "collection|collections",
+                },
+            ),
+        ),
+    )
+
+
+def capability(core: Core, settings: ResearchSettings, *, openings: Openings, reader: Worker) -> Capability:
+    """`openings` are the folders that may be read. `reader` should cut what it reads; it is closed with the slice."""
+    db, clock, store = core.db, core.clock, DocumentStore(core.index)
+    history = History(db=db, clock=clock, settings=settings)
+    queries = Queries(db=db, searcher=core.searcher, history=history, clock=clock, settings=settings)
+    collections = Collections(db=db, store=store, clock=clock, settings=settings, model=core.model)
+    documents = Documents(db=db, store=store, clock=clock, settings=settings, model=core.model)
+    ingest = Ingest(
+        db=db,
+        store=store,
+        reader=reader,
+        openings=openings,
+        background=core.background,
+        leases=core.leases,
+        clock=clock,
+        settings=settings,
+    )
+    return replace(
+        described(
+            queries,
+            collections,
+            Projects(db=db, clock=clock, settings=settings),
+            ingest,
+            Augment(db=db, store=store, reader=reader, clock=clock, settings=settings),
+            Feedback(db=db, clock=clock, settings=settings),
+            Similarity(db=db, searcher=core.searcher, clock=clock, settings=settings),
+            history,
+            Reports(db=db, jobs=ingest.jobs, settings=settings),
+            documents,
+            Transfer(db=db, store=store, clock=clock),
+        ),
+        prompts=prompts.prompts(queries),
+        resources=ResearchResources(collections=collections, documents=documents, history=history),
+        migrations=MIGRATIONS,
+        start=(
+            partial(reindex, db, core.index, core.background, SPACE, FORM, all_documents),
+            ingest.resume,
+        ),
+        stop=(reader.aclose,),
+        upkeep=Standing(core.index),
+    )
