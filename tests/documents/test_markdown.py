@@ -113,6 +113,6 @@ def test_the_log() -> None:
 def test_a_long_import_is_cut() -> None:
     changes = [Change(path=f"{n}.md", document_id=f"{n}", done=["created"]) for n in range(50)]
     shown = markdown.imported(Imported(counts=Counts(created=50), changes=changes, notes=["A note."]))
-    assert shown.count("- created: ") == markdown.SHOWN
+    assert shown.count("- created: ") == markdown.MAX_SHOWN
     assert shown.endswith("- … and 10 more\n\nA note.")
     assert markdown.imported(Imported(counts=Counts(), changes=[])) == "Done: nothing to import."

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.documents.desk import Desk, Json
 
-from kho.documents.model import BATCH
+from kho.documents.model import MAX_DOCUMENTS
 from kho.kernel import paging
 
 
@@ -27,7 +27,7 @@ async def test_a_document_as_it_was(desk: Desk) -> None:
 
 
 async def test_many_documents_at_once(desk: Desk) -> None:
-    names = [f"d{number}" for number in range(BATCH)]
+    names = [f"d{number}" for number in range(MAX_DOCUMENTS)]
     await asyncio.gather(*(desk.create(name) for name in names))
     got = await desk.done("get_documents", document_ids=names[::-1])
     assert ids(got["documents"]) == names[::-1]

@@ -41,7 +41,7 @@ class Services:
 
 
 def described(services: Services = Services()) -> Capability:  # noqa: B008 (frozen, and made of classes)
-    """What it offers."""
+    """The operations, and what is said about them."""
     changes = DOCUMENTS.bind(services.service)
     of_the_contract = 4
     """A question, the fifth operation of contract 000, follows the four that change something."""

@@ -1,4 +1,4 @@
-"""What can go wrong with documents."""
+"""The errors of documents."""
 
 from typing import Any
 
@@ -110,4 +110,4 @@ class WouldOverwrite(errors.Conflict):
 class NotAllImported(errors.InvalidParams):
     """Some files could not be imported; all others were."""
 
-    guidance = "Mend the files that are named and import the folder again: what is in already is left as it is."
+    guidance = "Fix the files that are named and import the folder again: what was imported already is left as it is."

@@ -1,4 +1,4 @@
-"""Events: what webhooks are told of a change, written in its own transaction."""
+"""Events: what webhooks are sent about a change, written in its own transaction."""
 
 import uuid
 from typing import Any

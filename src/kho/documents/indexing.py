@@ -15,7 +15,7 @@ from kho.search.indexing.reindex import pages
 
 FORM = 1
 """Goes up when documents are filed differently: they are then filed anew."""
-LONG = 6_000
+LONG_BODY = 6_000
 """Characters from which folding a body would hold up the others."""
 MIME_TYPES = ("text/markdown", "text/plain", "application/json")
 _CUT: dict[str, Kind] = {"text/markdown": "markdown", "text/plain": "text", "application/json": "code"}
@@ -48,7 +48,7 @@ async def prepared(tenant: str, id: str, parent: str, created_at: int, version: 
     def work() -> Prepared:
         return prepare(document(tenant, id, parent, created_at, version, body))
 
-    return work() if len(body) <= LONG else await asyncio.to_thread(work)
+    return work() if len(body) <= LONG_BODY else await asyncio.to_thread(work)
 
 
 def filed(tx: Tx, tenant: str, one: store.Document) -> Document:

@@ -35,9 +35,9 @@ FORMATS = {
         ("plain", "text", "txt", "plain text", "plain_text", "plain-text", "plaintext", "text/plain"), False
     ),
 }
-"""What `preferred_format` may name, and whether that is Markdown."""
+"""The values of `preferred_format`; True for Markdown."""
 MAX_EXTERNAL_SCORE = 0.5
-"""What a page of the web scores at most: nothing is known of it but a few lines."""
+"""The highest score of a web page: only a few lines of it are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _where(tx: Tx, filters: model.Filters, call: Call) -> SearchFilter | None:
 
 
 def _titles(tx: Tx, tenant: str, found: SearchResults) -> dict[str, str]:
-    """Of those that can still be seen."""
+    """Titles of the documents that are not deleted meanwhile."""
     documents = store.get_all(tx, tenant, [hit.passage.key for hit in found.hits])
     return {one.id: one.version.title for one in documents if not one.deleted}
 
@@ -211,7 +211,7 @@ def _format(hints: model.ContextHints) -> str:
 
 
 def _hit(page: External, question: str) -> SearchHit:
-    """As if it had been found here. It scores by its words."""
+    """A web page as a search hit, scored by the words that it shares with the question."""
     asked = {*index_tokens(question)}
     share = len(asked & {*index_tokens(f"{page.title} {page.text}")}) / max(1, len(asked))
     spoken = language(f"{page.title}\n{page.text}")
@@ -238,7 +238,7 @@ def _passage(
 
 
 def _snippet(text: str, question: str, cited: Sequence[Citation]) -> str:
-    """What is cited of the passage is in it."""
+    """Cut so that it holds every citation of the passage."""
     if len(text) <= MAX_SNIPPET:
         return text
     if not cited:

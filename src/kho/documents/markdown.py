@@ -14,9 +14,9 @@ from kho.documents.folder_sync.model import Change, Exported, Gone, Imported
 from kho.lib.markdown import cell_code, code, counted, facts, fenced, inline, line, minute, quoted, table
 
 FENCES = {"text/markdown": "markdown", "text/plain": "text", "application/json": "json"}
-SHOWN = 40
+MAX_SHOWN = 40
 """Changes of an import that are listed."""
-KEPT = (
+GONE_NOTE = (
     "Nothing was done to them. delete_document deletes one; `prune=true` deletes all that is below the parent and not "
     "in the folder. A file that names the `id` of its document may be renamed freely."
 )
@@ -140,7 +140,7 @@ def imported(answer: Imported) -> str:
         parts.append(_cut([f"- {', '.join(one.done)}: {_filed(one)}" for one in answer.changes]))
     if answer.gone:
         came = f"{counted(len(answer.gone), 'document')} came from this folder before, and the file is gone:"
-        parts += [came, _cut([f"- {_filed(one)}" for one in answer.gone]), KEPT]
+        parts += [came, _cut([f"- {_filed(one)}" for one in answer.gone]), GONE_NOTE]
     return "\n\n".join([*parts, *(line(note) for note in answer.notes or ())])
 
 
@@ -149,8 +149,8 @@ def _filed(one: Change | Gone) -> str:
 
 
 def _cut(lines: Sequence[str]) -> str:
-    more = len(lines) - SHOWN
-    return "\n".join([*lines[:SHOWN], *([f"- … and {more} more"] if more > 0 else [])])
+    more = len(lines) - MAX_SHOWN
+    return "\n".join([*lines[:MAX_SHOWN], *([f"- … and {more} more"] if more > 0 else [])])
 
 
 def _status(answer: results.Changed) -> str:

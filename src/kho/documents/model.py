@@ -1,4 +1,4 @@
-"""What goes in and out of the operations on documents. The five of contract 000 are as it writes them."""
+"""The parameters of the operations on documents. The five of contract 000 are as it writes them."""
 
 import unicodedata
 from typing import Annotated, Any, Literal
@@ -19,8 +19,8 @@ MAX_METADATA = 64 * 1024
 MAX_TITLE = 256
 MAX_TAGS, MAX_TAG = 64, 128
 MAX_REASON = 2_000
-BATCH = 50
-QUERY = 2_048
+MAX_DOCUMENTS = 50
+MAX_QUERY = 2_048
 """Characters of a question, as the contract says."""
 
 MimeType = Literal["text/markdown", "text/plain", "application/json"]
@@ -239,7 +239,7 @@ class Routing(Params):
 class QueryKnowledge(Params):
     query: Annotated[
         str,
-        Field(min_length=1, max_length=QUERY, description="A question or words, in any language."),
+        Field(min_length=1, max_length=MAX_QUERY, description="A question or words, in any language."),
         AfterValidator(_body),
     ]
     filters: Filters = Field(default_factory=Filters)
@@ -264,7 +264,11 @@ class GetDocument(Params):
 class GetDocuments(Params):
     document_ids: Annotated[
         list[Id],
-        Field(min_length=1, max_length=BATCH, description=f"At most {BATCH}; those that are missing are named."),
+        Field(
+            min_length=1,
+            max_length=MAX_DOCUMENTS,
+            description=f"At most {MAX_DOCUMENTS}; those that are missing are named.",
+        ),
     ]
     include_deleted: bool = False
 

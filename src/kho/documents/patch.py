@@ -1,4 +1,4 @@
-"""What a patch makes of a document: which parts of it count, and what they replace."""
+"""Applies a patch to a document: which parts of the patch count, and what they replace."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ def check(patch: Patch, mask: Sequence[str] | None) -> None:
 def patched(
     before: DocumentVersion, patch: Patch, mask: Sequence[str] | None, body: str
 ) -> tuple[DocumentVersion, str | None]:
-    """What the document says then, and its body if that is another one. `body` is the one it has."""
+    """The patched version, and its body if that is another one. `body` is the one that the document has."""
     paths = set(mask) if mask is not None else patch.model_fields_set
     version, new = before, None
     if patch.content is not None:

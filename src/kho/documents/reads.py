@@ -176,7 +176,7 @@ def _walk(shape: dict[str, list[str]], top: str) -> Iterator[tuple[str, int]]:
 
 
 def _after(tx: Tx, tenant: str, params: model.ListDocuments) -> tuple[Value, str] | None:
-    """What the last page ended with: by what it was ordered, and its id."""
+    """The end of the last page: its last sort key and id."""
     found = paging.place(params.cursor, str, str if params.sort == "title" else int, str, int)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What the operations on documents answer."""
+"""The results of the operations on documents."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from kho.kernel.model import Result, Time
 
 
 class Changed(Result):
-    """What a change answers: what was done, and where the document stands now."""
+    """The result of a change: what was done, and where the document stands now."""
 
     document_id: str
     status: str = Field(description="created, updated, unchanged, moved, deleted, scheduled, restored …")

@@ -453,7 +453,7 @@ def _not_deleted(tx: Tx, tenant: str, id: str) -> NotDeleted:
 
 
 def _need_parent_back(tx: Tx, tenant: str, document: Document) -> None:
-    """What is above a document comes back before it."""
+    """Documents above a deleted one are restored before it."""
     above = store.get_all(tx, tenant, tree.above(tx, tenant, document.id))
     deleted = [one.id for one in above if one.deleted]
     if deleted:

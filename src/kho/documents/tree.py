@@ -93,7 +93,7 @@ def shape(tx: Tx, tenant: str, id: str, deleted: bool) -> dict[str, list[str]]:
 
 
 def ordering(tx: Tx, tenant: str, document: Document) -> int:
-    """How many siblings stand before it."""
+    """Counts the siblings before it."""
     row = tx.one(
         "SELECT COUNT(*) FROM documents WHERE tenant = $1 AND parent = $2 AND deleted_at IS NULL "
         "AND (place < $3 OR (place = $4 AND id < $5))",
@@ -107,7 +107,7 @@ def ordering(tx: Tx, tenant: str, document: Document) -> int:
 
 
 def orderings(tx: Tx, tenant: str, documents: Iterable[Document]) -> dict[str, int]:
-    """How many siblings stand before each, of those that are not deleted."""
+    """Counts the siblings before each, without those that are deleted."""
     by_parent: dict[str, list[str]] = {}
     for one in documents:
         by_parent.setdefault(one.parent, []).append(one.id)
@@ -125,7 +125,7 @@ def orderings(tx: Tx, tenant: str, documents: Iterable[Document]) -> dict[str, i
 
 
 def children(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, int]:
-    """How many each has; those without any are left out."""
+    """Counts the children of each; documents without any are left out."""
     select = "SELECT parent, COUNT(*) FROM documents WHERE tenant = $1 AND parent"
     return dict(among(tx, select, ids, tenant, rest=" AND deleted_at IS NULL GROUP BY parent"))
 

@@ -8,7 +8,7 @@ from tests.documents.desk import Json
 from tests.documents.folders import METADATA
 
 from kho.documents.folder_sync.document_file import ENDINGS, Unreadable, as_files, read
-from kho.documents.folder_sync.layout import Named, places
+from kho.documents.folder_sync.layout import NamedDocument, places
 from kho.documents.store import Document, DocumentVersion
 
 SIGNS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -61,7 +61,7 @@ def test_names_fit_every_file_system() -> None:
         "a.md",
         "a",
     ]
-    known = {f"id{n}": Named(title, "text/markdown") for n, title in enumerate(titles)}
+    known = {f"id{n}": NamedDocument(title, "text/markdown") for n, title in enumerate(titles)}
     found = [one.path for one in places({"root": list(known)}, known, "root")]
     assert len({name.casefold() for name in found}) == len(titles)
     for name in found:

@@ -66,19 +66,19 @@ DOCUMENTS = st.fixed_dictionaries(
 
 
 @dataclass
-class Place:
+class FilePlace:
     runner: asyncio.Runner
     desk: Desk
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest) -> Iterator[FilePlace]:
     url = None if request.param == "sqlite" else request.getfixturevalue("postgres_schema_url")
     with asyncio.Runner() as runner:
         database: Database = Sqlite.open(None) if url is None else Postgres.open(url)
         runner.run(migrate(database, [OWN, ("documents", documents.MIGRATIONS)]))
         desk = Desk(database, words_of(database))
-        yield Place(runner, desk)
+        yield FilePlace(runner, desk)
         runner.run(desk.close())
         runner.run(database.aclose())
 
@@ -110,6 +110,6 @@ async def there_and_back(desk: Desk, made: list[Json], folder: Path) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(made=st.lists(DOCUMENTS, min_size=1, max_size=5, unique_by=lambda one: one["id"]))
-def test_nothing_is_lost_on_the_way(place: Place, made: list[Json]) -> None:
+def test_nothing_is_lost_on_the_way(place: FilePlace, made: list[Json]) -> None:
     with TemporaryDirectory() as folder:
         place.runner.run(there_and_back(place.desk.neighbour(), made, Path(folder)))

@@ -154,7 +154,7 @@ async def test_folders_that_are_not_used_any_more_are_forgotten(desk: Desk, tmp_
 
 
 async def test_a_folder_may_be_used_twice_at_once(desk: Desk) -> None:
-    here = manifest.Folder(desk.tenant, "/folder", "root")
+    here = manifest.KnownFolder(desk.tenant, "/folder", "root")
     all_files = [{f"{number}.md": f"{number}-{of}" for number in range(200)} for of in range(8)]
     await asyncio.gather(*(manifest.keep(desk.db, here, files, 20) for files in all_files))
     assert await desk.db.read(here.files) in all_files

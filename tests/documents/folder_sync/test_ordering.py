@@ -7,7 +7,7 @@ import pytest
 from tests.documents.desk import Desk, Json
 from tests.documents.folders import refused, run, write
 
-from kho.documents.folder_sync.ordering import NAMED, staying
+from kho.documents.folder_sync.ordering import MAX_NAMED, staying
 
 
 def done(said: Json) -> dict[str, list[str]]:
@@ -112,10 +112,10 @@ async def test_nothing_goes_below_itself(desk: Desk, tmp_path: Path) -> None:
 
 async def test_a_long_note_is_cut(desk: Desk, tmp_path: Path) -> None:
     await desk.create("exp")
-    for number in range(NAMED + 2):
+    for number in range(MAX_NAMED + 2):
         await desk.create(f"d{number}")
         write(tmp_path, {f"{number}.md": f'---\nid: "d{number}"\n---\nx'})
-    assert (await both(desk, tmp_path))["notes"][0].endswith(f"'d{NAMED - 1}', 2 more.")
+    assert (await both(desk, tmp_path))["notes"][0].endswith(f"'d{MAX_NAMED - 1}', 2 more.")
 
 
 def test_as_many_as_possible_stay() -> None:

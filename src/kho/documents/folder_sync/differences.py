@@ -1,15 +1,15 @@
-"""What a file says otherwise than the document in the store."""
+"""Differences between a file and the document in the store."""
 
 from typing import Any
 
 from kho.documents import model
-from kho.documents.folder_sync.document_file import Written, title
+from kho.documents.folder_sync.document_file import DocumentFile, title
 from kho.documents.store import Document
 from kho.kernel import values
 
 
-def differences(written: Written, name: str, document: Document, body: str) -> dict[str, Any]:
-    """As a patch. Of a file that Kho did not write, only what it says counts: the rest stays as it is."""
+def differences(written: DocumentFile, name: str, document: Document, body: str) -> dict[str, Any]:
+    """The differences as a patch. A file that Kho did not write changes only what it has; the rest stays as it is."""
     version = document.version
     metadata = stated(written, name, version.metadata)
     patch: dict[str, Any] = {}
@@ -28,7 +28,7 @@ def differences(written: Written, name: str, document: Document, body: str) -> d
     return patch
 
 
-def stated(written: Written, name: str, before: dict[str, Any] | None = None) -> dict[str, Any]:
+def stated(written: DocumentFile, name: str, before: dict[str, Any] | None = None) -> dict[str, Any]:
     """The metadata. A file that names its document says all of it."""
     if written.id is not None:
         return written.metadata

@@ -23,8 +23,8 @@ from kho.lib.front_matter import Front
 KINDS = {".md": "text/markdown", ".markdown": "text/markdown", ".txt": "text/plain", ".json": "application/json"}
 ENDINGS = {"text/markdown": ".md", "text/plain": ".txt", "application/json": ".json"}
 BESIDE = ".yaml"
-"""What is added to the name of a JSON file for the file that says the rest."""
-MOST = 256 * 1024
+"""Added to the name of a JSON file, it names the file that holds the rest."""
+MAX_FRONT_MATTER = 256 * 1024
 """Characters of front matter."""
 
 _KNOWN = ("id", "order", "created_at", "is_human_readable", "metadata")
@@ -36,8 +36,8 @@ _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*[ \t]*$", re.M)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What a file says. None: nothing of that."""
+class DocumentFile:
+    """The content of a file. A field is None where the file does not have it."""
 
     mime_type: str
     body: str
@@ -62,23 +62,23 @@ def as_files(document: Document, body: str, order: int) -> dict[str, bytes]:
     return {ending: f"---\n{front}---\n{body}".encode()}
 
 
-def read(ending: str, file: bytes, beside: bytes | None = None) -> Written:
+def read(ending: str, file: bytes, beside: bytes | None = None) -> DocumentFile:
     """The inverse; also for files that Kho did not write."""
     text, mime_type = _text(file), KINDS[ending]
     if mime_type == "application/json":
         return _written(mime_type, text, {} if beside is None else facts(Front(_text(beside), False, 0)))
     front = front_matter.find(text)
     if front is None:
-        return Written(mime_type, text)
-    if len(front.text) > MOST:
-        raise Unreadable(f"The front matter is longer than {MOST // 1024} KiB.")
+        return DocumentFile(mime_type, text)
+    if len(front.text) > MAX_FRONT_MATTER:
+        raise Unreadable(f"The front matter is longer than {MAX_FRONT_MATTER // 1024} KiB.")
     found = facts(front)
     if found is None:  # two rules with something between them
-        return Written(mime_type, text)
+        return DocumentFile(mime_type, text)
     return _written(mime_type, text[front.end :], found)
 
 
-def title(written: Written, name: str) -> str:
+def title(written: DocumentFile, name: str) -> str:
     """For a document that has none: its first heading, or the file's name."""
     heading = _HEADING.search(written.body) if written.mime_type == "text/markdown" else None
     return " ".join((heading[1] if heading else name).split())[:MAX_TITLE]
@@ -99,11 +99,11 @@ def _text(file: bytes) -> str:
         raise Unreadable(f"The file is not UTF-8 (byte {problem.start}).") from None
 
 
-def _written(mime_type: str, body: str, found: Mapping[str, Any] | None) -> Written:
+def _written(mime_type: str, body: str, found: Mapping[str, Any] | None) -> DocumentFile:
     if found is None:
         raise Unreadable(f"The {BESIDE} file beside it does not hold names and values.")
     metadata = {**_fact(found, "metadata", dict, {}), **{k: v for k, v in found.items() if k not in _KNOWN}}
-    return Written(
+    return DocumentFile(
         mime_type,
         body,
         _fact(found, "id", str, None),

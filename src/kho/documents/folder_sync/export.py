@@ -22,7 +22,7 @@ from kho.documents.errors import NotTheMachinesUser, WouldOverwrite
 from kho.documents.folder_sync import manifest
 from kho.documents.folder_sync.differences import differences
 from kho.documents.folder_sync.document_file import BESIDE, Unreadable, as_files
-from kho.documents.folder_sync.layout import Found, Named, Place, folder_of, load, places
+from kho.documents.folder_sync.layout import FilePlace, FolderEntry, NamedDocument, folder_of, load, places
 from kho.documents.folder_sync.model import ExportDocuments, Exported
 from kho.documents.store import Document, body_of
 from kho.kernel.call import Call
@@ -33,7 +33,7 @@ from kho.kernel.ports import Database, Tx
 LIST = ".kho-export.json"
 """The files that exports wrote, with digests, by which changed ones are known."""
 BATCH = 50
-NAMED = 20
+MAX_NAMED = 20
 """Files that a refusal names."""
 
 Files = dict[str, bytes]
@@ -99,7 +99,7 @@ class Export:
             removed=removed,
         )
 
-    async def _there(self, folder: Path, parent: str, call: Call) -> list[Found]:
+    async def _there(self, folder: Path, parent: str, call: Call) -> list[FolderEntry]:
         """The documents whose files are there: those that are named in them before those that are known by their paths
         from the last time."""
         try:
@@ -122,7 +122,7 @@ class Export:
         if lost:
             raise WouldOverwrite(
                 "Files in the folder are not as an export left them, and would be lost.",
-                files=lost[:NAMED],
+                files=lost[:MAX_NAMED],
             )
 
     async def _documents(self, ids: Sequence[str], call: Call) -> dict[str, tuple[Document, str]]:
@@ -133,11 +133,13 @@ class Export:
         return await self.reads.read(call, work)
 
 
-def _places(tx: Tx, tenant: str, parent: str, names: Mapping[str, str]) -> list[Place]:
+def _places(tx: Tx, tenant: str, parent: str, names: Mapping[str, str]) -> list[FilePlace]:
     store.need_parent(tx, tenant, parent, "parent_id")
     shape = tree.shape(tx, tenant, parent, False)
     documents = store.get_all(tx, tenant, [id for children in shape.values() for id in children])
-    known = {one.id: Named(one.version.title, one.version.mime_type, names.get(one.id, "")) for one in documents}
+    known = {
+        one.id: NamedDocument(one.version.title, one.version.mime_type, names.get(one.id, "")) for one in documents
+    }
     return list(places(shape, known, parent))
 
 
@@ -147,7 +149,7 @@ def _files(name: str) -> list[str]:
 
 
 def _listed(folder: Path) -> dict[str, str]:
-    """What earlier exports wrote, with digests."""
+    """The files that earlier exports wrote, with digests."""
     if folder.exists() and not folder.is_dir():
         raise InvalidParams("'directory' is not a folder.", field="directory")
     try:
@@ -158,13 +160,13 @@ def _listed(folder: Path) -> dict[str, str]:
 
 
 def _unknown(folder: Path, files: list[str], before: Mapping[str, Any]) -> list[str]:
-    """Those that are there, and not as an export left them."""
+    """Files that exist and are not as an export left them."""
     there = [name for name in files if (folder / name).is_file()]
     return [name for name in there if before.get(name) != _digest((folder / name).read_bytes())]
 
 
 def _says_the_same(file: Path, document: Document, body: str) -> bool:
-    """Whether an import of the file would change nothing."""
+    """True if an import of the file would change nothing."""
     file = file.with_suffix("") if file.suffix == BESIDE else file
     try:
         written = load(file)
@@ -174,7 +176,7 @@ def _says_the_same(file: Path, document: Document, body: str) -> bool:
 
 
 def _write(folder: Path, files: Files) -> int:
-    """How many had to be written."""
+    """Writes the files that differ; returns how many those were."""
     count = 0
     for name, content in files.items():
         file = folder / name
@@ -188,7 +190,7 @@ def _write(folder: Path, files: Files) -> int:
 
 
 def _remove(folder: Path, files: list[str]) -> int:
-    """How many were there. Folders that are empty then go with them."""
+    """Removes files, and folders that are empty then; returns how many files there were."""
     count = 0
     for name in files:
         file = folder / name

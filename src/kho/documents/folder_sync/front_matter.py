@@ -1,4 +1,4 @@
-"""What stands before a document's text in its file, as names and values.
+"""Front matter: what stands before a document's text in its file, as names and values.
 
 What Kho writes is a name and a JSON value on each line, and is read back exactly; what people write may be any YAML or
 TOML. A scalar whose type would lose how it is written stays a text: `version: 1.10`, `code: 007`, `country: no`.

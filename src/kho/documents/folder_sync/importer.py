@@ -18,11 +18,11 @@ from kho.documents.deletion import CurrentReads
 from kho.documents.errors import Cycle, NotAllImported, NotTheMachinesUser
 from kho.documents.folder_sync import manifest, ordering
 from kho.documents.folder_sync.differences import differences, stated
-from kho.documents.folder_sync.document_file import Unreadable, Written
-from kho.documents.folder_sync.layout import Found, folder_of, load
-from kho.documents.folder_sync.manifest import Read
+from kho.documents.folder_sync.document_file import DocumentFile, Unreadable
+from kho.documents.folder_sync.layout import FolderEntry, folder_of, load
+from kho.documents.folder_sync.manifest import FolderState
 from kho.documents.folder_sync.model import Change, Counts, Failure, Gone, ImportDocuments, Imported
-from kho.documents.folder_sync.ordering import Before
+from kho.documents.folder_sync.ordering import TreeBefore
 from kho.documents.model import ROOT
 from kho.documents.service import Service
 from kho.documents.store import Document
@@ -34,7 +34,7 @@ from kho.kernel.ports import Database, Tx
 
 REASON = "not in the imported folder"
 PLACED = {"created", "renamed", "moved", "restored"}
-"""What gives a document another place among its siblings."""
+"""Changes that give a document another place among its siblings."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,20 +68,20 @@ class Import:
             )
         ids = [one.id for one in read.scan.found]
         before = await self.reads.read(call, lambda tx: ordering.before(tx, call.tenant, params.parent_id, ids))
-        return await _Round(of=self, params=params, call=call, read=read, before=before).run()
+        return await _ImportRun(of=self, params=params, call=call, read=read, before=before).run()
 
 
 @dataclass(slots=True, kw_only=True)
-class _Round:
+class _ImportRun:
     """One import."""
 
     of: Import
     params: ImportDocuments
     call: Call
-    read: Read
-    before: Before
-    _in: dict[str, Found] = field(default_factory=dict[str, Found])
-    """What is in the store by now, by its id."""
+    read: FolderState
+    before: TreeBefore
+    _in: dict[str, FolderEntry] = field(default_factory=dict[str, FolderEntry])
+    """Entries that are in the store by now, by id."""
     _done: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     _deleted: list[Change] = field(default_factory=list[Change])
     _came: list[str] = field(default_factory=list[str])
@@ -127,13 +127,15 @@ class _Round:
         missing = manifest.gone(lost, self.read.scan)
         return [Gone(path=path, document_id=id) for path, id in sorted(missing.items())]
 
-    async def _take(self, one: Found) -> None:
+    async def _take(self, one: FolderEntry) -> None:
         if one.parent is None or (one.parent != self.params.parent_id and one.parent not in self._in):
             raise Unreadable("The document above it could not be imported.")
         if one.id in self._in:
             raise Unreadable(f"It has the same id as '{self._in[one.id].path}': {one.id}")
         written = (
-            Written("text/markdown", f"# {one.name}\n") if one.file is None else await asyncio.to_thread(load, one.file)
+            DocumentFile("text/markdown", f"# {one.name}\n")
+            if one.file is None
+            else await asyncio.to_thread(load, one.file)
         )
         now = await self._now(one.id)
         if now is None:
@@ -143,7 +145,7 @@ class _Round:
         self._in[one.id] = one
         self._done[one.id] = ["renamed", *done] if one.path in self.read.renamed else done
 
-    async def _create(self, one: Found, written: Written) -> list[str]:
+    async def _create(self, one: FolderEntry, written: DocumentFile) -> list[str]:
         given: dict[str, Any] = {
             "document_id": one.id,
             "parent_id": one.parent,
@@ -158,7 +160,9 @@ class _Round:
             await self.of.service.create(params, self.call)
         return ["created"]
 
-    async def _bring_up_to_date(self, one: Found, written: Written, document: Document, body: str) -> list[str]:
+    async def _bring_up_to_date(
+        self, one: FolderEntry, written: DocumentFile, document: Document, body: str
+    ) -> list[str]:
         if one.id in self.before.above:
             raise Cycle(document_id=one.id, new_parent_id=self.params.parent_id)
         done: list[str] = []
@@ -231,7 +235,7 @@ class _Round:
         return await self.of.reads.read(self.call, work)
 
     async def _shape(self) -> dict[str, list[str]]:
-        """How the documents stand below the parent by now; in a dry run, how they would."""
+        """The tree below the parent by now; in a dry run, as it would be."""
         tenant, top = self.call.tenant, self.params.parent_id
         parents = {id: one.parent or ROOT for id, one in self._in.items()}
 

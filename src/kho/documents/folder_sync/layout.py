@@ -14,15 +14,23 @@ from hashlib import blake2b
 from math import inf
 from pathlib import Path
 
-from kho.documents.folder_sync.document_file import BESIDE, ENDINGS, KINDS, MOST, Unreadable, Written, read
+from kho.documents.folder_sync.document_file import (
+    BESIDE,
+    ENDINGS,
+    KINDS,
+    MAX_FRONT_MATTER,
+    DocumentFile,
+    Unreadable,
+    read,
+)
 from kho.documents.folder_sync.model import Failure
 from kho.documents.model import MAX_BODY, ROOT
 from kho.documents.tree import MAX_DEPTH
 
-LONGEST, SHORT = 100, 24
+MAX_NAME, MAX_DEEP_NAME = 100, 24
 """Bytes of a name. Deep in a tree it is short, because a path as a whole has a limit, too."""
-DEEP = 10
-LONGEST_ID = 128
+DEEP_LEVEL = 10
+MAX_ID = 128
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*\s]+')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.I)
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9._:/-]+")
@@ -30,8 +38,8 @@ _DIGITS = re.compile(r"(\d+)", re.A)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """How a document is called and looks, as far as the name of its file needs it."""
+class NamedDocument:
+    """A document, as far as the name of its file depends on it."""
 
     title: str
     mime_type: str
@@ -40,7 +48,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """Where a document is written."""
 
     id: str
@@ -51,8 +59,8 @@ class Place:
     """Among its siblings."""
 
 
-def places(shape: Mapping[str, Sequence[str]], known: Mapping[str, Named], top: str) -> Iterator[Place]:
-    """Of all documents below the top."""
+def places(shape: Mapping[str, Sequence[str]], known: Mapping[str, NamedDocument], top: str) -> Iterator[FilePlace]:
+    """File places of all documents below the top."""
     waiting = [(top, "", 0)]
     while waiting:
         parent, folder, depth = waiting.pop()
@@ -61,10 +69,10 @@ def places(shape: Mapping[str, Sequence[str]], known: Mapping[str, Named], top: 
         orders = {id: order for order, id in enumerate(one for one in shape.get(parent, ()) if one in known)}
         for id in sorted(orders, key=lambda id: not known[id].name):  # who has a name already keeps it
             title = _safe(known[id].title) or _safe(id) or "document"
-            wanted = known[id].name or _cut(title, LONGEST if depth < DEEP else SHORT)
+            wanted = known[id].name or _cut(title, MAX_NAME if depth < DEEP_LEVEL else MAX_DEEP_NAME)
             ending = ENDINGS[known[id].mime_type]
             path = folder + _free(wanted, ending, taken, numbers)
-            yield Place(id, path, ending, orders[id])
+            yield FilePlace(id, path, ending, orders[id])
             if id in shape:
                 waiting.append((id, f"{path}/", depth + 1))
 
@@ -101,7 +109,7 @@ def _alike(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FolderEntry:
     """A document that a folder holds."""
 
     path: str
@@ -112,26 +120,26 @@ class Found:
     file: Path | None
     """None: it is a folder without a file of its own."""
     is_named: bool = False
-    """Whether the file says which document it is."""
+    """True if the file names its document."""
     order: float = inf
 
 
 @dataclass(slots=True)
-class Scan:
-    found: list[Found] = field(default_factory=list[Found])
+class FolderScan:
+    found: list[FolderEntry] = field(default_factory=list[FolderEntry])
     """Each before those below it, siblings in their order."""
     failed: list[Failure] = field(default_factory=list[Failure])
     ignored: int = 0
     known: Mapping[str, str] = field(default_factory=dict[str, str])
     """The ids that paths had the last time."""
     taken: frozenset[str] = frozenset()
-    """Those of files that are still there."""
+    """Ids of files that are still there."""
 
 
-def scan(top: Path, parent: str, known: Mapping[str, str] | None = None) -> Scan:
+def scan(top: Path, parent: str, known: Mapping[str, str] | None = None) -> FolderScan:
     """Raises OSError if the folder itself cannot be read."""
     known = known or {}
-    result = Scan(known=known, taken=frozenset(id for path, id in known.items() if (top / path).is_file()))
+    result = FolderScan(known=known, taken=frozenset(id for path, id in known.items() if (top / path).is_file()))
     result.found = _below(top, "", parent, "" if parent == ROOT else f"{parent}/", 1, result)
     return result
 
@@ -140,21 +148,23 @@ def folder_of(directory: str) -> Path:
     return Path(os.path.expanduser(directory))  # noqa: PTH111 (a '~name' that nobody has stays as it is)
 
 
-def load(file: Path) -> Written:
+def load(file: Path) -> DocumentFile:
     """Raises Unreadable, with the reason."""
     ending = file.suffix.lower()
     beside = file.with_name(file.name + BESIDE) if ENDINGS[KINDS[ending]] == ".json" else None
     try:
-        if file.stat().st_size > MAX_BODY + MOST:
+        if file.stat().st_size > MAX_BODY + MAX_FRONT_MATTER:
             raise Unreadable("The file is too large: a document has at most 4 MiB.")
         return read(ending, file.read_bytes(), beside.read_bytes() if beside and beside.is_file() else None)
     except OSError as problem:
         raise Unreadable(f"The file cannot be read: {problem.strerror}.") from None
 
 
-def _below(folder: Path, inside: str, parent: str | None, prefix: str, depth: int, result: Scan) -> list[Found]:
-    heads: dict[str, Found | None] = {}
-    documents: list[Found] = []
+def _below(
+    folder: Path, inside: str, parent: str | None, prefix: str, depth: int, result: FolderScan
+) -> list[FolderEntry]:
+    heads: dict[str, FolderEntry | None] = {}
+    documents: list[FolderEntry] = []
     folders: list[Path] = []
     for entry in sorted(folder.iterdir(), key=lambda path: (path.suffix.lower() != ".md", path.name)):
         path = inside + entry.name
@@ -169,11 +179,11 @@ def _below(folder: Path, inside: str, parent: str | None, prefix: str, depth: in
             documents += [found] if found else []
         elif not (entry.suffix == BESIDE and entry.with_suffix("").suffix.lower() == ".json"):
             result.ignored += 1
-    below: dict[str, list[Found]] = {}
+    below: dict[str, list[FolderEntry]] = {}
     for entry in folders:
         path = inside + entry.name
         head = heads.get(entry.name)
-        own = Found(f"{path}/", entry.name, _id_of(f"{path}/", prefix + path, result), parent, None)
+        own = FolderEntry(f"{path}/", entry.name, _id_of(f"{path}/", prefix + path, result), parent, None)
         above = (head or own).id if head or entry.name not in heads else None
         try:
             found = _below(entry, f"{path}/", above, prefix, depth + 1, result)
@@ -202,18 +212,18 @@ def _not_for_us(entry: Path, depth: int) -> str | None:
     return None if entry.is_dir() or entry.is_file() else ""
 
 
-def _document(entry: Path, path: str, parent: str | None, prefix: str, result: Scan) -> Found | None:
+def _document(entry: Path, path: str, parent: str | None, prefix: str, result: FolderScan) -> FolderEntry | None:
     try:
         written = load(entry)
     except Unreadable as problem:
         result.failed.append(Failure(path=path, reason=str(problem)))
         return None
     id = written.id or _id_of(path, prefix + path.removesuffix(".md"), result)
-    found = Found(path, entry.stem, id, parent, entry, written.id is not None)
+    found = FolderEntry(path, entry.stem, id, parent, entry, written.id is not None)
     return found if written.order is None else replace(found, order=written.order)
 
 
-def _id_of(path: str, wanted: str, result: Scan) -> str:
+def _id_of(path: str, wanted: str, result: FolderScan) -> str:
     """The one that it had, or one of its path; not that of a file that had this path once and has another now."""
     if path in result.known:
         return result.known[path]
@@ -222,16 +232,16 @@ def _id_of(path: str, wanted: str, result: Scan) -> str:
 
 
 def _id(path: str, *, numbered: bool = False) -> str:
-    """The path, as far as ids take it; what they do not take is told apart by a number made of all of it."""
+    """The path, as far as ids take it; what they do not take is replaced by a hash of all of it."""
     path = unicodedata.normalize("NFC", path)
-    if not numbered and len(path) <= LONGEST_ID and not _NOT_IN_IDS.search(path) and path != ROOT:
+    if not numbered and len(path) <= MAX_ID and not _NOT_IN_IDS.search(path) and path != ROOT:
         return path
     digest = blake2b(path.encode(), digest_size=4).hexdigest()
     letters = unicodedata.normalize("NFKD", path.replace("đ", "d").replace("Đ", "D"))
     plain = "".join(sign for sign in letters if not unicodedata.combining(sign))
     parts = (_NOT_IN_IDS.sub("-", part).strip("-") for part in plain.split("/"))
     written = "/".join(part for part in parts if part) or "document"  # of a path in Chinese nothing may be left
-    return f"{written[: LONGEST_ID - 9].rstrip('/-')}-{digest}"
+    return f"{written[: MAX_ID - 9].rstrip('/-')}-{digest}"
 
 
 def _shown(path: str) -> str:

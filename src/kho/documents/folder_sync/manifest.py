@@ -1,6 +1,6 @@
-"""What is known of a folder from the last time: which of its files is which document.
+"""The manifest of a folder: which of its files was which document the last time.
 
-A file that names no document is known by its path, so that one that is gone can be told, and one that says what a
+A file that names no document is known by its path, so that one that is gone can be reported, and one that says what a
 vanished one said, word for word, is that one under another name.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from kho.documents import store, tree
 from kho.documents.deletion import CurrentReads
 from kho.documents.folder_sync.front_matter import Unreadable
-from kho.documents.folder_sync.layout import Found, Scan, load, scan
+from kho.documents.folder_sync.layout import FolderEntry, FolderScan, load, scan
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, Tx
 
@@ -28,7 +28,7 @@ MAX_FOLDERS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class KnownFolder:
     tenant: str
     name: str
     """Its full path: the same however it was typed."""
@@ -81,7 +81,7 @@ class Folder:
             )
 
 
-async def keep(db: Database, here: Folder, files: Files, max_folders: int) -> None:
+async def keep(db: Database, here: KnownFolder, files: Files, max_folders: int) -> None:
     """For the next time. So many folders are remembered; the first to be forgotten are those that this machine does
     not see. Those alone would not do: they may be another machine's, or on a disk that comes back."""
     others = await db.read(here.others)
@@ -96,25 +96,25 @@ def _is_there(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class FolderState:
     """A folder as it is, and as it was the last time."""
 
-    folder: Folder
-    scan: Scan
+    folder: KnownFolder
+    scan: FolderScan
     known: Files
     """Also of those that are gone. A file that was renamed is known by its new path."""
     renamed: Mapping[str, str]
     """Paths, and what they were the last time."""
 
 
-async def read(reads: CurrentReads, directory: Path, parent: str, call: Call) -> Read:
+async def read(reads: CurrentReads, directory: Path, parent: str, call: Call) -> FolderState:
     """Raises OSError if the folder cannot be read."""
     here = await asyncio.to_thread(folder, call.tenant, directory, parent)
     known = await reads.read(call, here.files)
     found = await asyncio.to_thread(scan, directory, parent, known)
     lost, new = gone(known, found), _newcomers(known, found)
     if not lost or not new:
-        return Read(here, found, known, {})
+        return FolderState(here, found, known, {})
     saying, taken = await reads.read(call, lambda tx: _saying(tx, call.tenant, lost, new))
     renamed = await asyncio.to_thread(_renamed, saying, [one for one in new if one.id not in taken])
     if renamed:
@@ -122,26 +122,26 @@ async def read(reads: CurrentReads, directory: Path, parent: str, call: Call) ->
             path: known[before] for path, before in renamed.items()
         }
         found = await asyncio.to_thread(scan, directory, parent, known)
-    return Read(here, found, known, renamed)
+    return FolderState(here, found, known, renamed)
 
 
-def folder(tenant: str, directory: Path, parent: str) -> Folder:
-    return Folder(tenant, os.fsencode(directory.resolve()).decode(errors="replace"), parent)
+def folder(tenant: str, directory: Path, parent: str) -> KnownFolder:
+    return KnownFolder(tenant, os.fsencode(directory.resolve()).decode(errors="replace"), parent)
 
 
-def gone(known: Files, found: Scan) -> dict[str, str]:
-    """Whose file is no longer there, or is another document's now. What could not be looked at may be there."""
+def gone(known: Files, found: FolderScan) -> dict[str, str]:
+    """Documents whose file is no longer there, or is another document's now. What could not be read may be there."""
     ids = {one.id for one in found.found}
     closed = tuple(f"{one.path.rstrip('/')}/" for one in found.failed)
     return {path: id for path, id in known.items() if id not in ids and not f"{path.rstrip('/')}/".startswith(closed)}
 
 
-def _newcomers(known: Files, found: Scan) -> list[Found]:
+def _newcomers(known: Files, found: FolderScan) -> list[FolderEntry]:
     """Files that were not there, and do not say which document they are."""
     return [one for one in found.found if one.file is not None and not one.is_named and one.path not in known]
 
 
-def _saying(tx: Tx, tenant: str, lost: Files, new: Sequence[Found]) -> tuple[dict[str, list[str]], set[str]]:
+def _saying(tx: Tx, tenant: str, lost: Files, new: Sequence[FolderEntry]) -> tuple[dict[str, list[str]], set[str]]:
     """The paths of the lost by what their documents say, and the ids of the new that there are already."""
     documents = {one.id: one for one in store.get_all(tx, tenant, [*lost.values(), *(one.id for one in new)])}
     saying: dict[str, list[str]] = {}
@@ -152,7 +152,7 @@ def _saying(tx: Tx, tenant: str, lost: Files, new: Sequence[Found]) -> tuple[dic
     return saying, {one.id for one in new if one.id in documents}
 
 
-def _renamed(saying: Mapping[str, Sequence[str]], new: Sequence[Found]) -> dict[str, str]:
+def _renamed(saying: Mapping[str, Sequence[str]], new: Sequence[FolderEntry]) -> dict[str, str]:
     """New paths, and the old ones. Only where no other file could be meant: neither of the lost nor of the new."""
     same: dict[str, list[str]] = {}
     for one in new:

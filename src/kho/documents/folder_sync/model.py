@@ -1,4 +1,4 @@
-"""What goes in and out of `kho docs export` and `kho docs import`."""
+"""Parameters and results of `kho docs export` and `kho docs import`."""
 
 from typing import Annotated
 

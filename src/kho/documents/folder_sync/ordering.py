@@ -12,12 +12,12 @@ from kho.lib.markdown import counted
 
 Shape = dict[str, list[str]]
 """The ids of the children of each, in order."""
-NAMED = 20
+MAX_NAMED = 20
 """Documents that a note names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class TreeBefore:
     """Seen before anything is changed, so that a dry run says the same as the import itself."""
 
     above: Set[str]
@@ -26,33 +26,33 @@ class Before:
     """Documents of the folder that stand elsewhere in the tree, and how many are below each."""
 
 
-def before(tx: Tx, tenant: str, parent: str, ids: Sequence[str]) -> Before:
+def before(tx: Tx, tenant: str, parent: str, ids: Sequence[str]) -> TreeBefore:
     if parent == ROOT:
-        return Before(frozenset(), {})
+        return TreeBefore(frozenset(), {})
     inside = {id for children in tree.shape(tx, tenant, parent, True).values() for id in children}
     outside = store.get_all(tx, tenant, [id for id in dict.fromkeys(ids) if id not in inside])
-    return Before(
+    return TreeBefore(
         {parent, *tree.above(tx, tenant, parent)},
         {one.id: len(tree.below(tx, tenant, one.id, deletion=one.deletion)) - 1 for one in outside},
     )
 
 
-def came(ids: Sequence[str], before: Before, params: ImportDocuments) -> list[str]:
+def came(ids: Sequence[str], before: TreeBefore, params: ImportDocuments) -> list[str]:
     """A note on those that an import moved in from elsewhere: with them comes what the folder does not show."""
     if not ids:
         return []
     said = [
         f"'{id}'" + (f" with {counted(number, 'document')} below it" if (number := before.outside[id]) else "")
-        for id in ids[:NAMED]
+        for id in ids[:MAX_NAMED]
     ]
-    said += [f"{len(ids) - NAMED} more"] if len(ids) > NAMED else []
+    said += [f"{len(ids) - MAX_NAMED} more"] if len(ids) > MAX_NAMED else []
     moved = "would be moved" if params.dry_run else "were moved"
     return [f"Documents that stood outside of '{params.parent_id}' {moved} into it: {', '.join(said)}."]
 
 
 def as_if(tx: Tx, tenant: str, tops: Sequence[str], parents: Mapping[str, str], undone: Set[str]) -> Shape:
-    """What is below the tops, as if some documents stood below their parents already, in this order, and some deletions
-    were undone."""
+    """The tree below the tops, as if some documents stood below their parents already, in this order, and some
+    deletions were undone."""
     found: Shape = {}
     for top in tops:
         found |= tree.shape(tx, tenant, top, True)
@@ -79,7 +79,7 @@ def downwards(shape: Mapping[str, Sequence[str]], id: str) -> list[str]:
 
 
 def staying(wanted: Sequence[str], now: Sequence[str], placed: Set[str]) -> set[str]:
-    """Those that stand in the wanted order already, so that the others alone need to move: as many as possible of those
+    """Ids that stand in the wanted order already, so that the others alone need to move: as many as possible of those
     that were not placed otherwise anyway, and then of the others. It is the rising run of places that weighs most."""
     places = {id: place for place, id in enumerate(now)}
     ends, weights, last = list[int](), list[int](), list[str]()  # the best runs: the later one ends, the more it weighs

@@ -1,7 +1,7 @@
-"""Telling webhooks what happened: in the background, in order, at least once, surviving a restart.
+"""Delivers events to webhooks: in the background, in order, at least once, surviving a restart.
 
-Events and deliveries are rows, written with the change itself, so nothing is forgotten and nothing is told of a change
-that did not come about. Each webhook is held by one process at a time, on a lease, so that several tell it once.
+Events and deliveries are rows, written with the change itself, so nothing is forgotten and nothing is sent of a change
+that did not come about. Each webhook is held by one process at a time, on a lease, so that several notify it once.
 The first in line goes first: while it fails, the later ones of the same webhook wait; other webhooks go on.
 """
 
@@ -26,12 +26,12 @@ log = logging.getLogger("kho.documents")
 
 POLL = 2.0
 """Seconds after which a look is taken without having been called: another process may have written, or died."""
-AT_ONCE = 32
-"""Webhooks that are told at the same time."""
-BEYOND = 20 * SECOND
-"""How much longer than a request may take a process that fell silent keeps a webhook."""
-LITTLE = 4_096
-"""Bytes of an answer that are read, which is none of our business but lets the connection be used again."""
+MAX_CONCURRENT = 32
+"""Webhooks that are notified at the same time."""
+LEASE_MARGIN = 20 * SECOND
+"""Added to the timeout of a request: how long a process that died keeps a webhook."""
+MAX_READ = 4_096
+"""Bytes of an answer that are read: it is not used, but the connection can then be used again."""
 SIGNATURE, EVENT, DELIVERY = "X-Kho-Signature", "X-Kho-Event", "X-Kho-Delivery"
 
 
@@ -44,8 +44,8 @@ class WebhookPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A webhook, and when it is its turn: None if it has nothing to be told."""
+class WebhookTurn:
+    """A webhook, and when it is its turn: None if no event waits for it."""
 
     tenant: str
     webhook: str
@@ -59,8 +59,8 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """What a webhook is to be told next."""
+class DueDelivery:
+    """The next delivery of a webhook."""
 
     url: str
     secret: str
@@ -84,16 +84,16 @@ class Deliveries:
     _has_webhooks: bool = False
     """There was a webhook at the last look: else a change is no news."""
     _busy: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
 
     def __post_init__(self) -> None:
-        duration = int(self.policy.timeout * SECOND) + BEYOND
+        duration = int(self.policy.timeout * SECOND) + LEASE_MARGIN
         self._lease = self.leases.rows(
             "document_webhooks", ("tenant", "id"), duration, owner="held_by", until="held_until", nobody="''"
         )
 
     def nudge(self) -> None:
-        """There may be something to tell."""
+        """There may be an event to deliver."""
         if self._has_webhooks:
             self._news.set()
 
@@ -108,12 +108,12 @@ class Deliveries:
 
     async def _round(self) -> float:
         """Begins with every webhook whose turn it is. Seconds until the next one's."""
-        lines = await self.db.read(_lines)
-        self._has_webhooks = bool(lines)
+        turns = await self.db.read(_turns)
+        self._has_webhooks = bool(turns)
         now = self.clock()
         wait = POLL
-        for line in lines:
-            turn, key = line.turn(self.leases.holder), (line.tenant, line.webhook)
+        for webhook_turn in turns:
+            turn, key = webhook_turn.turn(self.leases.holder), (webhook_turn.tenant, webhook_turn.webhook)
             if turn is None or key in self._busy:
                 continue
             if turn <= now:
@@ -124,7 +124,7 @@ class Deliveries:
         return wait
 
     async def _serve(self, tenant: str, webhook: str) -> None:
-        """Tells one webhook what it can be told. When the hub stops, it ends with the request that is under way."""
+        """Delivers to one webhook what is due. When the hub stops, it ends with the request that is under way."""
         import httpx2  # not before it is needed: a hub starts without it
 
         try:
@@ -134,17 +134,19 @@ class Deliveries:
                     async with httpx2.AsyncClient(trust_env=False, timeout=self.policy.timeout) as client:
                         while due is not None:
                             problem = await self._post(client, due)
-                            settle = partial(self._settle, tenant=tenant, webhook=webhook, told=due, problem=problem)
+                            settle = partial(
+                                self._settle, tenant=tenant, webhook=webhook, delivery=due, problem=problem
+                            )
                             due = await self.db.write(settle)
-            # What was written while the last one was told was no news to the rounds meanwhile.
+            # Events written during the last delivery were no news to the rounds meanwhile.
             self._news.set()
-        except KhoError as failure:  # the database is away; what was told is told again
+        except KhoError as failure:  # the database is away; what was sent is sent again
             log.warning("webhooks wait: %s", failure.message)
         finally:
             self._busy.discard((tenant, webhook))
 
-    async def _post(self, client: "httpx2.AsyncClient", due: Due) -> str | None:
-        """What went wrong, in a sentence; None if it was told."""
+    async def _post(self, client: "httpx2.AsyncClient", due: DueDelivery) -> str | None:
+        """The problem in a sentence; None if it was delivered."""
         import httpx2
 
         body = due.body.encode()
@@ -165,7 +167,7 @@ class Deliveries:
                 read = 0
                 async for chunk in response.aiter_raw():
                     read += len(chunk)
-                    if read > LITTLE:
+                    if read > MAX_READ:
                         break
         except (TimeoutError, httpx2.TimeoutException):
             return f"It did not answer within {self.policy.timeout:g} s."
@@ -173,20 +175,22 @@ class Deliveries:
             return f"It cannot be reached ({type(failure).__name__})."
         return None
 
-    def _claim(self, tx: Tx, tenant: str, webhook: str) -> Due | None:
+    def _claim(self, tx: Tx, tenant: str, webhook: str) -> DueDelivery | None:
         return self._next(tx, tenant, webhook) if self._lease.take(tx, tenant, webhook) else None
 
-    def _settle(self, tx: Tx, *, tenant: str, webhook: str, told: Due, problem: str | None) -> Due | None:
+    def _settle(
+        self, tx: Tx, *, tenant: str, webhook: str, delivery: DueDelivery, problem: str | None
+    ) -> DueDelivery | None:
         """Notes what came of it, and what is next."""
         # Whoever removes the webhook waits here, or comes first; then there is nothing left to note.
         held = self._lease.hold(tx, tenant, webhook)
         if problem is None:
-            strike(tx, tenant, webhook, told.number)
+            remove_delivered(tx, tenant, webhook, delivery.number)
         elif held:
-            self._put_off(tx, tenant, webhook, told, problem)
+            self._put_off(tx, tenant, webhook, delivery, problem)
         return self._next(tx, tenant, webhook) if held else None
 
-    def _next(self, tx: Tx, tenant: str, webhook: str) -> Due | None:
+    def _next(self, tx: Tx, tenant: str, webhook: str) -> DueDelivery | None:
         """The first in line, if it is due; else the webhook is let go."""
         row = tx.one(
             "SELECT w.url, w.secret, d.event, d.attempts, e.id, e.type, e.body, d.due_at FROM document_deliveries AS d "
@@ -196,19 +200,19 @@ class Deliveries:
             tenant,
             webhook,
         )
-        due = None if row is None else Due(*row)
+        due = None if row is None else DueDelivery(*row)
         if due is not None and due.due_at <= self.clock() and not self.background.stopping:
             return due
         self._lease.release(tx, tenant, webhook)
         return None
 
-    def _put_off(self, tx: Tx, tenant: str, webhook: str, told: Due, problem: str) -> None:
-        attempts = told.attempts + 1
+    def _put_off(self, tx: Tx, tenant: str, webhook: str, delivery: DueDelivery, problem: str) -> None:
+        attempts = delivery.attempts + 1
         dead = attempts > len(self.policy.backoff)
         pause = 0.0 if dead else self.policy.backoff[attempts - 1]
         due_at = self.clock() + int(pause * SECOND)
         changes = {"attempts": attempts, "due_at": due_at, "dead": int(dead), "problem": problem}
-        update(tx, "document_deliveries", changes, tenant=tenant, webhook=webhook, event=told.number)
+        update(tx, "document_deliveries", changes, tenant=tenant, webhook=webhook, event=delivery.number)
 
 
 def signature(secret: str, at: int, body: bytes) -> str:
@@ -217,9 +221,9 @@ def signature(secret: str, at: int, body: bytes) -> str:
     return f"t={at},v1={digest}"
 
 
-def strike(tx: Tx, tenant: str, webhook: str, event: int) -> None:
-    """It was told. The event goes with the last webhook that waited for it."""
-    # Two webhooks that are told of the same event at once would each see the other one waiting.
+def remove_delivered(tx: Tx, tenant: str, webhook: str, event: int) -> None:
+    """Deletes a delivery that succeeded. The event goes with the last webhook that waited for it."""
+    # Two webhooks that are sent the same event at once would each see the other one waiting.
     tx.run("UPDATE document_events SET at = at WHERE tenant = $1 AND number = $2", tenant, event)
     delete(tx, "document_deliveries", tenant=tenant, webhook=webhook, event=event)
     tx.run(
@@ -232,10 +236,10 @@ def strike(tx: Tx, tenant: str, webhook: str, event: int) -> None:
     )
 
 
-def _lines(tx: Tx) -> list[Line]:
+def _turns(tx: Tx) -> list[WebhookTurn]:
     rows = tx.all(
         "SELECT w.tenant, w.id, w.held_by, w.held_until, (SELECT d.due_at FROM document_deliveries AS d "
         "WHERE d.tenant = w.tenant AND d.webhook = w.id AND d.dead = 0 ORDER BY d.event LIMIT 1) "
         "FROM document_webhooks AS w"
     )
-    return [Line(*row) for row in rows]
+    return [WebhookTurn(*row) for row in rows]

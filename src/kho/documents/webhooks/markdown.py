@@ -1,4 +1,4 @@
-"""What an admin reads at the command line of webhooks."""
+"""Results of the operations on webhooks, for the command line."""
 
 from kho.documents.webhooks import model
 from kho.lib.markdown import cell_code, code, facts, line, table
@@ -10,7 +10,7 @@ def added(answer: model.Added) -> str:
         ("events", ", ".join(answer.events)),
         ("secret", f"{code(answer.secret)} (shown this once)"),
     ]
-    return f"{code(answer.url)} will be told.\n\n{facts(known)}"
+    return f"{code(answer.url)} will be notified.\n\n{facts(known)}"
 
 
 def listed(answer: model.Listed) -> str:

@@ -1,4 +1,4 @@
-"""What goes in and out of the operations on webhooks."""
+"""Parameters and results of the operations on webhooks."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -74,9 +74,9 @@ class Webhook(Result):
     url: str
     events: list[str]
     created_at: Time
-    waiting: int = Field(description="Events that it has still to be told.")
-    dead: int = Field(description="Events that it could not be told.")
-    problem: str | None = Field(default=None, description="Why the next event has not been told yet.")
+    waiting: int = Field(description="Events that are still to be delivered.")
+    dead: int = Field(description="Events that could not be delivered.")
+    problem: str | None = Field(default=None, description="Why the next event has not been delivered yet.")
     next_attempt: Time | None = None
 
 

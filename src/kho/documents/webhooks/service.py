@@ -1,5 +1,5 @@
-"""Webhooks: addresses that are told what happens to a tenant's documents. Only an admin may name one, because Kho then
-sends to it from where it stands."""
+"""Webhooks: addresses that are notified of what happens to a tenant's documents. Only an admin may name one, because
+Kho then sends to it from where it stands."""
 
 import secrets
 import uuid
@@ -47,13 +47,13 @@ class Webhooks:
         "add_webhook",
         tool=False,
         cli=Command(
-            "docs webhooks add", positional=("url",), group="Addresses that are told what happens to documents."
+            "docs webhooks add", positional=("url",), group="Addresses that are notified of changes to documents."
         ),
         example={"url": "https://example.org/hooks/kho", "events": ["document.created", "document.deleted"]},
         text=markdown.added,
     )
     async def add(self, params: model.AddWebhook, call: Call) -> model.Added:
-        """Have an address told when documents are created, updated, moved, deleted or restored."""
+        """Notify an address when documents are created, updated, moved, deleted or restored."""
         id, secret = str(uuid.uuid4()), params.secret or f"whsec_{secrets.token_urlsafe(32)}"
         events, now = [event for event in EVENTS if event in params.events], self.clock()
         row = {"id": id, "url": params.url, "secret": secret, "events": to_json(events), "created_at": now}
@@ -70,7 +70,7 @@ class Webhooks:
 
     @ADMIN.read("list_webhooks", tool=False, cli=Command("docs webhooks list"), text=markdown.listed)
     async def list(self, params: model.ListWebhooks, call: Call) -> model.Listed:
-        """The webhooks, and how many events each has still to be told."""
+        """The webhooks, and how many events each has still to receive."""
 
         def work(tx: Tx) -> model.Listed:
             rows = tx.all(
@@ -102,7 +102,7 @@ class Webhooks:
         text=markdown.removed,
     )
     async def remove(self, params: model.RemoveWebhook, call: Call) -> model.Removed:
-        """Tell an address nothing more, not even what waits for it."""
+        """Stop notifying an address; deliveries that wait for it are dropped."""
         id, now = params.webhook_id, self.clock()
 
         def work(tx: Tx) -> model.Removed:
@@ -123,7 +123,7 @@ class Webhooks:
         text=markdown.dead,
     )
     async def dead(self, params: model.DeadDeliveries, call: Call) -> model.Dead:
-        """What could not be told, and why; the oldest first."""
+        """Deliveries that failed for good, and why; the oldest first."""
         event, webhook = paging.place(params.cursor, int, str) or (0, "")
         own, values = where({"d.tenant =": call.tenant, "d.webhook =": params.webhook_id})
         behind = f"(d.event, d.webhook) > (${len(values) + 1}, ${len(values) + 2})"
@@ -158,7 +158,7 @@ class Webhooks:
         text=markdown.retried,
     )
     async def retry(self, params: model.RetryDeliveries, call: Call) -> model.Retried:
-        """Try again at once what could not be told, or waits after a failure."""
+        """Try failed deliveries again at once."""
         id, now = params.webhook_id, self.clock()
         own, values = where({"tenant =": call.tenant, "webhook =": id}, 2)
 
@@ -196,7 +196,7 @@ def _count(tx: Tx, tenant: str, webhook: str, *, dead: int) -> int:
 
 
 def _trouble(tx: Tx, tenant: str, webhook: str) -> dict[str, Any]:
-    """What keeps the first in line from being told, and when it is tried again."""
+    """Why the first delivery in line failed, and when it is tried again."""
     row = tx.one(
         "SELECT attempts, problem, due_at FROM document_deliveries WHERE tenant = $1 AND webhook = $2 AND dead = 0 "
         "ORDER BY event LIMIT 1",
@@ -207,7 +207,7 @@ def _trouble(tx: Tx, tenant: str, webhook: str) -> dict[str, Any]:
 
 
 def _tidy(tx: Tx, tenant: str) -> None:
-    """Strikes out what nobody waits for: a change that was made while its webhook was removed may leave such a row."""
+    """Deletes what nobody waits for: a change that was made while its webhook was removed may leave such a row."""
     tx.run(
         "DELETE FROM document_deliveries WHERE tenant = $1 AND NOT EXISTS (SELECT 1 FROM document_webhooks AS w "
         "WHERE w.tenant = document_deliveries.tenant AND w.id = document_deliveries.webhook)",
