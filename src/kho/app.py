@@ -29,7 +29,7 @@ from kho.lib.clock import system_clock
 from kho.memory import capability as memory
 from kho.models import factory
 from kho.research import capability as research
-from kho.research.roots import Openings
+from kho.research.ingest.allowed_paths import Openings
 from kho.search.core import Core
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index

@@ -16,14 +16,16 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database, Tx, Words
 from kho.lib.clock import SECOND, system_clock
 from kho.parsers import Worker
-from kho.research import model, store_collections, store_jobs
+from kho.research import model
 from kho.research.capability import MIGRATIONS
-from kho.research.ingest import Ingest
-from kho.research.jobs import JobLimits
-from kho.research.roots import Openings
+from kho.research.ingest import job_store
+from kho.research.ingest.allowed_paths import Openings
+from kho.research.ingest.jobs import JobLimits
+from kho.research.ingest.service import Ingest
+from kho.research.library import collection_store
+from kho.research.library.collection_store import Collection
+from kho.research.library.document_store import DocumentStore
 from kho.research.settings import ResearchSettings
-from kho.research.store_collections import Collection
-from kho.research.store_documents import DocumentStore
 from kho.search.indexing.index import Index
 from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate
@@ -53,7 +55,7 @@ async def main(engine: str, place: str, folder: str, mode: str, ahead: str) -> N
         return system_clock() + int(ahead) * SECOND
 
     await migrate(db, [OWN, ("research", MIGRATIONS)])
-    await db.write(lambda tx: store_collections.create(tx, "t", COLLECTION))
+    await db.write(lambda tx: collection_store.create(tx, "t", COLLECTION))
     background, reader = Background(), Worker(cut=True)
     openings = Openings.of([folder], [], kho_home=Path("/nowhere"))
     store = DocumentStore(Index(words, None, "", clock))
@@ -79,7 +81,7 @@ async def main(engine: str, place: str, folder: str, mode: str, ahead: str) -> N
     await all_over(db, background)
 
     def last(tx: Tx) -> str:
-        return json.dumps(asdict(store_jobs.newest(tx, "t", 1)[0].counts))
+        return json.dumps(asdict(job_store.newest(tx, "t", 1)[0].counts))
 
     say("over", await db.read(last))
     await background.drain()

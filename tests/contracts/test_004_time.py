@@ -18,7 +18,7 @@ from kho.kernel.registry import Outcome, Registry
 from kho.lib.clock import system_clock
 from kho.parsers import Worker
 from kho.research import capability as research
-from kho.research.roots import Openings
+from kho.research.ingest.allowed_paths import Openings
 from kho.research.settings import ResearchSettings
 from kho.search.core import Core
 from kho.search.indexing.index import Index

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.engines import vectors_of, words_of
-from tests.research.desk import Desk
+from tests.research.factories import Desk
 
 from kho.kernel.ports import Database
 from kho.models.hash_embedder import HashEmbedder

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.research.desk import Desk, settings
-from tests.research.shelf import Gated, Plain, Shelf
+from tests.research.factories import Desk, settings
+from tests.research.ingest_folder import Gated, Plain, Shelf
 
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
@@ -16,7 +16,7 @@ from kho.kernel.errors import KhoError
 from kho.kernel.ports import Tx
 from kho.kernel.registry import Registry
 from kho.research import capability
-from kho.research.augment import Augment
+from kho.research.library.added_text import Augment
 
 Rows = list[tuple[str, str, str, str, dict[str, Any]]]
 

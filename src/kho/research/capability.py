@@ -9,24 +9,24 @@ from kho.kernel.capability import Capability
 from kho.kernel.capability import Transfer as Transferred
 from kho.parsers import Worker
 from kho.research import prompts
-from kho.research.augment import Augment
-from kho.research.collections import Collections
 from kho.research.contract import RESEARCH
-from kho.research.documents import Documents
-from kho.research.feedback import Feedback
-from kho.research.filing import FORM, SPACE
-from kho.research.history import History
-from kho.research.ingest import Ingest
-from kho.research.projects import Projects
-from kho.research.queries import Queries
+from kho.research.ingest.allowed_paths import Openings
+from kho.research.ingest.indexing import FORM, SPACE
+from kho.research.ingest.report import Reports
+from kho.research.ingest.service import Ingest
+from kho.research.integrity import Standing
+from kho.research.library.added_text import Augment
+from kho.research.library.collections import Collections
+from kho.research.library.document_store import DocumentStore, all_documents
+from kho.research.library.documents import Documents
+from kho.research.library.projects import Projects
+from kho.research.library.transfer import Transfer
+from kho.research.query.feedback import Feedback
+from kho.research.query.history import History
+from kho.research.query.service import Queries
+from kho.research.query.similar import Similarity
 from kho.research.resources import ResearchResources
-from kho.research.roots import Openings
 from kho.research.settings import ResearchSettings
-from kho.research.similar import Similarity
-from kho.research.standing import Standing
-from kho.research.store_documents import DocumentStore, all_documents
-from kho.research.telling import Reports
-from kho.research.transfer import Transfer
 from kho.search.core import Core
 from kho.search.indexing.reindex import reindex
 

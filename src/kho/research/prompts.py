@@ -11,7 +11,7 @@ from kho.kernel.call import Call
 from kho.kernel.capability import Argument, Prompt
 from kho.research import model, results
 from kho.research.errors import invalid_query
-from kho.research.queries import Queries
+from kho.research.query.service import Queries
 
 SCOPE = "research:read"
 HEADINGS = 8

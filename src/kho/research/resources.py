@@ -14,10 +14,10 @@ from kho.kernel.errors import InvalidParams
 from kho.kernel.model import Params, Result
 from kho.kernel.operation import plain
 from kho.research import model
-from kho.research.collections import Collections
-from kho.research.documents import Documents
 from kho.research.errors import CollectionError, DocumentError
-from kho.research.history import History
+from kho.research.library.collections import Collections
+from kho.research.library.documents import Documents
+from kho.research.query.history import History
 
 SCOPE = "research:read"
 COLLECTIONS = "kho://research/collections"

@@ -8,9 +8,9 @@ from kho.kernel import paging
 from kho.kernel.errors import InvalidParams
 from kho.research import results
 from kho.research.errors import ResearchError
-from kho.research.filing import Doc
-from kho.research.store_collections import Collection, Size
-from kho.research.store_jobs import Job
+from kho.research.ingest.indexing import Doc
+from kho.research.ingest.job_store import Job
+from kho.research.library.collection_store import Collection, Size
 
 
 def place(cursor: str | None, refuse: type[ResearchError], *parts: type) -> tuple[Any, ...] | None:

@@ -1,0 +1,273 @@
+"""Jobs in this process: long work that a row in the database stands for, so that it outlives the call and the process.
+
+The row has a lease. Whoever holds it works and renews it; a process that falls silent loses it, and of all the others
+exactly one goes on. A process that stops in good order lets go of it at once.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+
+from kho.kernel.audit import AuditEvent, record
+from kho.kernel.background import Background
+from kho.kernel.call import Call
+from kho.kernel.errors import DatabaseError, KhoError
+from kho.kernel.ports import Database, Lease, Leases, Tx
+from kho.lib.clock import SECOND, Clock
+from kho.lib.markdown import counted
+from kho.research.ingest import job_store
+from kho.research.ingest.job_store import Counts, Job
+
+log = logging.getLogger("kho.research")
+
+LOOKED_AT = 100
+"""Jobs that nobody is at, looked at in one go."""
+
+UNEXPECTED = "It failed inside Kho. The log says why."
+GIVEN_UP = "Whoever read these files fell silent, and nobody else may read them. Call ingest_documents again."
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    lease: int = 30 * SECOND
+    """How long a process that fell silent keeps its jobs."""
+    renew_every: float = 2.0
+    """Seconds between renewals; also how soon a job notices that another process cancelled it."""
+    look_every: float = 5.0
+    """Seconds between looks for jobs that nobody is at."""
+    first_look: float = 1.0
+    """Seconds before the first look: most commands are over by then, and should not begin what they cannot finish."""
+    report_every: float = 0.5
+    """Seconds between two reports to somebody who waits."""
+    at_once: int = 2
+    """Jobs that run in one process; the others wait for their turn."""
+    given_up_after: int = 600 * SECOND
+    """A job that nobody here may go on with is given up after this time."""
+
+
+class Stopped(Exception):
+    """The job was cancelled, or another process took it over."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A job that this process is at."""
+
+    job: Job
+    lease: Lease
+    clock: Clock
+    suspect: bool = False
+    """Whoever was at it before fell silent: something in it may have been the reason."""
+    counts: Counts = field(default_factory=Counts)
+    """As they are stored."""
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when somebody in this process cancels it."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def advance(self, tx: Tx, counts: Counts, report: list[dict[str, str]]) -> None:
+        """In the transaction of a step: it counts only if the job is still ours."""
+        if not job_store.advance(tx, self.lease, self.job, counts, report, self.clock()):
+            raise Stopped
+
+
+Work = Callable[[Running], Awaitable[None]]
+"""Does a job to its end. Begun again after a crash, it must not do anything twice."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Jobs:
+    db: Database
+    background: Background
+    clock: Clock
+    leases: Leases
+    work: Work
+    may_take: Callable[[Job], bool]
+    """Says whether a job that another process left can be finished by this one; it may block."""
+    limits: JobLimits = field(default_factory=JobLimits)
+    lease: Lease = field(init=False)
+    running: dict[str, Running] = field(default_factory=dict[str, Running], init=False)
+    news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        self.lease = job_store.lease(self.leases, self.limits.lease)
+
+    async def begin(self, make: Callable[[Tx], Job]) -> Job:
+        """Stores the job that `make` gives, and starts it, or leaves it in the queue if there are enough already."""
+        stored = asyncio.ensure_future(self._store(make))
+        try:
+            return await asyncio.shield(stored)
+        except asyncio.CancelledError:  # the row may be on its way already
+            self.background.add(partial(self._call_off_stored, stored))
+            raise
+
+    async def _store(self, make: Callable[[Tx], Job]) -> Job:
+        starts = len(self.running) < self.limits.at_once
+
+        def work(tx: Tx) -> Job:
+            job = make(tx)
+            job_store.create(tx, job)
+            return (job_store.claim(tx, self.lease, job.tenant, job.id, self.clock()) if starts else None) or job
+
+        job = await self.db.write(work)
+        if starts:
+            self._start(job)
+        return job
+
+    async def follow(self, job: Job, call: Call, seconds: float) -> Job:
+        """The job when it is over, or as it is after so many seconds. Who gives up waiting before cancels it."""
+        until = time.monotonic() + seconds
+        reported = -1
+        try:
+            while True:
+                await self._moment(job.id, min(self.limits.report_every, until - time.monotonic()))
+                job = await self.db.read(partial(job_store.need, tenant=job.tenant, id=job.id))
+                if job.counts.done > reported:
+                    reported = job.counts.done
+                    await call.progress(reported, job.counts.total, _so_far(job))
+                if job.finished_at is not None or time.monotonic() >= until or self.background.stopping:
+                    return job
+        except asyncio.CancelledError:
+            if not self.background.stopping:
+                self.background.add(partial(self._call_off, job))
+            raise
+
+    async def cancel(self, tenant: str, id: str, call: Call | None = None) -> bool:
+        """From whichever process. False if the job was over already. `call` is that of whoever cancels another's."""
+
+        def work(tx: Tx) -> bool:
+            job_store.need(tx, tenant, id)
+            now = self.clock()
+            cancelled = job_store.cancel(tx, tenant, id, now)
+            if cancelled is not None:
+                _audit(tx, cancelled, now)
+                if call is not None:
+                    call.audit(tx, id, at=now, collection_id=cancelled.collection_id)
+            return cancelled is not None
+
+        cancelled = await self.db.write(work)
+        if cancelled and id in self.running:
+            self.running[id].told.set()
+        return cancelled
+
+    async def resume(self) -> None:
+        """Takes up jobs that wait and jobs that others left, until the hub stops."""
+        await self.background.pause(self.limits.first_look)
+        await self.background.every(self.limits.look_every, self._take_over, name="jobs", wake=self.news)
+
+    async def _take_over(self) -> None:
+        now = self.clock()
+        for job in await self.db.read(lambda tx: job_store.abandoned(tx, now, LOOKED_AT)):
+            if len(self.running) >= self.limits.at_once or self.background.stopping:
+                return
+            if job.id in self.running:  # this process was late; its next renewal mends that
+                continue
+            if await asyncio.to_thread(self.may_take, job):
+                if claimed := await self._claim(job):
+                    self._start(claimed, suspect=job.owner is not None)
+            elif job.updated_at < now - self.limits.given_up_after and (claimed := await self._claim(job)):
+                await self._finish(claimed, GIVEN_UP)
+
+    async def _claim(self, job: Job) -> Job | None:
+        return await self.db.write(lambda tx: job_store.claim(tx, self.lease, job.tenant, job.id, self.clock()))
+
+    def _start(self, job: Job, *, suspect: bool = False) -> None:
+        running = Running(job, self.lease, self.clock, suspect)
+        self.running[job.id] = running
+        self.background.add(partial(self._run, running))
+
+    async def _run(self, running: Running) -> None:
+        """To its end, whatever that is. What nobody expects goes on to the log, and the job says that it failed."""
+        error: str | None = UNEXPECTED
+        over = True
+        try:
+            over = await self.background.unless_stopping(self._attended(running)) is not None
+            error = None
+        except (Stopped, DatabaseError) as problem:  # in both cases the job is not ours to finish
+            over = False
+            if isinstance(problem, DatabaseError):
+                log.warning("a job waits: %s", problem.message)
+        except KhoError as problem:
+            error = problem.message
+        finally:
+            try:
+                if over:
+                    await self._finish(running.job, error)
+                else:
+                    await self.db.write(lambda tx: self.lease.release(tx, running.job.tenant, running.job.id))
+            finally:
+                del self.running[running.job.id]
+                running.over.set()
+                self.news.set()
+
+    async def _attended(self, running: Running) -> bool:
+        """Works, and keeps the lease meanwhile."""
+        work = asyncio.ensure_future(self.work(running))
+        kept = asyncio.ensure_future(self._keep(running))
+        try:
+            await asyncio.wait({work, kept}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                kept.result()
+                raise Stopped
+            work.result()
+            return True
+        finally:
+            work.cancel()
+            kept.cancel()
+            await asyncio.gather(work, kept, return_exceptions=True)
+
+    async def _keep(self, running: Running) -> None:
+        """Until the job is somebody else's, or nobody's."""
+        while True:
+            try:
+                async with asyncio.timeout(self.limits.renew_every):
+                    await running.told.wait()
+                return
+            except TimeoutError:
+                if not await self.db.write(lambda tx: self.lease.hold(tx, running.job.tenant, running.job.id)):
+                    return
+
+    async def _finish(self, job: Job, error: str | None) -> None:
+        now, state = self.clock(), "done" if error is None else "failed"
+
+        def work(tx: Tx) -> None:
+            ended = job_store.finish(tx, self.lease, job, state, error, now)
+            if ended is not None:
+                _audit(tx, ended, now)
+
+        await self.db.write(work)
+
+    async def _call_off(self, job: Job) -> None:
+        await self.cancel(job.tenant, job.id)
+
+    async def _call_off_stored(self, stored: asyncio.Future[Job]) -> None:
+        await self._call_off(await stored)
+
+    async def _moment(self, id: str, seconds: float) -> None:
+        """Until the job is over, the hub stops, or so many seconds have passed."""
+        running = self.running.get(id)
+        over = running.over if running else asyncio.Event()
+        await self.background.pause_until(over, max(0.0, seconds))
+
+
+def _audit(tx: Tx, job: Job, now: int) -> None:
+    """The one row of an ingest, when it is over, however it ended: what it changed, in the name of whoever asked."""
+    counts = {name: count for name, count in asdict(job.counts).items() if name in ("added", "changed", "removed")}
+    if any(counts.values()):
+        event = AuditEvent(
+            tenant=job.tenant,
+            operation="ingest_documents",
+            capability="research",
+            subject=job.id,
+            actor=job.sub,
+            details={"collection_id": job.collection_id, "state": job.state, "failed": job.failed, **counts},
+            at=now,
+        )
+        record(tx, event)
+
+
+def _so_far(job: Job) -> str:
+    counts = job.counts
+    return "Looking for files" if counts.total is None else f"{counts.done:,} of {counted(counts.total, 'file')}"

@@ -1,0 +1,105 @@
+"""One file on its way to a document: read, compared, turned into text, cut and folded. Nothing is stored here."""
+
+import asyncio
+import hashlib
+import uuid
+from dataclasses import dataclass
+from typing import Protocol
+
+from kho import parsers
+from kho.lib.clock import SECOND, Clock
+from kho.research.errors import DocumentError, Unreadable
+from kho.research.ingest import indexing
+from kho.research.ingest.allowed_paths import Roots
+from kho.research.ingest.indexing import Doc, Filing
+from kho.research.ingest.job_store import Job
+from kho.research.ingest.known_files import Known
+from kho.research.ingest.plan import Failure, Wanted
+
+UNSETTLED = 2 * SECOND
+"""A file that is younger than this may be written again without its time changing: some disks count in two seconds."""
+
+
+class Reader(Protocol):
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable: ...
+    async def read_text(self, text: str) -> parsers.Readable: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """The bytes are those of the document that is there."""
+
+    known: Known
+    mtime: int | None
+    """What its row should have."""
+
+
+Prepared = Filing | Same | Failure
+
+
+@dataclass(slots=True, kw_only=True)
+class Preparing:
+    """The files of one job."""
+
+    job: Job
+    roots: Roots
+    reader: Reader
+    clock: Clock
+    limit: int
+    """The size of the largest file that is read."""
+    force: bool
+    suspect: bool = False
+    """One of the files may have ended whoever was at the job before."""
+
+    async def prepare(self, wanted: Wanted) -> Prepared:
+        try:
+            return await self._prepare(wanted)
+        except DocumentError as problem:
+            return Failure(wanted.path, problem.message, problem.code, problem.guidance)
+        except parsers.Unreadable as problem:
+            return Failure(wanted.path, sentence(problem.reason), Unreadable.code, problem.advice)
+        except OSError as problem:
+            return Failure(wanted.path, f"It cannot be read: {problem.strerror}.", Unreadable.code)
+
+    async def _prepare(self, wanted: Wanted) -> Prepared:
+        file, known = wanted.file, wanted.known
+        data, digest = await asyncio.to_thread(self._bytes, wanted)
+        now = self.clock()
+        mtime = None if abs(now - file.modified) < UNSETTLED else file.modified
+        if known is not None and known.hash == digest and (not self.force or known.job_id == self.job.id):
+            return Same(known, mtime)
+        found = await self.reader.read(data, file.path.name, suspect=self.suspect)
+        doc = Doc(
+            id=known.id if known else str(uuid.uuid4()),
+            collection_id=self.job.collection_id or "",
+            origin="file",
+            path=wanted.path,
+            source=None,
+            title=found.title,
+            format=found.format,
+            cut=found.kind,
+            hash=digest,
+            size=len(data),
+            mtime=mtime,
+            tags=found.tags,
+            author=found.author,
+            published=found.published,
+            job_id=self.job.id,
+            created_at=known.created_at if known else now,
+            updated_at=now,
+        )
+        del data
+        return await asyncio.to_thread(indexing.make, self.job.tenant, doc, found.text, found.chunks)
+
+    def _bytes(self, wanted: Wanted) -> tuple[bytes, str]:
+        data = self.roots.read(wanted.file.located, self.limit)
+        return data, hash_of(data)
+
+
+def hash_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def sentence(reason: str) -> str:
+    """Why a file cannot be read, on its own."""
+    return f"{reason[:1].upper()}{reason[1:].rstrip('.')}."

@@ -1,0 +1,283 @@
+"""Taking in files and folders: as jobs, a few files at a time, each batch stored in one transaction with the job's
+progress. So a crash leaves whole documents only, and a job that is begun again finds what it stored."""
+
+import asyncio
+import logging
+import math
+import socket
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from kho.kernel.background import Background
+from kho.kernel.call import Call
+from kho.kernel.ports import Database, Leases, Tx
+from kho.lib.clock import Clock
+from kho.research import commands, errors, markdown
+from kho.research.contract import RESEARCH
+from kho.research.errors import FileNotFound, PathRefused, WrongKind
+from kho.research.ingest import known_files, plan, report
+from kho.research.ingest.allowed_paths import Located, Openings, Roots
+from kho.research.ingest.indexing import Filing
+from kho.research.ingest.job_store import MAX_FAILURES, Counts, Job
+from kho.research.ingest.jobs import JobLimits, Jobs, Running
+from kho.research.ingest.plan import Failure, Plan, Request
+from kho.research.ingest.prepare import Prepared, Preparing, Reader, Same
+from kho.research.ingest.read_ahead import ahead
+from kho.research.library import collection_store
+from kho.research.library.document_store import DocumentStore, at_places
+from kho.research.model import IngestDocuments
+from kho.research.results import IngestAnswer
+from kho.research.settings import ResearchSettings
+
+log = logging.getLogger("kho.research")
+
+KIND = "ingest"
+BATCH = 32
+BATCH_CHUNKS = 300
+"""A transaction has at most so many files, and is closed at so many chunks: others write too."""
+REMOVED_AT_ONCE = 100
+
+
+@dataclass(slots=True)
+class _Batch:
+    filings: list[Filing] = field(default_factory=list[Filing])
+    same: list[Same] = field(default_factory=list[Same])
+    failures: list[Failure] = field(default_factory=list[Failure])
+    chunks: int = 0
+
+    def add(self, one: Prepared) -> None:
+        if isinstance(one, Same):
+            self.same.append(one)
+        elif isinstance(one, Failure):
+            self.failures.append(one)
+        else:
+            self.filings.append(one)
+            self.chunks += one.doc.chunks
+
+    def told(self) -> Iterator[tuple[str, str]]:
+        """What became of each file, for whoever looks for a mistake."""
+        yield from ((one.doc.name, f"{one.doc.chunks} chunks of {one.doc.format}") for one in self.filings)
+        yield from ((one.known.path, "the same as before") for one in self.same)
+        yield from ((one.path, one.reason) for one in self.failures)
+
+    @property
+    def full(self) -> bool:
+        return len(self) >= BATCH or self.chunks >= BATCH_CHUNKS
+
+    def __len__(self) -> int:
+        return len(self.filings) + len(self.same) + len(self.failures)
+
+
+@dataclass(slots=True, kw_only=True)
+class Ingest:
+    db: Database
+    store: DocumentStore
+    reader: Reader
+    openings: Openings
+    background: Background
+    leases: Leases
+    clock: Clock
+    settings: ResearchSettings
+    job_limits: JobLimits = field(default_factory=JobLimits)
+    host: str = field(default_factory=socket.gethostname)
+    jobs: Jobs = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.jobs = Jobs(
+            db=self.db,
+            background=self.background,
+            clock=self.clock,
+            leases=self.leases,
+            work=self._work,
+            may_take=self._may_take,
+            limits=self.job_limits,
+        )
+
+    @RESEARCH.write(
+        "ingest_documents",
+        invalid=errors.invalid_documents,
+        text=markdown.ingest,
+        cli=commands.INGEST,
+        example={"path": "notes", "collection": "papers", "recursive": True},
+    )
+    async def ingest(self, params: IngestDocuments, call: Call) -> IngestAnswer:
+        """Add a file or a folder of this machine to a collection.
+
+        Read a file or folder on the user's machine into a collection: Markdown, text, HTML, PDF, DOCX, code, notebooks,
+        CSV, JSON. Files that did not change are skipped, so it may be repeated. A long ingest answers with a job;
+        follow it with ingest_status. For a text that you have, use augment_knowledge.
+        """
+        stated = await call.roots()
+        roots = self.openings.for_caller(shared=call.shared, stated=stated)
+        located = await asyncio.to_thread(_located, roots, params.path)
+        _need_kind(located, params)
+        request = Request(
+            path=str(located.path),
+            folder=located.folder,
+            host=self.host,
+            shared=call.shared,
+            stated=None if stated is None else [*stated],
+            recursive=params.recursive,
+            patterns=params.patterns or [],
+            exclude=params.exclude or [],
+            prune=params.prune,
+            force=params.force,
+        )
+        _ = request.matching  # too many patterns are the caller's mistake: refused now, not by the job
+        now = self.clock()
+
+        def make(tx: Tx) -> Job:
+            collection = collection_store.need(tx, call.tenant, params.collection)
+            sub, id = call.principal.sub, str(uuid.uuid4())
+            return Job(call.tenant, id, KIND, "queued", request.as_dict(), collection.id, sub, now, now)
+
+        job = await self.jobs.begin(make)
+        job = await self.jobs.follow(job, call, self._patience(params, call))
+        if call.receipt is None:
+            return await self.db.read(lambda tx: report.ingest(tx, job))
+        return await call.commit(self.db, lambda tx: report.ingest(tx, job))
+
+    async def resume(self) -> None:
+        """For the start of a hub: goes on with jobs that others left, until the hub stops."""
+        await self.jobs.resume()
+
+    def _patience(self, params: IngestDocuments, call: Call) -> float:
+        """Somebody at a terminal sees a bar and waits to the end; everybody else gets an answer in time."""
+        usual = math.inf if call.door == "cli" else self.settings.wait
+        wait = usual if params.wait is None else params.wait
+        return wait if call.deadline is None else call.remaining(wait)
+
+    def _may_take(self, job: Job) -> bool:
+        """Files belong to a machine, and not every process on it may read all of them."""
+        if job.kind != KIND:
+            return False
+        request = Request.of(job)
+        if request.host != self.host:
+            return False
+        try:
+            self._roots(request).locate(request.path)
+        except PathRefused:
+            return False
+        except FileNotFound:
+            return True  # the job then says so
+        return True
+
+    def _roots(self, request: Request) -> Roots:
+        return self.openings.for_caller(shared=request.shared, stated=request.stated)
+
+    async def _work(self, running: Running) -> None:
+        job, request = running.job, Request.of(running.job)
+        roots = self._roots(request)
+        located = await asyncio.to_thread(roots.locate, request.path)
+        found = await self._plan(job, roots, located, request)
+        total = found.added + found.changed + found.unchanged + len(found.failures) + len(found.wanted)
+        start = Counts(
+            done=total - len(found.wanted),
+            total=total,
+            added=found.added,
+            changed=found.changed,
+            unchanged=found.unchanged,
+            removed=job.counts.removed,
+            failed=len(found.failures),
+        )
+        reported = [one.as_dict() for one in found.failures[:MAX_FAILURES]]
+        await self.db.write(lambda tx: running.advance(tx, start, reported))
+        running.counts = start
+        preparing = Preparing(
+            job=job,
+            roots=roots,
+            reader=self.reader,
+            clock=self.clock,
+            limit=self.settings.max_file,
+            force=request.force,
+            suspect=running.suspect,
+        )
+        batch = _Batch()
+        async with aclosing(ahead(found.wanted, preparing.prepare)) as prepared:
+            async for one in prepared:
+                batch.add(one)
+                if batch.full:
+                    await self._keep(running, batch, reported, force=request.force)
+                    batch = _Batch()
+        if len(batch):
+            await self._keep(running, batch, reported, force=request.force)
+        for first in range(0, len(found.gone), REMOVED_AT_ONCE):
+            await self._prune(running, found.gone[first : first + REMOVED_AT_ONCE], reported)
+
+    async def _plan(self, job: Job, roots: Roots, located: Located, request: Request) -> Plan:
+        known = await self.db.read(lambda tx: known_files.known(tx, job.tenant, job.collection_id or ""))
+        if not located.folder:
+            return await asyncio.to_thread(plan.of_file, roots, located, known, request, job)
+        stopped = threading.Event()
+        try:
+            return await asyncio.to_thread(plan.of_folder, roots, located, known, request, job, stopped.is_set)
+        finally:
+            stopped.set()
+
+    async def _keep(self, running: Running, batch: _Batch, reported: list[dict[str, str]], *, force: bool) -> None:
+        job, before, now = running.job, running.counts, self.clock()
+        failures = [*reported, *(one.as_dict() for one in batch.failures)][:MAX_FAILURES]
+
+        def work(tx: Tx) -> Counts:
+            # Locked first: another job that has the same files may be storing them at this moment.
+            collection_store.lock(tx, job.tenant, [job.collection_id or ""])
+            there = at_places(tx, job.tenant, [one.doc for one in batch.filings])
+            placed = [(one, there.get((one.doc.collection_id, one.doc.place))) for one in batch.filings]
+            fresh = [one for one, old in placed if force or old is None or old.hash != one.doc.hash]
+            put = self.store.put_documents(tx, job.tenant, fresh, now)
+            stale = [(one.known.id, one.mtime) for one in batch.same if one.mtime != one.known.mtime]
+            known_files.looked_at(tx, job.tenant, stale)
+            own = [one.known for one in batch.same if one.known.job_id == job.id]
+            added = sum(one.new for one in put) + sum(plan.is_new(known, job) for known in own)
+            changed = sum(not one.new for one in put) + sum(not plan.is_new(known, job) for known in own)
+            counts = replace(
+                before,
+                done=before.done + len(batch),
+                added=before.added + added,
+                changed=before.changed + changed,
+                unchanged=before.unchanged + len(batch) - len(batch.failures) - added - changed,
+                failed=before.failed + len(batch.failures),
+            )
+            running.advance(tx, counts, failures)
+            return counts
+
+        running.counts = await self.db.write(work)
+        reported[:] = failures
+        for path, became in batch.told():
+            log.debug("file", extra={"fields": {"job": job.id, "path": path, "became": became}})
+
+    async def _prune(self, running: Running, gone: Sequence[known_files.Known], reported: list[dict[str, str]]) -> None:
+        ids = await asyncio.to_thread(lambda: [one.id for one in gone if plan.has_vanished(one.path)])
+        job, before, now = running.job, running.counts, self.clock()
+
+        def work(tx: Tx) -> Counts:
+            removed = self.store.remove_documents(tx, job.tenant, ids, now)
+            counts = replace(before, removed=before.removed + len(removed))
+            running.advance(tx, counts, reported)
+            return counts
+
+        running.counts = await self.db.write(work)
+
+
+def _need_kind(located: Located, params: IngestDocuments) -> None:
+    found = "folder" if located.folder else "file"
+    if params.kind not in (None, found):
+        named = f'path="{params.path}", collection="{params.collection}", kind="{found}"'
+        raise WrongKind(
+            f"'{params.path}' is a {found}, not a {params.kind}.",
+            guidance=f"To add it, call ingest_documents({named}).",
+            path=params.path,
+        )
+
+
+def _located(roots: Roots, path: str) -> Located:
+    located = roots.locate(path)
+    try:
+        str(located.path).encode()
+    except UnicodeEncodeError:
+        why = "Its name is not UTF-8."
+        raise PathRefused(why, guidance="Rename it and try again.") from None
+    return located

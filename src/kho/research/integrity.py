@@ -1,0 +1,51 @@
+"""Whether documents and what is filed of them fit together, for `kho doctor`."""
+
+from dataclasses import dataclass
+
+from kho.kernel.ports import Tx
+from kho.lib.markdown import counted
+from kho.research.ingest.indexing import SPACE
+from kho.search.indexing.index import Index
+
+_FILED = (
+    "SELECT count(*) FROM passages AS p WHERE p.space = $1 AND p.tenant = d.tenant "
+    "AND p.collection = d.collection_id AND p.key = d.id"
+)
+_HOMELESS = (
+    "FROM passages AS p WHERE p.space = $1 AND NOT EXISTS (SELECT 1 FROM research_documents AS d "
+    "WHERE d.tenant = p.tenant AND d.collection_id = p.collection AND d.id = p.key)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    index: Index
+
+    def problems(self, tx: Tx) -> list[str]:
+        unfiled = _count(tx, f"SELECT count(*) FROM research_documents AS d WHERE ({_FILED}) <> d.chunks", SPACE)
+        homeless = _count(tx, f"SELECT count(*) {_HOMELESS}", SPACE)
+        textless = _count(
+            tx,
+            "SELECT count(*) FROM research_documents AS d WHERE NOT EXISTS "
+            "(SELECT 1 FROM research_texts AS t WHERE t.tenant = d.tenant AND t.id = d.id)",
+        )
+        told = (
+            (unfiled, "document", "not filed as written, and may not be found"),
+            (homeless, "passage", "filed, but of no document"),
+            (textless, "document", "without a text: add the file again"),
+        )
+        return [f"{counted(count, what)} {'is' if count == 1 else 'are'} {how}." for count, what, how in told if count]
+
+    def mend(self, tx: Tx) -> None:
+        """Passages of no document are dropped. Documents that are not filed are seen to by filing all anew."""
+        rows = tx.all(f"SELECT DISTINCT p.tenant, p.collection, p.key {_HOMELESS}", SPACE)
+        by_place: dict[tuple[str, str], list[str]] = {}
+        for tenant, collection, key in rows:
+            by_place.setdefault((tenant, collection), []).append(key)
+        for (tenant, collection), keys in by_place.items():
+            self.index.drop(tx, SPACE, tenant, keys, collection)
+
+
+def _count(tx: Tx, sql: str, *values: str) -> int:
+    row = tx.one(sql, *values)
+    return row[0] if row else 0

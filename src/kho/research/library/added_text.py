@@ -1,0 +1,293 @@
+"""Adding what comes as text or bytes, and not as a file of this machine. What is there already, word for word or
+nearly, is said and not stored twice."""
+
+import asyncio
+import base64
+import binascii
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kho import parsers
+from kho.kernel.call import Call
+from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
+from kho.lib.markdown import counted
+from kho.parsers.clean import one_line
+from kho.research import commands, dates, errors, markdown, views
+from kho.research.contract import RESEARCH
+from kho.research.errors import InvalidDocumentRequest, Unreadable
+from kho.research.ingest import indexing
+from kho.research.ingest.indexing import Doc, Filing
+from kho.research.ingest.prepare import Reader, hash_of, sentence
+from kho.research.library import collection_store, document_listing
+from kho.research.library.collection_store import Collection
+from kho.research.library.document_store import DocumentStore, at_places
+from kho.research.model import AugmentKnowledge, UploadDocument
+from kho.research.results import AugmentAnswer, Duplicate
+from kho.research.settings import ResearchSettings
+from kho.search.indexing import minhash
+from kho.search.indexing.index import prepare, storable
+
+COMPARED = 10
+"""Documents that a text is compared with word by word."""
+UNLIKE = 3
+"""A document that is so many times longer or shorter is not read for that."""
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    doc: Doc
+    likeness: float
+
+
+class _Again(Exception):
+    """Somebody added something similar meanwhile."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Augment:
+    db: Database
+    store: DocumentStore
+    reader: Reader
+    clock: Clock
+    settings: ResearchSettings
+
+    @RESEARCH.write(
+        "augment_knowledge",
+        invalid=errors.invalid_documents,
+        text=markdown.augment,
+        cli=commands.AUGMENT,
+        example={
+            "content": "BM25 ranks by the rarity of words.",
+            "source": "https://example.org/bm25",
+            "collection": "papers",
+            "title": "BM25 in a line",
+        },
+    )
+    async def augment(self, params: AugmentKnowledge, call: Call) -> AugmentAnswer:
+        """Add a text that was found elsewhere, with its source.
+
+        Keep something worth knowing that is not a file here: a web page, a paper's abstract, a summary. Give the
+        source. What is there already, or nearly so, is not stored twice; the answer then says what it is.
+        """
+        collection = await self._collection(call, params.collection)
+        try:
+            found = await self.reader.read_text(params.content)
+        except parsers.Unreadable as problem:
+            raise InvalidDocumentRequest(f"'content' cannot be read: {problem.reason}.", parameter="content") from None
+        if not found.text.strip():
+            raise InvalidDocumentRequest("'content' holds no text.", parameter="content")
+        title = one_line(params.title or "") or found.title
+        tags = found.tags if params.tags is None else params.tags
+        doc = replace(
+            self._draft(collection, "external", params.content.encode(), params.source.strip(), title, tags),
+            author=one_line(params.author) if params.author else found.author,
+            published=_published(params.date) or found.published,
+        )
+        return await self._add(doc, found, call, force=params.force)
+
+    @RESEARCH.write(
+        "upload_document",
+        tool=False,
+        invalid=errors.invalid_documents,
+        text=markdown.augment,
+        example={"filename": "note.md", "content": "IyBBIG5vdGUKCkJyaWVmLg==", "collection": "papers"},
+    )
+    async def upload(self, params: UploadDocument, call: Call) -> AugmentAnswer:
+        """Add a file by its bytes: for callers whose files the hub cannot read."""
+        collection = await self._collection(call, params.collection)
+        name = _file_name(params.filename)
+        raw = await asyncio.to_thread(_decoded, params.content)
+        if len(raw) > self.settings.max_file:
+            most = views.amount(self.settings.max_file)
+            raise Unreadable(f"The file is larger than {most}.", guidance="Split it into smaller files.", path=name)
+        try:
+            found = await self.reader.read(raw, name)
+        except parsers.Unreadable as problem:
+            advice = problem.advice or None
+            raise Unreadable(sentence(problem.reason), guidance=advice, path=name) from None
+        title = one_line(params.title or "") or found.title
+        doc = replace(
+            self._draft(collection, "upload", raw, name, title, found.tags if params.tags is None else params.tags),
+            format=found.format,
+            cut=found.kind,
+            author=found.author,
+            published=found.published,
+        )
+        return await self._add(doc, found, call, force=params.force)
+
+    async def _collection(self, call: Call, name: str) -> Collection:
+        patience = call.remaining(self.settings.simple_timeout)
+        return await self.db.read(lambda tx: collection_store.need(tx, call.tenant, name), timeout=patience)
+
+    def _draft(
+        self, collection: Collection, origin: indexing.Origin, raw: bytes, source: str, title: str, tags: Sequence[str]
+    ) -> Doc:
+        now = self.clock()
+        return Doc(
+            id=str(uuid.uuid4()),
+            collection_id=collection.id,
+            origin=origin,
+            path=None,
+            source=source,
+            title=title,
+            format="markdown",
+            cut="auto",
+            hash=hash_of(raw),
+            size=len(raw),
+            mtime=None,
+            tags=tuple(tags),
+            author=None,
+            published=None,
+            job_id=None,
+            created_at=now,
+            updated_at=now,
+        )
+
+    async def _add(self, doc: Doc, found: parsers.Readable, call: Call, *, force: bool) -> AugmentAnswer:
+        made = await asyncio.to_thread(indexing.make, call.tenant, doc, found.text, found.chunks)
+        compared: dict[tuple[str, str], _Alike] = {}
+        for _ in range(ATTEMPTS):
+            for one in await self._alike(made, call.tenant, compared):
+                compared[one.doc.id, one.doc.hash] = one
+            try:
+                return await call.commit(
+                    self.db, lambda tx: self._decide(tx, made, call, compared, force=force, patient=True)
+                )
+            except _Again:
+                continue
+        return await call.commit(self.db, lambda tx: self._decide(tx, made, call, compared, force=force, patient=False))
+
+    async def _alike(self, made: Filing, tenant: str, compared: Iterable[tuple[str, str]]) -> list[_Alike]:
+        """The documents that may be nearly the same, measured. Outside of the transaction that all writes share."""
+
+        def look(tx: Tx) -> list[tuple[Doc, str]]:
+            docs = self._candidates(tx, made, compared)
+            texts = document_listing.texts(tx, tenant, [doc.id for doc in docs])
+            return [(doc, texts[doc.id]) for doc in docs if doc.id in texts]
+
+        found = await self.db.read(look)
+        return await asyncio.to_thread(_measured, made, tenant, found)
+
+    def _candidates(self, tx: Tx, made: Filing, compared: Iterable[tuple[str, str]]) -> list[Doc]:
+        known = set(compared)
+        docs = self.store.similar(tx, made, COMPARED)
+        return [
+            doc
+            for doc in docs
+            if (doc.id, doc.hash) not in known and made.doc.chunks <= UNLIKE * doc.chunks <= UNLIKE**2 * made.doc.chunks
+        ]
+
+    def _decide(
+        self,
+        tx: Tx,
+        made: Filing,
+        call: Call,
+        compared: dict[tuple[str, str], _Alike],
+        *,
+        force: bool,
+        patient: bool,
+    ) -> AugmentAnswer:
+        doc, tenant = made.doc, call.tenant
+        collection_store.lock(tx, tenant, [doc.collection_id])
+        collection = collection_store.by_ids(tx, tenant, [doc.collection_id])[doc.collection_id]
+        if patient and self._candidates(tx, made, compared):
+            raise _Again
+        before = at_places(tx, tenant, [doc]).get((doc.collection_id, doc.place))
+        same = [_Alike(one, 1.0) for one in document_listing.with_hash(tx, tenant, doc.collection_id, doc.hash)]
+        similar = self._still_similar(tx, made, compared)
+        others = list(
+            {one.doc.id: one for one in (*similar, *same) if before is None or one.doc.id != before.id}.values()
+        )
+        others.sort(key=lambda one: -one.likeness)
+        duplicates = [_duplicate(one, collection) for one in others]
+        names = {collection.id: collection.name}
+        if before is not None and not force and _says_the_same(before, doc):
+            return AugmentAnswer(
+                outcome="unchanged",
+                message=f"'{before.title}' is in '{collection.name}' already, word for word. Nothing was changed.",
+                document=views.brief(before, names),
+                duplicates=duplicates,
+            )
+        if before is None and others and not force:
+            return AugmentAnswer(
+                outcome="duplicate",
+                message=_refused(others[0], collection),
+                document=views.brief(others[0].doc, names),
+                duplicates=duplicates,
+            )
+        [put] = self.store.put_documents(tx, tenant, [made], doc.updated_at)
+        call.audit(tx, put.doc.id, at=doc.updated_at, title=put.doc.title, collection=collection.name, new=put.new)
+        done, size = "Added" if put.new else "Replaced", counted(put.doc.chunks, "chunk")
+        also = f" Nearly the same: {', '.join(repr(one.doc.title) for one in others)}." if others else ""
+        return AugmentAnswer(
+            outcome="added" if put.new else "replaced",
+            message=f"{done} '{put.doc.title}' ({size}) in '{collection.name}'.{also}",
+            document=views.brief(put.doc, names),
+            duplicates=duplicates,
+        )
+
+    def _still_similar(self, tx: Tx, made: Filing, compared: dict[tuple[str, str], _Alike]) -> list[_Alike]:
+        """Those that were measured and are still what they were."""
+        docs = self.store.similar(tx, made, COMPARED)
+        found = [compared[doc.id, doc.hash] for doc in docs if (doc.id, doc.hash) in compared]
+        return [one for one in found if one.likeness >= self.settings.duplicate]
+
+
+def _measured(made: Filing, tenant: str, found: list[tuple[Doc, str]]) -> list[_Alike]:
+    words = indexing.words(made.prepared)
+    return [
+        _Alike(doc, minhash.likeness(words, indexing.words(prepare(indexing.cut(tenant, doc, text)[1]))))
+        for doc, text in found
+    ]
+
+
+def _says_the_same(before: Doc, doc: Doc) -> bool:
+    """Also about itself: new tags are a change."""
+    return (before.hash, before.tags, before.author, before.published, before.origin) == (
+        doc.hash,
+        doc.tags,
+        doc.author,
+        doc.published,
+        doc.origin,
+    )
+
+
+def _duplicate(one: _Alike, collection: Collection) -> Duplicate:
+    return Duplicate(
+        document_id=one.doc.id, title=one.doc.title, collection=collection.name, likeness=round(one.likeness, 3)
+    )
+
+
+def _refused(one: _Alike, collection: Collection) -> str:
+    how = "word for word" if one.likeness == 1.0 else f"to {one.likeness:.0%}"
+    return (
+        f"This is in '{collection.name}' already ({how}): '{one.doc.title}' from {one.doc.name}. It was not stored "
+        "again; force=true stores it all the same."
+    )
+
+
+def _published(given: str | None) -> str | None:
+    if given is None or not given.strip():
+        return None
+    try:
+        return dates.published(given)
+    except ValueError as problem:
+        raise InvalidDocumentRequest(f"'date' {problem}.", parameter="date") from None
+
+
+def _file_name(given: str) -> str:
+    """The last part: where the file lay on another machine is of no use here."""
+    name = one_line(storable(given).replace("\\", "/").rstrip("/").rpartition("/")[2], 255)
+    if name in ("", ".", ".."):
+        raise InvalidDocumentRequest("'filename' must be the name of a file.", parameter="filename")
+    return name
+
+
+def _decoded(content: str) -> bytes:
+    try:
+        return base64.b64decode("".join(content.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidDocumentRequest("'content' must be the file's bytes in base64.", parameter="content") from None

@@ -1,0 +1,277 @@
+"""The rules of collections."""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from kho.kernel import paging
+from kho.kernel.call import Call
+from kho.kernel.errors import UniqueViolation
+from kho.kernel.ports import Database, SearchFilter, Tx
+from kho.lib.clock import Clock
+from kho.lib.markdown import counted
+from kho.research import commands, errors, markdown, names, views
+from kho.research.contract import READ, READ_TIMEOUT, RESEARCH, WRITE, time_limit
+from kho.research.errors import (
+    CollectionExists,
+    CollectionNotEmpty,
+    DocumentChanged,
+    DocumentExists,
+    InvalidCollectionRequest,
+    missing,
+)
+from kho.research.ingest.indexing import SPACE, Doc, elsewhere
+from kho.research.library import collection_store, document_listing, project_store
+from kho.research.library.collection_store import Collection, Size
+from kho.research.library.document_store import DocumentStore, at_places, get_many
+from kho.research.model import ManageCollections
+from kho.research.results import CollectionInfo, CollectionsAnswer
+from kho.research.settings import ResearchSettings
+from kho.search.indexing import passages
+
+NEWEST = 5
+"""Documents that a collection's info names."""
+REMOVED_AT_ONCE = 500
+
+
+@dataclass(slots=True, kw_only=True)
+class Collections:
+    db: Database
+    store: DocumentStore
+    clock: Clock
+    settings: ResearchSettings
+    model: str = ""
+    """The embedder's name; empty for keyword search only."""
+
+    @RESEARCH.destroy(
+        "manage_collections",
+        name="collections",
+        scope=READ,
+        invalid=errors.invalid_collections,
+        text=markdown.collections,
+        cli=commands.COLLECTIONS,
+        example={"action": "create", "collection_name": "papers", "collection_type": "fundamental"},
+    )
+    async def manage(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        """Create, list, delete, rename or look into collections of documents.
+
+        Manage the collections that documents are kept in: create, list, info, rename, delete, and move-documents
+        between them. Deleting one that is not empty needs confirm=true; ask the user first.
+        """
+        actions = {
+            "create": self._create,
+            "list": self._list,
+            "delete": self._delete,
+            "info": self._info,
+            "rename": self._rename,
+            "move-documents": self._move,
+        }
+        run = actions[params.action]
+        if params.action not in ("list", "info"):
+            call.need(WRITE)
+        if params.action in ("delete", "move-documents"):  # they take as long as the collection is large
+            return await run(params, call)
+        async with time_limit(call, self.settings.simple_timeout):
+            return await run(params, call)
+
+    async def _create(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name = _needed(params, "collection_name")
+        type = params.collection_type or "fundamental"
+        row = collection_store.new(name, type, params.description or "", call.principal.sub, self.clock())
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            project = project_store.need(tx, call.tenant, params.project_name) if params.project_name else None
+            if not collection_store.create(tx, call.tenant, row):
+                raise _taken(tx, call.tenant, name)
+            if project is not None:
+                project_store.touch(tx, call.tenant, project.id, row.created_at)
+                project_store.link(tx, call.tenant, project.id, [row.id], default=False)
+            call.audit(tx, row.id, at=row.created_at, action="create", name=name)
+            linked = f" and linked it to the project '{project.name}'" if project else ""
+            return CollectionsAnswer(
+                action="create",
+                message=f"Created the collection '{name}' ({type}){linked}. Add documents with "
+                f'ingest_documents(path="…", collection="{name}") or augment_knowledge.',
+                collection=self._described(tx, call.tenant, row),
+            )
+
+        return await call.commit(self.db, work)
+
+    async def _list(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        [after] = views.place(params.cursor, InvalidCollectionRequest, str) or ("",)
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            ids = None
+            if params.project_name:
+                project = project_store.need(tx, call.tenant, params.project_name)
+                ids = [link.collection_id for link in project_store.links(tx, call.tenant, [project.id])[project.id]]
+            type = params.collection_type
+            rows = collection_store.page(tx, call.tenant, after, params.limit + 1, ids, type)
+            total = collection_store.count(tx, call.tenant, ids, type)
+            shown, more = paging.cut(rows, params.limit, lambda last: [names.key(last.name)])
+            sizes = collection_store.sizes(tx, call.tenant, [row.id for row in shown])
+            projects = project_store.of_collections(tx, call.tenant, [row.id for row in shown])
+            message = f"{counted(total, f'{type} collection' if type else 'collection')}."
+            if not total and type is None and ids is None:
+                message = (
+                    "There are no collections yet. Create one with "
+                    'manage_collections(action="create", collection_name="…").'
+                )
+            return CollectionsAnswer(
+                action="list",
+                message=message,
+                collections=[views.collection(row, sizes[row.id], projects[row.id]) for row in shown],
+                total=total,
+                next_cursor=more,
+            )
+
+        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+
+    async def _info(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name = _needed(params, "collection_name")
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            row = collection_store.need(tx, call.tenant, name)
+            described = self._described(tx, call.tenant, row)
+            size = f"{counted(described.documents, 'document')}, {counted(described.chunks, 'chunk')}"
+            return CollectionsAnswer(
+                action="info",
+                message=f"'{row.name}': {size}, {views.amount(described.size_bytes)}.",
+                collection=described,
+            )
+
+        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+
+    async def _rename(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name, wanted = _needed(params, "collection_name"), _needed(params, "new_name")
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            row = collection_store.need_locked(tx, call.tenant, name)
+            holder = collection_store.find(tx, call.tenant, wanted)
+            if holder is not None and holder.id != row.id:
+                raise _taken(tx, call.tenant, wanted)
+            now = self.clock()
+            collection_store.rename(tx, call.tenant, row.id, wanted, now)
+            if row.name != wanted:
+                call.audit(tx, row.id, at=now, action="rename", name=wanted, before=row.name)
+            renamed = collection_store.need(tx, call.tenant, wanted)
+            return CollectionsAnswer(
+                action="rename",
+                message=f"Renamed '{row.name}' to '{wanted}'. Its documents and links came along.",
+                collection=self._described(tx, call.tenant, renamed),
+            )
+
+        try:
+            return await call.commit(self.db, work)
+        except UniqueViolation:  # somebody took the name at the same moment
+            raise CollectionExists(f"There is a collection '{wanted}' already.") from None
+
+    async def _delete(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name = _needed(params, "collection_name")
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            row = collection_store.need_locked(tx, call.tenant, name)
+            size = collection_store.sizes(tx, call.tenant, [row.id])[row.id]
+            if size.documents and not params.confirm:
+                raise _not_empty(row, size)
+            while batch := document_listing.by_id(tx, call.tenant, [row.id], "", REMOVED_AT_ONCE):
+                self.store.remove_documents(tx, call.tenant, [doc.id for doc in batch], self.clock())
+            collection_store.delete(tx, call.tenant, row.id)
+            call.audit(tx, row.id, at=self.clock(), action="delete", name=row.name, documents=size.documents)
+            lost = f" with {_extent(size)}" if size.documents else ", which was empty"
+            return CollectionsAnswer(action="delete", message=f"Deleted the collection '{row.name}'{lost}.")
+
+        return await call.commit(self.db, work)
+
+    async def _move(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+        name, target = _needed(params, "collection_name"), _needed(params, "target_collection")
+        if not params.documents:
+            raise missing(InvalidCollectionRequest, "documents", params.action)
+        wanted, now = params.documents, self.clock()
+
+        def look(tx: Tx) -> tuple[list[Doc], Collection, dict[str, str]]:
+            source, to = (collection_store.need(tx, call.tenant, one) for one in (name, target))
+            if to.id == source.id:
+                raise InvalidCollectionRequest(
+                    "'target_collection' is the collection that the documents are in.", parameter="target_collection"
+                )
+            docs = {doc.id: doc for doc in (document_listing.need(tx, call.tenant, one, source) for one in wanted)}
+            return [*docs.values()], to, document_listing.texts(tx, call.tenant, [*docs])
+
+        docs, there, texts = await self.db.read(look, timeout=call.remaining(READ_TIMEOUT))
+        moved = await asyncio.to_thread(lambda: [elsewhere(call.tenant, doc, texts[doc.id], there.id) for doc in docs])
+
+        def work(tx: Tx) -> CollectionsAnswer:
+            source = collection_store.need(tx, call.tenant, name)
+            to = collection_store.need(tx, call.tenant, target)
+            collection_store.lock(tx, call.tenant, [source.id, to.id])
+            known = get_many(tx, call.tenant, [doc.id for doc in docs], lock=True)
+            if any(known.get(doc.id) != doc for doc in docs) or to.id != there.id:
+                raise DocumentChanged
+            _need_room(tx, call.tenant, docs, to)
+            self.store.move_documents(tx, call.tenant, docs[0].collection_id, moved, now)
+            also = [(doc.id, {"title": doc.title}) for doc in docs]
+            call.audit(tx, source.id, at=now, also=also, action="move-documents", to=to.id, documents=len(docs))
+            return CollectionsAnswer(
+                action="move-documents",
+                message=f"Moved {counted(len(docs), 'document')} from '{source.name}' to '{to.name}'.",
+                collection=self._described(tx, call.tenant, collection_store.need(tx, call.tenant, target)),
+                moved=len(docs),
+            )
+
+        return await call.commit(self.db, work)
+
+    def _described(self, tx: Tx, tenant: str, row: Collection) -> CollectionInfo:
+        size = collection_store.sizes(tx, tenant, [row.id])[row.id]
+        newest = document_listing.page(tx, tenant, [row.id], "", None, NEWEST)
+        summary = views.collection(row, size, project_store.of_collections(tx, tenant, [row.id])[row.id])
+        return CollectionInfo(
+            **summary.model_dump(),
+            id=row.id,
+            created_by=row.created_by,
+            embedder=self.model or "none (search by words)",
+            vectors_pending=passages.pending(tx, SearchFilter(SPACE, tenant, (row.id,))) if self.model else 0,
+            formats=collection_store.formats(tx, tenant, row.id),
+            newest=[views.brief(doc, {row.id: row.name}) for doc in newest],
+        )
+
+
+def _needed(params: ManageCollections, parameter: str) -> str:
+    value = getattr(params, parameter)
+    if value is None:
+        raise missing(InvalidCollectionRequest, parameter, params.action)
+    return value
+
+
+def _taken(tx: Tx, tenant: str, name: str) -> CollectionExists:
+    holder = collection_store.find(tx, tenant, name)
+    called = holder.name if holder else name
+    return CollectionExists(
+        f"There is a collection '{called}' already.",
+        guidance=f'Use it (manage_collections(action="info", collection_name="{called}") shows it), '
+        "or choose another name. Upper and lower case are the same name.",
+        collection=called,
+    )
+
+
+def _extent(size: Size) -> str:
+    return f"{counted(size.documents, 'document')}, {counted(size.chunks, 'chunk')} ({views.amount(size.size_bytes)})"
+
+
+def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
+    return CollectionNotEmpty(
+        f"'{row.name}' is not empty: {_extent(size)} would be lost.",
+        guidance="To delete it all the same, call "
+        f'manage_collections(action="delete", collection_name="{row.name}", confirm=true).',
+        documents=size.documents,
+        chunks=size.chunks,
+        size_bytes=size.size_bytes,
+    )
+
+
+def _need_room(tx: Tx, tenant: str, docs: list[Doc], to: Collection) -> None:
+    """Refuses to move a document onto one that is the same."""
+    there = [replace(doc, collection_id=to.id) for doc in docs]
+    taken = at_places(tx, tenant, there)
+    if taken:
+        shown = ", ".join(f"'{doc.name}'" for doc in [*taken.values()][:3])
+        raise DocumentExists(f"'{to.name}' has {shown} already. Nothing was moved.", ids=[d.id for d in taken.values()])

@@ -1,0 +1,95 @@
+"""Documents that are like another one."""
+
+import asyncio
+from dataclasses import dataclass
+
+from kho.kernel.call import Call
+from kho.kernel.command import Command
+from kho.kernel.deadline import Left, until
+from kho.kernel.ports import Database, SearchFilter, Tx
+from kho.lib.clock import Clock
+from kho.lib.markdown import counted
+from kho.research import errors, markdown, views
+from kho.research.contract import RESEARCH, query_time
+from kho.research.ingest.indexing import SPACE, Doc
+from kho.research.library import collection_store, document_listing
+from kho.research.library.document_store import get_many
+from kho.research.model import SimilarDocuments
+from kho.research.query import document_context, items, relevance
+from kho.research.results import Brief, Similar, SimilarAnswer
+from kho.research.settings import ResearchSettings
+from kho.search.query.searcher import Searcher
+
+LOOKED_AT = 100
+"""The best passages of other documents."""
+DEEP = 1_000
+"""Passages among which they are looked for: the document's own come first."""
+ALIKE = 0.15
+"""The likeness below which two documents have nothing to do with each other."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Similarity:
+    db: Database
+    searcher: Searcher
+    clock: Clock
+    settings: ResearchSettings
+
+    @RESEARCH.read(
+        "similar_documents",
+        invalid=errors.invalid_documents,
+        text=markdown.similar,
+        cli=Command("similar", ("document",), documents=("document",)),
+        example={"document": "attention.pdf", "top_k": 5},
+    )
+    async def similar(self, params: SimilarDocuments, call: Call) -> SimilarAnswer:
+        """Find documents that are like a document.
+
+        Find documents that are about the same as one that is known: related work, earlier versions.
+        """
+        with query_time(self.clock):
+            return await self._similar(params, call.tenant, until(call.remaining(self.settings.query_timeout)))
+
+    async def _similar(self, params: SimilarDocuments, tenant: str, left: Left) -> SimilarAnswer:
+        def look(tx: Tx) -> tuple[Doc, Brief, str, tuple[str, ...]]:
+            chosen = None if params.collection is None else collection_store.need(tx, tenant, params.collection)
+            doc = document_listing.need(tx, tenant, params.document, chosen)
+            wanted = [collection_store.need(tx, tenant, name).id for name in params.collections or ()]
+            text = document_listing.texts(tx, tenant, [doc.id]).get(doc.id, "")
+            return doc, views.brief(doc, items.collection_names(tx, tenant, [doc])), text, tuple(wanted)
+
+        doc, brief, text, wanted = await self.db.read(look, timeout=left())
+        where = SearchFilter(SPACE, tenant, wanted)
+        gist, words = await asyncio.to_thread(_gist, doc, text)
+        rankings = [
+            await self.searcher.ranking(where, asked, depth=DEEP, per_key=True, timeout=left())
+            for asked in (gist, words)
+        ]
+        by_key = {one.key: one for ranking in rankings for one in ranking.ranked[: LOOKED_AT + 1] if one.key != doc.id}
+        others = list(by_key.values())
+        # Its own passages take the places of those that are looked at closely, so the others have to be looked at now.
+        likeness = await self.searcher.likeness(where, gist, [one.seq for one in others], timeout=left())
+        scores = {seq: score for seq, score in likeness.items() if score >= ALIKE}
+        others = sorted((one for one in others if one.seq in scores), key=lambda one: -scores[one.seq])[: params.top_k]
+
+        def work(tx: Tx) -> list[Similar]:
+            docs = get_many(tx, tenant, [one.key for one in others])
+            names = items.collection_names(tx, tenant, [*docs.values()])
+            found: list[Similar] = []
+            for one in others:
+                if one.key in docs:
+                    score = relevance.of_score(scores[one.seq])
+                    shown = views.brief(docs[one.key], names)
+                    label = relevance.label(score)
+                    found.append(Similar(document=shown, relevance_score=score, relevance_label=label))
+            return found
+
+        found = await self.db.read(work, timeout=left())
+        number = counted(len(found), "document")
+        message = f"{number} like '{doc.title}'." if found else f"No other document is like '{doc.title}'."
+        return SimilarAnswer(document=brief, results=found, message=message)
+
+
+def _gist(doc: Doc, text: str) -> tuple[str, str]:
+    """What a document says, and its words alone: what is like it in meaning, and what shares its words."""
+    return f"{doc.title}\n{document_context.telling(text, doc.title)}", f"{doc.title} {document_context.keywords(text)}"
