@@ -3,6 +3,7 @@ is slower beyond noise, missing or new.
 
     python -m bench.check [doors storage …]            three runs, best of each
     python -m bench.check --commit [doors storage …]   five runs; writes bench/committed.json
+    python -m bench.check --commit --add …             the same in another sitting: widens what is committed by it
 
 A benchmark's `short()` gives ratios: a cost against a baseline of the same run, a peer where there is one, else a fixed
 loop (see bench/ratios.py). It raises when an answer is wrong. Runs of all benchmarks take turns, each in a process of
@@ -103,11 +104,17 @@ def read(file: Path) -> dict[str, dict[str, Committed]]:
     return {name: {figure: Committed(**was) for figure, was in some.items()} for name, some in kept.items()}
 
 
-def write(file: Path, figures: Mapping[str, Mapping[str, Committed]], about: str) -> None:
+def sittings(file: Path) -> list[str]:
+    return json.loads(file.read_text("utf-8"))["sittings"] if file.exists() else []
+
+
+def write(file: Path, figures: Mapping[str, Mapping[str, Committed]], sittings: Sequence[str]) -> None:
     plain = {
         name: {figure: asdict(was) for figure, was in figures[name].items()} for name in BENCHES if name in figures
     }
-    file.write_text(json.dumps({"about": about, "figures": plain}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    file.write_text(
+        json.dumps({"sittings": [*sittings], "figures": plain}, indent=1, ensure_ascii=False) + "\n", "utf-8"
+    )
 
 
 def about() -> str:
@@ -131,6 +138,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="BENCH", help=f"some of {', '.join(BENCHES)}; all if none is named")
     parser.add_argument("--commit", action="store_true", help="what is measured is what later runs are compared with")
+    parser.add_argument("--add", action="store_true", help="with --commit: keep the range of earlier sittings, too")
     parser.add_argument("--one", choices=BENCHES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -148,8 +156,10 @@ def main() -> int:
         print(problem, file=sys.stderr)
         return 1
     if options.commit:
-        kept |= {name: commit(rounds) for name, rounds in found.items()}
-        write(FILE, kept, about())
+        earlier = kept if options.add else {}
+        kept |= {name: commit(rounds, earlier.get(name)) for name, rounds in found.items()}
+        said = about() if names == [*BENCHES] else f"{about()}: {', '.join(names)}"
+        write(FILE, kept, [*(sittings(FILE) if options.add or options.names else ()), said])
     good = show(found, kept)
     for name, reason in skipped.items():
         print(f"\n{name}\n  skipped: {reason}")

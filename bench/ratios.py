@@ -5,21 +5,22 @@ A lower ratio is always better; where a bench counts calls per second, its short
 """
 
 import json
+import math
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import median
 from typing import NamedTuple
 
 ROUNDS = 3
 """Runs of a check. The best cost and the best baseline of all of them make the ratio."""
 COMMITTED_ROUNDS = 5
-"""Runs behind a committed figure: any three of them could have been a check, so they show how far checks differ."""
+"""Runs of a sitting that is committed: any three of them could have been a check, so they show how far checks differ.
+Runs of one sitting lie closer together than two sittings do, so a figure wants more than one sitting."""
 LEAST, SHARE, MOST = 1.3, 3.0, 1.8
-"""A tolerance is 1 + SHARE times the spread that was seen, and lies within these two. Below LEAST another day's load
-would fail an unchanged tree; above MOST a cost that doubled could pass."""
+"""A figure may be SHARE times as far above the committed middle as it was ever seen, within these two bounds: below
+LEAST another day's load would fail an unchanged tree; above MOST a cost that doubled could pass."""
 LOOPS = 15
 
 
@@ -66,22 +67,31 @@ def best(rounds: Sequence[Figures]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    ratio: float
-    tolerance: float
-    """How many times the ratio may be, and still be noise."""
-    spread: float
-    """The highest over the lowest ratio of the checks that the committed runs would have made."""
+    """The lowest and the highest ratio of all checks that the committed runs could have been."""
+
+    low: float
+    high: float
+
+    @property
+    def ratio(self) -> float:
+        """The middle, as many times the lowest as the highest is of it."""
+        return math.sqrt(self.low * self.high)
+
+    @property
+    def tolerance(self) -> float:
+        """How many times the ratio may be, and still be noise."""
+        return min(MOST, max(LEAST, 1 + SHARE * (self.high / self.ratio - 1)))
 
 
-def commit(rounds: Sequence[Figures]) -> dict[str, Committed]:
-    """What these runs say a check may be expected to find."""
+def commit(rounds: Sequence[Figures], before: Mapping[str, Committed] | None = None) -> dict[str, Committed]:
+    """What these runs, and those of earlier sittings, say a check may be expected to find."""
     checks = [best(some) for some in combinations(rounds, min(ROUNDS, len(rounds)))]
     found: dict[str, Committed] = {}
     for name in checks[0]:
-        ratios = [check[name] for check in checks if name in check]
-        spread = max(ratios) / min(ratios)
-        tolerance = min(MOST, max(LEAST, 1 + SHARE * (spread - 1)))
-        found[name] = Committed(*(float(f"{one:.4g}") for one in (median(ratios), tolerance, spread)))
+        ratios = [float(f"{check[name]:.4g}") for check in checks if name in check]
+        if before and (was := before.get(name)):
+            ratios += [was.low, was.high]
+        found[name] = Committed(min(ratios), max(ratios))
     return found
 
 
