@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 from kho import __version__, parsers
 from kho.devices import capability as devices
-from kho.devices import faults
-from kho.devices.mqtt_served import need as need_mqtt
+from kho.devices.mqtt.config import need as need_mqtt
 from kho.documents import capability as documents
 from kho.documents.knowledge import External
 from kho.doors import logs
@@ -37,6 +36,7 @@ from kho.search.query.searcher import Searcher, SearchLimits
 from kho.settings import Embedding, Reranking, Settings
 from kho.settings import Llm as LlmSettings
 from kho.settings import Vision as VisionSettings
+from kho.simulator import faults
 from kho.storage.api_keys import SqlApiKeys
 from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from kho import evaluation
 from kho.app import Core, open_hub, opened
-from kho.devices.simulator import simulate
 from kho.kernel.capability import Capability
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
@@ -22,6 +21,7 @@ from kho.lib.clock import system_clock
 from kho.search.indexing import reindex
 from kho.search.query.searcher import SearchLimits
 from kho.settings import Settings
+from kho.simulator.simulator import simulate
 
 __all__ = ["change", "evaluator", "examine", "open_bench", "simulate"]
 

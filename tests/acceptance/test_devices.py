@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance.running import KHO, PATIENCE, Client, Hub, Place, until
 from tests.devices.mqtt_house import free_port
 
-from kho.devices.simulator import mac
+from kho.simulator.simulator import mac
 
 STATUS = "self.get_device_status"
 VOLUME = "self.audio_speaker.set_volume"

@@ -14,11 +14,11 @@ from mcp import Client
 from mcp.client.session import IncomingMessage
 from tests.doors.doors import ERAS, MODERN, served
 
-from kho.devices import simulator
-from kho.devices.board import Board
-from kho.devices.board_tools import STATE_CHANGED
-from kho.devices.simulator import Simulated
 from kho.settings import Settings
+from kho.simulator import simulator
+from kho.simulator.board import Board
+from kho.simulator.board_tools import STATE_CHANGED
+from kho.simulator.simulator import Simulated
 
 MAC = simulator.mac(1)
 PATIENCE = 20.0

@@ -11,9 +11,9 @@ import pytest
 from tests.devices.house import House
 from tests.devices.mqtt_house import BROKERS, Amqtt, AnyBroker, Mosquitto, free_port, mosquitto
 
-from kho.devices import simulator
 from kho.devices.capability import MIGRATIONS
 from kho.kernel.ports import Database
+from kho.simulator import simulator
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tests.devices.house import House, Wire
 
-from kho.devices import live
-from kho.devices.board import Board
 from kho.devices.capability import MIGRATIONS
-from kho.devices.session import Session
+from kho.devices.connections import boards
+from kho.devices.protocol.session import Session
 from kho.kernel.ports import Database
 from kho.lib.clock import SECOND
+from kho.simulator.board import Board
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
@@ -32,7 +32,10 @@ class Spoken(Wire):
 
 async def main(home: Path, device: str, url: str | None, mute: bool) -> None:
     if mute:
-        live.LEASE, live.BEAT = 4 * SECOND, 1.0  # so that who waits for an answer need not wait long when it is killed
+        boards.LEASE, boards.BEAT = (
+            4 * SECOND,
+            1.0,
+        )  # so that who waits for an answer need not wait long when it is killed
     db: Database = Sqlite.open(home / "kho.db") if url is None else Postgres.open(url)
     await migrate(db, [OWN, ("devices", MIGRATIONS)])
     house = House(db, home, url, tenant="local")

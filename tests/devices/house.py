@@ -5,10 +5,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
-from kho.devices.board import Board, HangUp, Say
 from kho.devices.capability import assemble, described
-from kho.devices.link import Link
-from kho.devices.session import Session
+from kho.devices.connections.connection import Link
+from kho.devices.protocol.session import Session
 from kho.devices.settings import Approval, DeviceSettings
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
@@ -16,6 +15,7 @@ from kho.kernel.ports import Database
 from kho.kernel.registry import Registry
 from kho.lib.clock import SECOND, system_clock
 from kho.search.core import Core
+from kho.simulator.board import Board, HangUp, Say
 from kho.storage.leases import SqlLeases
 
 _tenants = count(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.devices.house import House
 
-from kho.devices.mqtt_lease import broker_lease
+from kho.devices.mqtt.lease import broker_lease
 from kho.kernel.ports import Database
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite

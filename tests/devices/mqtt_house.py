@@ -18,14 +18,15 @@ from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 from tests.devices.house import PATIENCE, House, approved_at_once, approved_by_code
 from tests.devices.web_house import Served, web
 
-from kho.devices import mqtt_client, simulator
-from kho.devices.board import Board, Say
-from kho.devices.link import Link
-from kho.devices.mqtt_client import Address, Client
-from kho.devices.mqtt_served import MqttServed
+from kho.devices.connections.connection import Link
+from kho.devices.http.vision import Seer
+from kho.devices.mqtt.config import MqttServed
 from kho.devices.settings import DeviceSettings
-from kho.devices.simulator import Simulated
-from kho.devices.vision import Seer
+from kho.lib import mqtt_client
+from kho.lib.mqtt_client import Address, Client
+from kho.simulator import simulator
+from kho.simulator.board import Board, Say
+from kho.simulator.simulator import Simulated
 
 BROKERS = ["amqtt", "mosquitto"]
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from kho.devices.session import Act, Answered, BoardError, Ready, Send, Session
+from kho.devices.protocol.session import Act, Answered, BoardError, Ready, Send, Session
 
 HELLO: dict[str, Any] = {
     "type": "hello",

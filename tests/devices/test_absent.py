@@ -9,11 +9,11 @@ from tests.devices.house import PATIENCE, House
 from tests.devices.web_house import Houses
 from tests.doors.doors import served
 
-from kho.devices import simulator
-from kho.devices.board import Board
 from kho.devices.errors import DeviceOffline
-from kho.devices.simulator import Simulated
 from kho.settings import Settings
+from kho.simulator import simulator
+from kho.simulator.board import Board
+from kho.simulator.simulator import Simulated
 
 ALIAS = "board_audio_speaker_set_volume"
 MAC = simulator.mac(1)

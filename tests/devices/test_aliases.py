@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kho.devices.aliases import aliases, find
-from kho.devices.listed import BoardTool
+from kho.devices.protocol.tool_listing import BoardTool
+from kho.devices.tools.aliases import aliases, find
 
 LAWFUL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 MAC = "aa:bb:cc:dd:ee:ff"

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kho.devices import arguments
-from kho.devices.board_tools import COMMON, USER_ONLY
+from kho.devices.calls import arguments
 from kho.devices.errors import WrongArguments
-from kho.devices.listed import BoardTool
+from kho.devices.protocol.tool_listing import BoardTool
 from kho.kernel.errors import InvalidParams
+from kho.simulator.board_tools import COMMON, USER_ONLY
 
 SCHEMAS = {tool.name: tool.listed["inputSchema"] for tool in (*COMMON, *USER_ONLY)}
 VOLUME = SCHEMAS["self.audio_speaker.set_volume"]

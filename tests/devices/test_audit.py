@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.devices.house import House
 
-from kho.devices.board import Board
 from kho.devices.errors import CallTimedOut, DeviceBusy, DeviceOffline, UnknownCode, UnknownDevice
 from kho.kernel.errors import InvalidParams, UniqueViolation
 from kho.kernel.ports import Tx
+from kho.simulator.board import Board
 from kho.storage.receipts import SqlReceipts
 
 pytestmark = pytest.mark.anyio

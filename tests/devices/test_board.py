@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kho.devices import frames
-from kho.devices.board import PAGE_BYTES, Board, HangUp, Say
-from kho.devices.board_tools import Property, Tool
-from kho.devices.faults import Fault
+from kho.devices.protocol import frames
 from kho.lib.jsonrpc import Response
+from kho.simulator.board import PAGE_BYTES, Board, HangUp, Say
+from kho.simulator.board_tools import Property, Tool
+from kho.simulator.faults import Fault
 
 COMMON = [
     "self.get_device_status",

@@ -10,11 +10,12 @@ import pytest
 from tests.devices.house import PATIENCE, House
 from tests.devices.mqtt_house import desk, dialled, linked, unlinked
 
-from kho.devices import broker, mqtt_boards
-from kho.devices.board import Board
 from kho.devices.errors import BoardGone, BoardRefused
-from kho.devices.mqtt_client import Client, Disconnected
+from kho.devices.mqtt import broker
+from kho.devices.mqtt.board import MAX_MESSAGE
 from kho.lib.clock import DAY, SECOND
+from kho.lib.mqtt_client import Client, Disconnected
+from kho.simulator.board import Board
 
 MAC = "02:4b:00:00:00:01"
 VOLUME = "self.audio_speaker.set_volume"
@@ -163,7 +164,7 @@ async def test_what_is_too_long_for_a_board_is_refused_and_the_next_call_goes_th
         await at.simulate(MAC)
         link = await at.link(MAC)
         with pytest.raises(BoardRefused, match="8192 bytes"):
-            await link.call("self.screen.set_theme", {"theme": "x" * mqtt_boards.MAX_MESSAGE})
+            await link.call("self.screen.set_theme", {"theme": "x" * MAX_MESSAGE})
         await link.call("self.screen.set_theme", {"theme": "dark"})
 
 

@@ -11,10 +11,10 @@ from tests.devices.test_operations import dialled, known
 from tests.doors.command_line import program_of, run_in_process
 from tests.doors.doors import KHO, environment, kho, served
 
-from kho.devices.board import Board
-from kho.devices.board_tools import Context, Refused, Tool
-from kho.devices.faults import FAULTS
 from kho.settings import Settings
+from kho.simulator.board import Board
+from kho.simulator.board_tools import Context, Refused, Tool
+from kho.simulator.faults import FAULTS
 
 pytestmark = pytest.mark.anyio
 MAC = "02:4b:00:00:00:01"

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from tests.devices.house import PATIENCE
 from tests.devices.web_house import Dialled, Houses, Json, Served, forget_keys, new_key, ready, web
 
-from kho.devices.board import Board
 from kho.devices.events import Event, Events
 from kho.lib.clock import SECOND
+from kho.simulator.board import Board
 
 AT = 1_800_000_000 * SECOND
 

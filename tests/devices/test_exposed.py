@@ -4,8 +4,8 @@ from typing import Any
 
 from tests.devices.test_aliases import tool
 
-from kho.devices.exposed import MAX_FORMS, each, grouped
-from kho.devices.listed import ANYTHING, BoardTool
+from kho.devices.protocol.tool_listing import ANYTHING, BoardTool
+from kho.devices.tools.exposed_tool import MAX_FORMS, each, grouped
 
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 

@@ -20,9 +20,9 @@ from tests.devices.web_house import Dialled, Served, closing, gone, ready, web
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from kho.devices.board import Board
+from kho.devices.connections.connection import SLOW, Link
 from kho.devices.errors import BoardGone, DeviceOffline, NotApproved
-from kho.devices.link import SLOW, Link
+from kho.simulator.board import Board
 
 GOOD, BAD = "aa:01", "bb:01"
 STATUS = "self.get_device_status"

@@ -19,13 +19,13 @@ from tests.devices.conftest import Ground
 from tests.devices.house import House
 
 from kho.devices import store
-from kho.devices.board import Board
-from kho.devices.board_tools import Context, Refused, Tool
+from kho.devices.connections.forwarding import LONGEST_PATH, UnixForwarding
+from kho.devices.connections.forwarding_postgres import PostgresForwarding
 from kho.devices.errors import BoardGone, CallTimedOut, DeviceFailed, DeviceOffline, DeviceTimeout
-from kho.devices.forwarding import LONGEST_PATH, UnixForwarding
-from kho.devices.forwarding_postgres import PostgresForwarding
 from kho.devices.store import Owner
 from kho.lib.clock import SECOND, system_clock
+from kho.simulator.board import Board
+from kho.simulator.board_tools import Context, Refused, Tool
 
 pytestmark = pytest.mark.anyio
 A = "cc:01"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kho.devices import frames
+from kho.devices.protocol import frames
 from kho.lib.jsonrpc import Invalid, Request, Response
 
 JSON = st.recursive(

@@ -8,10 +8,10 @@ import pytest
 from tests.devices.house import House
 
 from kho.devices import notifications, store
-from kho.devices.board import Board
 from kho.devices.errors import NotApproved, UnknownCode, UnknownDevice
 from kho.kernel.errors import Forbidden, InvalidParams
 from kho.kernel.ports import Tx
+from kho.simulator.board import Board
 
 pytestmark = pytest.mark.anyio
 _numbers = count(1)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kho.devices.board import Board, HangUp
+from kho.devices.connections.connection import MAX_UNSENT, MAX_UNTOLD, SILENCE, Link
 from kho.devices.errors import BoardGone, BoardRefused, CallTimedOut, DeviceOffline, DeviceTimeout, QueueFull
-from kho.devices.link import MAX_UNSENT, MAX_UNTOLD, SILENCE, Link
-from kho.devices.session import Notified, Session
+from kho.devices.protocol.session import Notified, Session
+from kho.simulator.board import Board, HangUp
 
 
 class Desk:

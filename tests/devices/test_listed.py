@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.devices.talk import INITIALIZED, greeted, ready, say, sent, session
 
-from kho.devices.session import BoardTool, Trouble
+from kho.devices.protocol.session import BoardTool, Trouble
 
 
 @pytest.mark.parametrize("cursors", [["a", "b", "a"], ["a", "a"], ["x" * 300]])

@@ -12,12 +12,12 @@ from tests.devices.conftest import Ground
 from tests.devices.house import PATIENCE, House, Wire
 
 from kho.devices import store
-from kho.devices.board import Board
-from kho.devices.board_tools import Property, Tool
 from kho.devices.errors import DeviceOffline, DeviceTimeout
 from kho.devices.events import Event, Listener
-from kho.devices.session import Session
+from kho.devices.protocol.session import Session
 from kho.kernel.errors import InvalidParams
+from kho.simulator.board import Board
+from kho.simulator.board_tools import Property, Tool
 
 pytestmark = pytest.mark.anyio
 A, B = "bb:01", "bb:02"

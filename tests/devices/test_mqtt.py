@@ -21,14 +21,14 @@ from tests.devices.mqtt_house import (
 )
 from tests.devices.web_house import Houses
 
-from kho.devices import mqtt as door
-from kho.devices import mqtt_client, mqtt_served, mqtt_topics
-from kho.devices.board import Board, Say
 from kho.devices.errors import BoardGone, DeviceFailed
-from kho.devices.mqtt_client import Address, address
-from kho.devices.registrations import approve_code
+from kho.devices.mqtt import bridge as door
+from kho.devices.mqtt import config, topics
+from kho.devices.pairing.registrations import approve_code
 from kho.devices.settings import DeviceSettings
-from kho.kernel.errors import KhoError
+from kho.lib import mqtt_client
+from kho.lib.mqtt_client import Address, Unusable, address
+from kho.simulator.board import Board, Say
 
 VOLUME = "self.audio_speaker.set_volume"
 
@@ -46,15 +46,15 @@ async def test_a_board_that_never_asked_the_hub_takes_no_photo_and_the_caller_is
     house: House, broker: AnyBroker, mac: str
 ) -> None:
     board = Board(mac, online=True)
-    async with mqtt(house, mqtt_url=f"mqtt://127.0.0.1:{broker.port}"), client(broker, mqtt_topics.down(mac)) as found:
-        await found.publish(mqtt_topics.up(mac), "{}")
-        await introduce(board, found, mqtt_topics.up(mac))
+    async with mqtt(house, mqtt_url=f"mqtt://127.0.0.1:{broker.port}"), client(broker, topics.down(mac)) as found:
+        await found.publish(topics.up(mac), "{}")
+        await introduce(board, found, topics.up(mac))
         await (await linked(house, mac)).settled()
         photo = {"device": mac, "tool": "self.camera.take_photo", "arguments": {"question": "What is it?"}}
         asking = asyncio.ensure_future(house.ask("device_call", photo))
         for said in board.hear(json.dumps(await heard(found))):
             assert isinstance(said, Say)
-            await found.publish(mqtt_topics.up(mac), said.text)
+            await found.publish(topics.up(mac), said.text)
         with pytest.raises(DeviceFailed, match="explain URL") as failed:
             await asking
         assert "Set KHO_DEVICES__PUBLIC_URL" in failed.value.guidance
@@ -80,7 +80,7 @@ async def test_at_the_shared_topic_a_board_is_known_by_what_it_says_and_then_by_
     board = Board(mac)
     async with (
         mqtt(house, mqtt_url=f"mqtt://127.0.0.1:{broker.port}") as served,
-        client(broker, mqtt_topics.down(mac)) as found,
+        client(broker, topics.down(mac)) as found,
     ):
         await found.publish("device-server", '{"type":"hello","transport":"mqtt"}')
         named = {**json.loads(board.hello("mqtt")), "mac": mac.upper().replace(":", "_")}
@@ -99,16 +99,16 @@ async def test_by_code_nobody_is_believed_at_the_shared_topic_and_new_boards_sho
 ) -> None:
     house = houses(by_code=True)
     url = f"mqtt://127.0.0.1:{broker.port}"
-    async with mqtt(house, by_code=True, mqtt_url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
+    async with mqtt(house, by_code=True, mqtt_url=url) as served, client(broker, topics.down(mac)) as found:
         await found.publish("device-server", json.dumps({**json.loads(Board(mac).hello("mqtt")), "mac": mac}))
-        await found.publish(mqtt_topics.up(mac), Board(mac).hello("mqtt"))
+        await found.publish(topics.up(mac), Board(mac).hello("mqtt"))
         alert = await heard(found)
         assert alert["type"] == "alert"
         assert served.door is not None
         assert served.door.unknown == 1
         code = alert["message"].split()[-1]
         await house.db.write(lambda tx: approve_code(tx, house.tenant, code, "lan", house.clock()))
-        await found.publish(mqtt_topics.up(mac), Board(mac).hello("mqtt"))
+        await found.publish(topics.up(mac), Board(mac).hello("mqtt"))
         assert (await heard(found))["type"] == "hello"
 
 
@@ -122,11 +122,11 @@ async def test_a_board_that_is_idle_is_found_when_the_hub_starts_again(
             await simulate(mac, subscribes=True)
             await (await linked(first, mac)).settled()
         await first.live.close()
-        found = await stack.enter_async_context(client(broker, mqtt_topics.down(mac)))
+        found = await stack.enter_async_context(client(broker, topics.down(mac)))
         again = houses(tenant=first.tenant)
         await stack.enter_async_context(mqtt(again, mqtt_url=url))
         assert again.live.find(again.tenant, mac) is None, "it is not there before it answers"
-        await introduce(Board(mac), found, mqtt_topics.up(mac))
+        await introduce(Board(mac), found, topics.up(mac))
         await linked(again, mac)
 
 
@@ -134,8 +134,8 @@ async def test_a_board_that_falls_silent_is_asked_and_then_given_up(
     house: House, broker: AnyBroker, mac: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"mqtt://127.0.0.1:{broker.port}"
-    async with mqtt(house, mqtt_url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
-        await found.publish(mqtt_topics.up(mac), Board(mac).hello("mqtt"))
+    async with mqtt(house, mqtt_url=url) as served, client(broker, topics.down(mac)) as found:
+        await found.publish(topics.up(mac), Board(mac).hello("mqtt"))
         await heard(found)
         assert served.door is not None
         monkeypatch.setattr(door, "QUIET", -1.0)
@@ -149,7 +149,7 @@ async def test_only_one_process_of_a_hub_holds_the_connection(houses: Houses, br
     one, two = houses(), houses()
     async with mqtt(one, mqtt_url=url):
         parts = two.live, two.registrations, two.parts.tokens
-        other = mqtt_served.MqttServed(two.core, DeviceSettings(mqtt_url=url), *parts, _auto)
+        other = config.MqttServed(two.core, DeviceSettings(mqtt_url=url), *parts, _auto)
         (holder,) = other.holders
         assert not await holder._mine()  # pyright: ignore[reportPrivateUsage]
         two.clock.pass_(60)
@@ -165,7 +165,7 @@ async def _auto() -> Any:
 async def test_there_is_no_broker_and_the_hub_tries_later(house: House) -> None:
     parts = house.live, house.registrations, house.parts.tokens
     url = f"mqtt://127.0.0.1:{free_port()}"
-    served = mqtt_served.MqttServed(house.core, DeviceSettings(mqtt_url=url), *parts, _auto)
+    served = config.MqttServed(house.core, DeviceSettings(mqtt_url=url), *parts, _auto)
     (holder,) = served.holders
     house.background.add(holder.run)
     later = Amqtt(address(url).port)
@@ -191,21 +191,21 @@ def test_addresses(text: str, found: Address) -> None:
 
 @pytest.mark.parametrize("text", ["http://broker", "mqtt://", "mqtt://broker:x", ""])
 def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(KhoError, match="mqtt://HOST:PORT"):
+    with pytest.raises(Unusable, match="mqtt://HOST:PORT"):
         address(text)
 
 
 def test_who_speaks() -> None:
     mac = "02:4b:00:00:00:01"
-    assert mqtt_topics.by_topic("devices/02_4B_00_00_00_01/up") == mac
-    assert mqtt_topics.by_topic("devices/kitchen_lamp/up") == "kitchen_lamp"
-    assert mqtt_topics.by_topic("devices/a/b/up") is None
-    assert mqtt_topics.by_message({"client_id": "GID_x@@@02_4b_00_00_00_01@@@uuid"}) == mac
-    assert mqtt_topics.by_message({"device_id": "02:4B:00:00:00:01"}) == mac
-    assert mqtt_topics.by_message({"mac": "a b"}) is None
-    assert mqtt_topics.by_message({"type": "hello"}) is None
+    assert topics.by_topic("devices/02_4B_00_00_00_01/up") == mac
+    assert topics.by_topic("devices/kitchen_lamp/up") == "kitchen_lamp"
+    assert topics.by_topic("devices/a/b/up") is None
+    assert topics.by_message({"client_id": "GID_x@@@02_4b_00_00_00_01@@@uuid"}) == mac
+    assert topics.by_message({"device_id": "02:4B:00:00:00:01"}) == mac
+    assert topics.by_message({"mac": "a b"}) is None
+    assert topics.by_message({"type": "hello"}) is None
 
 
 def test_what_is_missing_is_said() -> None:
-    with pytest.raises(KhoError, match=r"pip install 'kho\[mqtt\]'"):
+    with pytest.raises(Unusable, match=r"pip install 'kho\[mqtt\]'"):
         mqtt_client.need("no_such_package")

@@ -9,13 +9,14 @@ from tests.devices.house import PATIENCE, House
 from tests.devices.mqtt_house import AnyBroker, client, external, heard, introduce, linked, mqtt, unlinked
 from tests.devices.web_house import Houses
 
-from kho.devices import mqtt as door
-from kho.devices import mqtt_topics, simulator
-from kho.devices.board import Board, Say
 from kho.devices.errors import DeviceTimeout
-from kho.devices.mqtt_client import Client
-from kho.devices.registrations import approve_code
-from kho.devices.simulator import Happening
+from kho.devices.mqtt import bridge as door
+from kho.devices.mqtt import topics
+from kho.devices.pairing.registrations import approve_code
+from kho.lib.mqtt_client import Client
+from kho.simulator import simulator
+from kho.simulator.board import Board, Say
+from kho.simulator.simulator import Happening
 
 VOLUME = "self.audio_speaker.set_volume"
 
@@ -70,8 +71,8 @@ async def test_a_board_of_which_nobody_knew_that_it_is_there_is_met_anew_once_it
     houses: Houses, broker: AnyBroker, mac: str
 ) -> None:
     house, url = houses(by_code=True), f"mqtt://127.0.0.1:{broker.port}"
-    up = mqtt_topics.up(mac)
-    async with mqtt(house, by_code=True, mqtt_url=url) as served, client(broker, mqtt_topics.down(mac)) as found:
+    up = topics.up(mac)
+    async with mqtt(house, by_code=True, mqtt_url=url) as served, client(broker, topics.down(mac)) as found:
         await found.publish(up, "{}")
         code = json.loads(await next_of(found, "alert"))["message"].split()[-1]
         await house.db.write(lambda tx: approve_code(tx, house.tenant, code, "lan", house.clock()))
@@ -90,9 +91,9 @@ async def test_a_board_that_does_not_answer_a_call_is_asked_at_once_and_given_up
 ) -> None:
     async with (
         mqtt(house, mqtt_url=f"mqtt://127.0.0.1:{broker.port}"),
-        client(broker, mqtt_topics.down(mac)) as found,
+        client(broker, topics.down(mac)) as found,
     ):
-        board, up = Board(mac), mqtt_topics.up(mac)
+        board, up = Board(mac), topics.up(mac)
         await found.publish(up, "{}")
         await introduce(board, found, up)
         await (await linked(house, mac)).settled()
@@ -123,10 +124,10 @@ async def test_a_virtual_board_that_ends_says_goodbye_and_is_gone_soon(
 async def test_firmware_says_goodbye_at_the_end_of_a_conversation_and_stays(
     house: House, broker: AnyBroker, mac: str
 ) -> None:
-    up, board = mqtt_topics.up(mac), Board(mac)
+    up, board = topics.up(mac), Board(mac)
     async with (
         mqtt(house, mqtt_url=f"mqtt://127.0.0.1:{broker.port}") as served,
-        client(broker, mqtt_topics.down(mac)) as found,
+        client(broker, topics.down(mac)) as found,
     ):
         await found.publish(up, "{}")
         await introduce(board, found, up)

@@ -11,8 +11,8 @@ from tests.devices.house import PATIENCE, House
 from tests.devices.mqtt_house import mqtt
 from tests.devices.web_house import Houses
 
-from kho.devices import mqtt_served
-from kho.devices.mqtt_lease import BrokerLease, broker_lease
+from kho.devices.mqtt import config
+from kho.devices.mqtt.lease import BrokerLease, broker_lease
 from kho.devices.settings import DeviceSettings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -80,7 +80,7 @@ async def test_who_has_to_wait_says_so(houses: Houses, caplog: pytest.LogCapture
     async with mqtt(one, mqtt_broker="127.0.0.1:0"):
         parts = two.live, two.registrations, two.parts.tokens
         settings = DeviceSettings(mqtt_broker="127.0.0.1:0")
-        other = mqtt_served.MqttServed(two.core, settings, *parts, two.approval)
+        other = config.MqttServed(two.core, settings, *parts, two.approval)
         two.background.add(other.holders[0].run)
         async with asyncio.timeout(PATIENCE):
             while "waiting for 127.0.0.1:0: another process of this hub" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody

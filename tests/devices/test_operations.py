@@ -21,8 +21,8 @@ from tests.doors.doors import PLAIN, Served, bearer, new_key, served
 from websockets.asyncio.client import connect
 
 from kho.app import describe
-from kho.devices.board import Board
 from kho.settings import Settings
+from kho.simulator.board import Board
 
 pytestmark = pytest.mark.anyio
 A, B = "ee:01", "ee:02"

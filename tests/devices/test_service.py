@@ -7,9 +7,6 @@ from collections.abc import Callable
 import pytest
 from tests.devices.house import House
 
-from kho.devices import codes
-from kho.devices.board import Board
-from kho.devices.board_tools import Context, Refused, Tool
 from kho.devices.errors import (
     DeviceFailed,
     DeviceOffline,
@@ -20,9 +17,12 @@ from kho.devices.errors import (
     UnknownDeviceTool,
     UserOnlyTool,
 )
+from kho.devices.pairing import codes
 from kho.kernel.call import Call
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, in_words
 from kho.lib.clock import SECOND
+from kho.simulator.board import Board
+from kho.simulator.board_tools import Context, Refused, Tool
 from kho.storage.receipts import SqlReceipts
 
 pytestmark = pytest.mark.anyio

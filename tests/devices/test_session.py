@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.devices.talk import HELLO, INITIALIZED, VOLUME, error, greeted, ready, say, sent, session
 
-from kho.devices.session import Answered, BoardError, BoardTool, CallResult, Info, Notified, Ready, Trouble
+from kho.devices.protocol.session import Answered, BoardError, BoardTool, CallResult, Info, Notified, Ready, Trouble
 
 
 def test_the_conversation_of_the_contract() -> None:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.devices.talk import session
 
-from kho.devices.board import Board, HangUp, Say
-from kho.devices.faults import Fault
-from kho.devices.session import Act, Answered, Send
+from kho.devices.protocol.session import Act, Answered, Send
+from kho.simulator.board import Board, HangUp, Say
+from kho.simulator.faults import Fault
 
 VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=10),

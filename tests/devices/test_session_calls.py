@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.devices.talk import HELLO, INITIALIZED, VOLUME, error, greeted, ready, say, sent, session
 
-from kho.devices.board import Board
-from kho.devices.session import RENEW, Answered, CallResult, Ready, Send, Trouble
+from kho.devices.protocol.session import RENEW, Answered, CallResult, Ready, Send, Trouble
+from kho.simulator.board import Board
 
 
 def test_one_call_is_in_flight() -> None:

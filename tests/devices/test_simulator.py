@@ -16,15 +16,18 @@ from tests.devices.mqtt_house import boards, linked
 from tests.devices.web_house import Houses, Served, web
 from tests.doors.doors import served as serving
 
-from kho.devices import simulator
-from kho.devices.board import Board
-from kho.devices.board_tools import STATE_CHANGED
+from kho.devices.connections import connection
 from kho.devices.errors import BoardGone
-from kho.devices.faults import Fault
-from kho.devices.registrations import approve_code
-from kho.devices.simulator import Happening, Simulated
+from kho.devices.http import ota
+from kho.devices.mqtt import topics
+from kho.devices.pairing.registrations import approve_code
 from kho.kernel.errors import KhoError
 from kho.settings import Settings
+from kho.simulator import endpoints, simulator
+from kho.simulator.board import Board
+from kho.simulator.board_tools import STATE_CHANGED
+from kho.simulator.faults import Fault
+from kho.simulator.simulator import Happening, Simulated
 
 MAC = simulator.mac(1)
 VOLUME = "self.audio_speaker.set_volume"
@@ -197,3 +200,12 @@ async def test_the_command_speaks_json_lines_and_ends_when_it_is_interrupted(tmp
         process.send_signal(signal.SIGINT)
         _, errors = await process.communicate()
         assert (process.returncode, errors.decode().strip()) == (0, "Stopped.")
+
+
+def test_what_virtual_boards_know_by_heart_is_what_the_hub_says() -> None:
+    assert endpoints.REPLACED == connection.REPLACED
+    assert endpoints.OTA_PATH == ota.PATH
+    up, down, identifier = endpoints.topics("02:4b:00:00:00:01", "client")
+    known = topics.up("02:4b:00:00:00:01"), topics.down("02:4b:00:00:00:01")
+    assert (up, down) == known
+    assert identifier == topics.client_id("02:4b:00:00:00:01", "client")

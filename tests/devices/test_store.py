@@ -8,30 +8,31 @@ import pytest
 from tests.devices.conftest import Ground
 from tests.devices.house import House
 
-from kho.devices import history, notifications, store
-from kho.devices.board import Board
+from kho.devices import notifications, store
+from kho.devices.calls import call_log
 from kho.devices.errors import DeviceBusy, DeviceFailed
 from kho.devices.notifications import Notifications
-from kho.devices.registrations import Registrations, approve_code
-from kho.devices.tokens import SigningKey
+from kho.devices.pairing.registrations import Registrations, approve_code
+from kho.devices.pairing.tokens import SigningKey
 from kho.kernel.ports import Tx
+from kho.simulator.board import Board
 
 pytestmark = pytest.mark.anyio
 A, B = "ff:01", "ff:02"
 
 
-def entry(**more: Any) -> history.Entry:
+def entry(**more: Any) -> call_log.Entry:
     given: dict[str, Any] = {"call": 0, "device": A, "tool": "t", "arguments": {}, "caller": "lan", "door": "mcp"}
     rest: dict[str, Any] = {"request_id": "r", "outcome": "ok", "message": "", "ms": 1, "at": 5}
-    return history.Entry(**{**given, **rest, **more})
+    return call_log.Entry(**{**given, **rest, **more})
 
 
 async def test_the_history_is_bounded_by_tenant(house: House) -> None:
     def work(tx: Tx) -> list[int]:
         for _ in range(25):
-            history.add(tx, house.tenant, entry(), most=20)
-        history.add(tx, f"{house.tenant}-other", entry())
-        found = history.page(tx, house.tenant, devices=None, tool=None, since=None, before=None, most=100)
+            call_log.add(tx, house.tenant, entry(), most=20)
+        call_log.add(tx, f"{house.tenant}-other", entry())
+        found = call_log.page(tx, house.tenant, devices=None, tool=None, since=None, before=None, most=100)
         return [one.call for one in found]
 
     assert await house.db.write(work) == list(range(25, 5, -1))
@@ -155,4 +156,4 @@ async def test_an_approved_board_keeps_what_it_was_called(houses: Callable[..., 
     ],
 )
 def test_what_is_secret_is_masked(given: dict[str, Any], kept: dict[str, Any]) -> None:
-    assert history.masked(given) == kept
+    assert call_log.masked(given) == kept

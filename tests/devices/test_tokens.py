@@ -7,7 +7,7 @@ import pytest
 from tests.devices.conftest import Ground
 from tests.devices.house import House
 
-from kho.devices.tokens import LIFETIME, PURPOSES, Claims, Purpose, SigningKey, Tokens
+from kho.devices.pairing.tokens import LIFETIME, PURPOSES, Claims, Purpose, SigningKey, Tokens
 from kho.lib.clock import SECOND
 
 NOW = 1_800_000_000 * SECOND

@@ -12,12 +12,12 @@ from tests.devices.mqtt_house import boards, linked
 from tests.devices.web_house import Dialled, Houses, Json, Served, gone, ready, web
 from tests.models.model_server import ModelServer, serving
 
-from kho.devices import simulator
-from kho.devices.board import Board
 from kho.devices.errors import DeviceFailed
-from kho.devices.vision import MAX_ANSWER, MAX_IMAGE, image_type
+from kho.devices.http.vision import MAX_ANSWER, MAX_IMAGE, image_type
 from kho.models import factory
 from kho.models.factory import LlmConfig
+from kho.simulator import simulator
+from kho.simulator.board import Board
 
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF" + b"\0" * 200 + b"\xff\xd9"
 DEVICE = "aa:bb"

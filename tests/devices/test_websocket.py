@@ -10,12 +10,12 @@ from tests.devices.web_house import Dialled, Houses, Json, Served, closing, forg
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidStatus
 
-from kho.devices import websocket
-from kho.devices.board import Board
 from kho.devices.errors import BoardGone
-from kho.devices.registrations import approve_code
-from kho.devices.tokens import Tokens
+from kho.devices.http import websocket
+from kho.devices.pairing.registrations import approve_code
+from kho.devices.pairing.tokens import Tokens
 from kho.lib.clock import DAY, SECOND
+from kho.simulator.board import Board
 
 HELLO: Json = {
     "type": "hello",

@@ -13,9 +13,8 @@ from tests.doors.doors import listening
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from kho.devices.board import Board, Say
-from kho.devices.served import served
-from kho.devices.tokens import Tokens
+from kho.devices.pairing.tokens import Tokens
+from kho.devices.routes import served
 from kho.doors.http.app import Application
 from kho.kernel import identity
 from kho.kernel.call import Principal
@@ -25,6 +24,7 @@ from kho.kernel.identity import ApiKey
 from kho.kernel.registry import Registry
 from kho.lib.clock import DAY
 from kho.settings import Settings
+from kho.simulator.board import Board, Say
 from kho.storage.api_keys import SqlApiKeys
 from kho.storage.receipts import SqlReceipts
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from tests.doors.doors import HANDSHAKE, MODERN, Json, Served
 from websockets.asyncio.client import ClientConnection, connect
 
-from kho.devices.board import Board, Say
+from kho.simulator.board import Board, Say
 
 PREFIX = "io.modelcontextprotocol/"
 META: Json = {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities": {}}

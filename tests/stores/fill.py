@@ -16,14 +16,14 @@ from tests.doors.doors import Served, bearer, new_key, served
 from tests.parsers import samples
 
 from kho.app import open_hub
-from kho.devices import simulator
-from kho.devices.simulator import Happening, Simulated
 from kho.documents.settings import DocumentSettings
 from kho.kernel.call import Call
 from kho.lib.clock import DAY
 from kho.memory.settings import MemorySettings
 from kho.research.settings import ResearchSettings
 from kho.settings import Settings
+from kho.simulator import simulator
+from kho.simulator.simulator import Happening, Simulated
 
 Json = dict[str, Any]
 CENTURY = 36_500 * DAY

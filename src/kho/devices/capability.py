@@ -4,22 +4,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kho.devices.calling import Calling
+from kho.devices.calls.queue import Queue
+from kho.devices.calls.service import Calling
+from kho.devices.connections.boards import Live
+from kho.devices.connections.forwarding import UnixForwarding
+from kho.devices.connections.forwarding_postgres import PostgresForwarding
 from kho.devices.contract import DEVICES
 from kho.devices.events import SCOPE, Events
-from kho.devices.forwarding import UnixForwarding
-from kho.devices.forwarding_postgres import PostgresForwarding
-from kho.devices.live import Live
-from kho.devices.mqtt_served import MqttServed
+from kho.devices.http.vision import Seer
+from kho.devices.management import Service
+from kho.devices.mqtt.config import MqttServed
 from kho.devices.notifications import Notifications
-from kho.devices.offering import Offering
-from kho.devices.queue import Queue
-from kho.devices.registrations import Approving, Registrations
-from kho.devices.served import served
-from kho.devices.service import Service
+from kho.devices.pairing.registrations import Approving, Registrations
+from kho.devices.pairing.tokens import Tokens
+from kho.devices.routes import served
 from kho.devices.settings import Approval, DeviceSettings
-from kho.devices.tokens import Tokens
-from kho.devices.vision import Seer
+from kho.devices.tools.mcp_tools import Offering
 from kho.kernel.capability import Announcements, Capability
 from kho.search.core import Core
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from kho.devices.codes import MINUTES
+from kho.devices.pairing.codes import MINUTES
 from kho.kernel import errors
 from kho.lib.markdown import minute
 

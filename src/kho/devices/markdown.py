@@ -6,7 +6,7 @@ from typing import Any, cast
 import orjson
 
 from kho.devices import results
-from kho.devices.arguments import wanted
+from kho.devices.calls.arguments import wanted
 from kho.lib.markdown import code, counted, fenced, inline, minute, together
 
 MAX_LINE = 120

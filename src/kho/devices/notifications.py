@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import orjson
 
+from kho.devices.calls.call_log import of_devices
 from kho.devices.events import Event, Events
-from kho.devices.history import of_devices
 from kho.kernel.background import Background
 from kho.kernel.capability import Announcements
 from kho.kernel.errors import KhoError

@@ -1,0 +1,360 @@
+"""The boards that are connected to this process, and what every process may know of them.
+
+A row says which process holds a board's connection, as long as that process says so. The newest connection of a board
+is the one that counts, whichever process it came to. A process that falls silent is given up by the others; should it
+come back, it takes its boards again, unless they have gone elsewhere.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from kho.devices import notifications, store
+from kho.devices.calls.queue import Queue, waiting
+from kho.devices.connections import forwarding_postgres
+from kho.devices.connections.connection import REPLACED, SHUT_OUT, Link, Wire
+from kho.devices.connections.forwarding import Forwarding, told
+from kho.devices.errors import DeviceOffline, NotApproved
+from kho.devices.events import Event, Events, Kind
+from kho.devices.notifications import CHANGED_TOOL, Notifications
+from kho.devices.protocol.session import Session
+from kho.devices.protocol.session_events import CallResult, Notified
+from kho.devices.store import Device, Owner
+from kho.devices.tools import toolsets
+from kho.kernel.background import Background
+from kho.kernel.errors import KhoError
+from kho.kernel.ports import Database, Tx
+from kho.lib.clock import SECOND, Clock, iso
+
+log = logging.getLogger("kho.devices")
+
+LEASE = 20 * SECOND
+BEAT = 5.0
+SLACK = 5.0
+"""Seconds that an answer may take on its way between two processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    link: Link
+    connection: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Live:
+    db: Database
+    background: Background
+    clock: Clock
+    events: Events
+    said: Notifications
+    queue: Queue
+    forwarding: Forwarding
+    process: str
+    on_change: Callable[[], None] = lambda: None
+    """Called when what boards offer may have changed."""
+    boards: dict[tuple[str, str], _Held] = field(default_factory=dict[tuple[str, str], _Held])
+    address: str | None = None
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    closing: bool = False
+
+    def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> Link:
+        """A link that tells this what happens. `connected` is to follow before the first frame."""
+
+        async def notified(link: Link, what: Notified) -> None:
+            if self.find(tenant, device) is link:
+                self.said.said(tenant, device, what.method, what.params)
+
+        return Link(
+            device,
+            wire,
+            session,
+            on_ready=lambda link: self.ready(tenant, device, link),
+            on_notified=notified,
+            on_closed=lambda link, reason: self.disconnected(tenant, device, link, reason),
+        )
+
+    async def connected(self, tenant: str, device: str, link: Link) -> None:
+        """Replaces and closes an older connection of the board. Raises NotApproved."""
+        held, key = _Held(link, uuid.uuid4().hex), (tenant, device)
+        await self.reachable()
+
+        def work(tx: Tx) -> tuple[Device, Owner | None]:
+            known = store.get(tx, tenant, device)
+            if known is None or not known.approved:
+                raise NotApproved(device=device)
+            store.held(tx, tenant, device, self.process, held.connection, self.clock())
+            elsewhere = known.owner not in ("", self.process)
+            return known, store.owner(tx, known.owner, self.clock()) if elsewhere else None
+
+        known, owner = await self.db.write(work)
+        before, self.boards[key] = self.boards.get(key), held
+        if before is not None:
+            log.info("%s is gone: %s", device, REPLACED)
+            self._tell(tenant, device, "disconnected", {"reason": REPLACED})
+            await before.link.close(REPLACED)
+        if owner is not None:
+            self.background.add(partial(self._drop_elsewhere, owner, known))
+        self._tell(tenant, device, "connected", {"transport": link.wire.name})
+        log.info("%s is connected over %s", device, link.wire.name)
+        if link.closed:  # it was over before it was noted
+            await self.disconnected(tenant, device, link)
+
+    async def disconnected(self, tenant: str, device: str, link: Link, reason: str = "") -> None:
+        key = tenant, device
+        held = self.boards.get(key)
+        if held is None or held.link is not link:
+            return
+        del self.boards[key]
+        log.info("%s is gone: %s", device, reason or "its connection ended")
+        self._tell(tenant, device, "disconnected", {"reason": reason} if reason else {})
+        try:
+            await self.db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self.clock()))
+        except KhoError as problem:  # the row runs out with the lease
+            log.warning("%s is gone, which could not be noted: %s", device, problem.message)
+        self.on_change()
+
+    async def ready(self, tenant: str, device: str, link: Link) -> None:
+        """The board has said what it can do; it may say so again."""
+        if self.find(tenant, device) is not link:
+            return
+        info = link.info
+        about = {"transport": link.wire.name}
+        if info is not None:
+            about |= {"name": info.name, "version": info.version, "protocol": info.protocol}
+        kept = toolsets.packed(link.tools)
+        digest = toolsets.digest(kept)
+
+        now = self.clock()
+
+        def work(tx: Tx) -> tuple[bool, list[dict[str, Any]]]:
+            known = store.get(tx, tenant, device)
+            if known is None:
+                return False, []
+            baseline, marked, fresh = toolsets.compared(
+                link.tools, store.baseline(tx, tenant, device), known.warnings, iso(now)
+            )
+            known = replace(known, info={**known.info, **about})
+            store.set_tools(tx, known, digest, kept, baseline, marked, now)
+            warnings = [_warning(name, marked[name]["changed"]) for name in fresh]
+            for what in warnings:
+                notifications.note(tx, tenant, device, CHANGED_TOOL, what, now, self.process)
+            return known.toolset != digest, warnings
+
+        changed, warnings = await self.db.write(work)
+        for what in warnings:
+            self.said.tell(tenant, device, CHANGED_TOOL, what, now)
+            log.warning("%s: %s", device, what["message"])
+        if changed:
+            self._tell(tenant, device, "tools_changed", {"tools": len(kept)})
+        self.on_change()
+        self.queue.deliver(tenant, device, self.carry)
+
+    def find(self, tenant: str, device: str) -> Link | None:
+        held = self.boards.get((tenant, device))
+        return None if held is None else held.link
+
+    @property
+    def count(self) -> int:
+        return len(self.boards)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    async def carry(self, tenant: str, device: str, tool: str, arguments: dict[str, Any], timeout: float) -> CallResult:
+        """On a board of this process."""
+        link = self.find(tenant, device)
+        if link is None:
+            raise DeviceOffline(device=device)
+        return await link.call(tool, arguments, timeout)
+
+    async def call(self, device: Device, tool: str, arguments: dict[str, Any], timeout: float) -> CallResult:
+        """On a board of whichever process holds it. Never tried twice."""
+        if self.find(device.tenant, device.id) is not None:
+            return await self.carry(device.tenant, device.id, tool, arguments, timeout)
+        owner = await self._owner(device)
+        if owner is None:
+            raise DeviceOffline(since=iso(device.last_seen), device=device.id)
+        asked = {
+            "do": "call",
+            "tenant": device.tenant,
+            "device": device.id,
+            "tool": tool,
+            "arguments": arguments,
+            "timeout": timeout,
+        }
+        answer = await self.forwarding.ask(owner, asked, timeout + SLACK)
+        return CallResult(answer["content"], answer["is_error"])
+
+    async def drop(self, device: Device, reason: str) -> None:
+        """Ends the board's connection, wherever it is."""
+        link = self.find(device.tenant, device.id)
+        if link is not None:
+            await link.close(reason, SHUT_OUT)
+            await self.disconnected(device.tenant, device.id, link, reason)
+        elif (owner := await self._owner(device)) is not None:
+            await self._drop_elsewhere(owner, device, reason)
+
+    async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What another process asks of this one."""
+        match message:
+            case {
+                "do": "call",
+                "tenant": str(tenant),
+                "device": str(device),
+                "tool": str(tool),
+                "arguments": dict(),
+                "timeout": float() | int() as timeout,
+            }:
+                try:
+                    found = await self.carry(tenant, device, tool, cast(dict[str, Any], message["arguments"]), timeout)
+                except KhoError as error:
+                    return told(error)
+                return {"result": {"content": found.content, "is_error": found.is_error}}
+            case {"do": "drop", "tenant": str(tenant), "device": str(device), "connection": str(connection)}:
+                held = self.boards.get((tenant, device))
+                if held is not None and held.connection == connection:
+                    reason = message.get("reason")
+                    await held.link.close(*((reason, SHUT_OUT) if isinstance(reason, str) else (REPLACED, 1000)))
+                return {"result": {}}
+            case _:
+                return told(KhoError("This process does not understand the other one: both must be of one version."))
+
+    async def _owner(self, device: Device) -> Owner | None:
+        if device.owner in ("", self.process):
+            return None
+        return await self.db.read(lambda tx: store.owner(tx, device.owner, self.clock()))
+
+    async def _drop_elsewhere(self, owner: Owner, device: Device, reason: str | None = None) -> None:
+        """Without a reason it is that the board is here now."""
+        message = {"do": "drop", "tenant": device.tenant, "device": device.id, "connection": device.connection}
+        if reason is not None:
+            message["reason"] = reason
+        with suppress(KhoError):  # it is gone already, or will find out when it looks
+            await self.forwarding.ask(owner, message, SLACK)
+
+    # -- the lease ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Works until the hub stops: says that this process is there, and clears up after those that are not."""
+        await self.background.every(BEAT, self._step, name="boards")
+
+    async def _step(self) -> None:
+        await self.beat()
+        await self.sweep()
+        await self.queue.expire()
+        await self._deliver_waiting()
+
+    async def _deliver_waiting(self) -> None:
+        """What was queued in the moment when its board came back."""
+        if self.boards:
+            for tenant, device in await self.db.read(lambda tx: waiting(tx, self.process)):
+                link = self.find(tenant, device)
+                if link is not None and link.session.state == "ready":
+                    self.queue.deliver(tenant, device, self.carry)
+
+    async def beat(self) -> None:
+        address = await self._reached()
+        if address is None:
+            return
+        boards, now = dict(self.boards), self.clock()
+
+        def work(tx: Tx) -> list[tuple[str, str]]:
+            forwarding_postgres.sweep(tx, now)
+            if store.beat(tx, self.process, address, now + LEASE):
+                return []
+            store.arrive(tx, self.process, address, now + LEASE)
+            return [
+                key
+                for key, held in boards.items()
+                if not store.held_again(tx, *key, self.process, held.connection, now)
+            ]
+
+        for key in await self.db.write(work):
+            await boards[key].link.close(REPLACED)
+
+    async def _reached(self) -> str | None:
+        """Where others reach this process, which may have been asleep for long; None if none of them need to."""
+        async with self.opening:
+            if self.address is None or self.closing:
+                return None
+            try:
+                self.address = await self.forwarding.open(self.answer)
+            except OSError as problem:
+                log.warning("boards: other processes do not reach this one: %s", problem)
+            return self.address
+
+    async def sweep(self) -> None:
+        """Gives up processes that have fallen silent, and those that are certain to be gone. One that is only silent
+        keeps its socket: it may have been asleep, and comes back. So does this one, if it was given up itself."""
+        now = self.clock()
+        owners = await self.db.read(store.every_owner)
+        if not any(one.process == self.process and one.until > now for one in owners):
+            await self.beat()
+        others = [one for one in owners if one.process != self.process]
+        gone = [one for one in others if await self.forwarding.is_gone(one)]
+        dead = {one.process for one in gone}
+        if not dead and all(one.until > now for one in others):
+            return
+
+        def work(tx: Tx) -> None:
+            for one in store.every_owner(tx):
+                if one.process in dead or (one.until <= now and one.process != self.process):
+                    store.leave(tx, one.process, now)
+
+        await self.db.write(work)
+        _clear_away(gone)
+        self.on_change()
+
+    async def close(self) -> None:
+        """Ends every connection of this process."""
+        self.closing = True
+        boards = list(self.boards.values())
+        self.boards.clear()  # one statement below lets go of all of them
+        await asyncio.gather(*(_ended(held.link) for held in boards))
+        async with self.opening:
+            await self.forwarding.close()
+        if self.address is not None:
+            self.address = None
+            try:
+                await self.db.write(lambda tx: store.leave(tx, self.process, self.clock()))
+            except KhoError as problem:  # the others find out when the lease is over
+                log.warning("boards could not be let go of: %s", problem.message)
+
+    async def reachable(self) -> None:
+        """Others reach this process from now on, and know when it was killed."""
+        if self.closing:
+            raise DeviceOffline("The hub stops.")
+        if self.address is not None:
+            return
+        async with self.opening:
+            if self.address is None:
+                address = await self.forwarding.open(self.answer)
+                until = self.clock() + LEASE
+                await self.db.write(lambda tx: store.arrive(tx, self.process, address, until))
+                self.address = address
+
+    def _tell(self, tenant: str, device: str, kind: Kind, data: dict[str, Any]) -> None:
+        self.events.publish(tenant, Event(kind, device, self.clock(), data))
+
+
+def _warning(tool: str, changed: list[str]) -> dict[str, Any]:
+    message = f"The tool {tool} is not what was approved: its {' and '.join(changed)} changed."
+    return {"tool": tool, "changed": changed, "message": message}
+
+
+async def _ended(link: Link) -> None:
+    await link.close("The hub stops.", 1001)
+    await link.settled()
+
+
+def _clear_away(gone: list[Owner]) -> None:
+    """The sockets of processes that had no time to."""
+    for owner in gone:
+        if owner.address.endswith(".sock"):
+            with suppress(OSError):
+                Path(owner.address).unlink()

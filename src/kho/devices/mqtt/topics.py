@@ -1,0 +1,58 @@
+"""Who said it: the topics of boards, and what their messages say of them.
+
+Boards publish to `devices/<id>/up` when the hub gave them that topic, or all of them to `device-server`, as the open
+gateway has it. They are answered at `devices/p2p/<id>`. In a topic the colons of a MAC are underscores.
+"""
+
+from typing import Any
+
+from kho.devices.pairing.headers import normal
+from kho.lib.lazy_regex import pattern
+
+SHARED = "device-server"
+EVERYBODY = "devices/+/up"
+_UP = pattern(r"devices/([A-Za-z0-9._:-]{1,128})/up")
+_MAC = pattern(r"[0-9a-f]{2}(_[0-9a-f]{2}){5}")
+_ID = pattern(r"[a-z0-9._:-]{1,128}")
+_NAMES = ("mac", "mac_address", "device_id", "device-id", "client_id")
+"""Where messages at the shared topic may say whose they are."""
+_BETWEEN = "@@@"
+
+
+def written(device: str) -> str:
+    return device.replace(":", "_")
+
+
+def read(name: str) -> str:
+    """The id of a board from a topic or a client id."""
+    name = normal(name)
+    return name.replace("_", ":") if _MAC.fullmatch(name) else name
+
+
+def up(device: str) -> str:
+    return f"devices/{written(device)}/up"
+
+
+def down(device: str) -> str:
+    return f"devices/p2p/{written(device)}"
+
+
+def client_id(device: str, client: str) -> str:
+    """As the open gateway forms it: a group, the board, and what its firmware calls itself."""
+    return _BETWEEN.join(("GID_kho", written(device), client))
+
+
+def by_topic(topic: str) -> str | None:
+    found = _UP.fullmatch(topic)
+    return None if found is None else read(found[1])
+
+
+def by_message(frame: dict[str, Any]) -> str | None:
+    """What a message says of its sender. Nobody vouches for it."""
+    for name in _NAMES:
+        value = frame.get(name)
+        if isinstance(value, str) and value:
+            parts = value.split(_BETWEEN)
+            device = read(parts[1] if len(parts) == 3 else value)
+            return device if _ID.fullmatch(device) else None
+    return None

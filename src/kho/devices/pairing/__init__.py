@@ -1,0 +1,1 @@
+"""How a board becomes known: what it says of itself, codes, approval, tokens."""

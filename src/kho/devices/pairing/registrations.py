@@ -1,0 +1,113 @@
+"""Which boards there are, and which of them somebody has approved: what the doors of boards ask."""
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kho.devices import store
+from kho.devices.pairing import codes
+from kho.devices.pairing.tokens import SigningKey
+from kho.devices.settings import Approval
+from kho.devices.store import Device
+from kho.kernel.errors import KhoError
+from kho.kernel.ports import Database, Tx
+from kho.lib.clock import Clock
+
+Approving = Callable[[], Awaitable[Approval]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Registrations:
+    """With `approval` "auto" a board that registers belongs to `tenant` at once; with "code" it shows six digits,
+    and belongs to whoever approves them."""
+
+    db: Database
+    clock: Clock
+    approval: Approving
+    tenant: str
+    most_pending: int = store.MAX_PENDING
+
+    async def find(self, device: str, client: str | None = None) -> Device | None:
+        """The registration of a board, an approved one before others. With `client` only that of this very client."""
+        found = await self.db.read(lambda tx: store.by_id(tx, device))
+        return _best([one for one in found if client is None or one.client == client])
+
+    async def of(self, tenant: str, device: str) -> Device | None:
+        return await self.db.read(lambda tx: store.get(tx, tenant, device))
+
+    async def register(self, device: str, client: str, info: dict[str, Any]) -> Device:
+        """Notes that a board is there. It is approved if it was before under the same client id, or if all are; else
+        it has a code, a new one once the old one has run out. A revoked one stays so until somebody approves it."""
+        code, approval = f"{secrets.randbelow(1_000_000):06}", await self.approval()
+        return await self.db.write(lambda tx: self._register(tx, approval, device, client, info, code))
+
+    async def signing_keys(self, first: SigningKey) -> Sequence[SigningKey]:
+        """What signs the boards' tokens, the newest first. `first` is kept if there is none yet."""
+
+        def work(tx: Tx) -> list[SigningKey]:
+            if not store.signing_keys(tx):
+                store.add_signing_key(tx, first.id, first.secret.hex(), self.clock())
+            return [SigningKey(id, bytes.fromhex(secret)) for id, secret in store.signing_keys(tx)]
+
+        return await self.db.write(work)
+
+    def _register(
+        self, tx: Tx, approval: Approval, device: str, client: str, info: dict[str, Any], code: str
+    ) -> Device:
+        now = self.clock()
+        known = [one for one in store.by_id(tx, device) if one.tenant != store.PENDING]
+        if approval == "auto":
+            mine = next((one for one in known if one.tenant == self.tenant), None)
+            if mine is None:
+                store.add(tx, self.tenant, device, client, info, now)
+                store.approve(tx, self.tenant, device, "auto", now)
+            else:
+                store.seen(tx, self.tenant, device, client, {**mine.info, **info}, now)
+            return _need(store.get(tx, self.tenant, device))
+        approved = next((one for one in known if one.approved and one.client == client), None)
+        if approved is not None:
+            info = {**approved.info, **info}
+            store.seen(tx, approved.tenant, device, client, info, now)
+            return replace(approved, info=info, last_seen=now)
+        return self._pending(tx, device, client, info, code, now)
+
+    def _pending(self, tx: Tx, device: str, client: str, info: dict[str, Any], code: str, now: int) -> Device:
+        waiting = store.get(tx, store.PENDING, device)
+        if waiting is not None and waiting.client != client:
+            store.forget_pending(tx, device)
+            waiting = None
+        if waiting is None:
+            store.make_room(tx, now, self.most_pending)
+            store.add(tx, store.PENDING, device, client, info, now)
+        else:
+            store.seen(tx, store.PENDING, device, client, info, now)
+        if waiting is None or waiting.code is None or (waiting.code_until or 0) <= now:
+            while store.by_code(tx, code, now) is not None:
+                code = f"{secrets.randbelow(1_000_000):06}"
+            store.set_code(tx, device, code, now + codes.LASTS)
+        return _need(store.get(tx, store.PENDING, device))
+
+
+def approve_code(tx: Tx, tenant: str, code: str, by: str, now: int) -> Device | None:
+    """Gives the board that shows the code to the tenant. None if none does."""
+    found = store.by_code(tx, code, now)
+    if found is None:
+        return None
+    if store.get(tx, tenant, found.id) is None:
+        store.add(tx, tenant, found.id, found.client, found.info, now)
+    else:
+        store.seen(tx, tenant, found.id, found.client, found.info, now)
+    store.forget_pending(tx, found.id)
+    store.approve(tx, tenant, found.id, by, now)
+    return store.get(tx, tenant, found.id)
+
+
+def _best(found: list[Device]) -> Device | None:
+    return next((one for one in found if one.approved), found[0] if found else None)
+
+
+def _need(device: Device | None) -> Device:
+    if device is None:  # it was written in this very transaction
+        raise KhoError
+    return device

@@ -1,0 +1,1 @@
+"""Tools of boards as models know them: names, schemas, and what changed since they were approved."""

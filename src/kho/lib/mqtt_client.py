@@ -1,0 +1,134 @@
+"""A connection to any MQTT broker, as little of it as boards need. The library is an extra, and is loaded when used."""
+
+import asyncio
+import ssl
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    import aiomqtt
+
+PORT, TLS_PORT = 1883, 8883
+KEEP_ALIVE = 60
+MAX_WAITING = 10_000
+"""Messages that wait to be looked at. More are dropped: no board's message is worth the memory of all others'."""
+
+
+class Unusable(ValueError):
+    """MQTT cannot be used as it is asked for. Says what to do, in a sentence for whoever set it up."""
+
+
+class Disconnected(ConnectionError):
+    """There is no connection to the broker, or no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+
+    def __str__(self) -> str:
+        """Without what is secret."""
+        return f"{self.host}:{self.port}"
+
+
+def address(text: str) -> Address:
+    """From `mqtt://name:password@host:port`, `mqtts://…` or `host:port`. Raises Unusable."""
+    parts = urlsplit(text if "://" in text else f"mqtt://{text}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or port == -1:
+        raise Unusable("The address of a broker is written mqtt://HOST:PORT, or mqtts://NAME:PASSWORD@HOST:PORT.")
+    tls = parts.scheme == "mqtts"
+    user = None if parts.username is None else unquote(parts.username)
+    password = None if parts.password is None else unquote(parts.password)
+    usual = TLS_PORT if tls else PORT
+    return Address(parts.hostname, usual if port is None else port, user, password, tls)
+
+
+def need(package: str) -> None:
+    """Raises Unusable, with what to install, where Python would say what it could not import."""
+    if find_spec(package) is None:
+        raise Unusable(f"MQTT needs two packages more: {sys.executable} -m pip install 'kho[mqtt]'")
+
+
+class Client:
+    def __init__(self, inner: "aiomqtt.Client") -> None:
+        self._inner = inner
+
+    async def publish(self, topic: str, text: str) -> None:
+        """Raises Disconnected."""
+        from aiomqtt import MqttError
+
+        try:
+            await _or_cancelled(self._inner.publish(topic, text.encode()))
+        except MqttError as problem:
+            raise Disconnected(str(problem)) from None
+
+    async def messages(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Topic and content of each. Raises Disconnected at the end."""
+        from aiomqtt import MqttError
+
+        try:
+            async for message in self._inner.messages:
+                yield message.topic.value, message.payload
+        except MqttError as problem:
+            raise Disconnected(str(problem)) from None
+
+
+@asynccontextmanager
+async def connected(
+    where: Address, identifier: str, topics: Sequence[str] = (), will: tuple[str, str] | None = None
+) -> AsyncGenerator[Client, None]:
+    """Raises Disconnected when there is no broker, or when it refuses. `will` is the topic and the text that the broker
+    publishes when this connection breaks."""
+    from aiomqtt import Client as Inner
+    from aiomqtt import MqttError, Will
+
+    inner = Inner(
+        where.host,
+        where.port,
+        username=where.user,
+        password=where.password,
+        identifier=identifier,
+        will=Will(will[0], will[1].encode()) if will else None,
+        keepalive=KEEP_ALIVE,
+        max_queued_incoming_messages=MAX_WAITING,
+        tls_context=ssl.create_default_context() if where.tls else None,
+    )
+    try:
+        await inner.__aenter__()
+    except MqttError as problem:
+        raise Disconnected(str(problem)) from None
+    try:
+        if topics:
+            await _or_cancelled(inner.subscribe([(topic, 0) for topic in topics]))
+        yield Client(inner)
+    except MqttError as problem:
+        raise Disconnected(str(problem)) from None
+    finally:
+        with suppress(MqttError):  # it is gone, which is what was wanted
+            await inner.__aexit__(None, None, None)
+        over = inner._disconnected  # pyright: ignore[reportPrivateUsage]
+        if over.done() and not over.cancelled():
+            over.exception()  # else asyncio complains that nobody asked why it ended
+
+
+async def _or_cancelled(work: Awaitable[object]) -> None:
+    """Python 3.11's `wait_for`, in which the library waits, forgets a cancellation that comes together with the end of
+    the work; whoever cancelled would then wait for ever."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    await work
+    if task and task.cancelling() > before:
+        raise asyncio.CancelledError
