@@ -268,7 +268,9 @@ EVERY: list[tuple[Callable[[Any], str], Result, str]] = [
     (
         markdown.analytics,
         results.AnalyticsAnswer(
-            collections=[results.Tally(collection="kitchen", positive=1, negative=1, neutral=0, helpful_share=0.5)],
+            collections=[
+                results.CollectionTally(collection="kitchen", positive=1, negative=1, neutral=0, helpful_share=0.5)
+            ],
             complaints=[results.Complaint(document=BRIEF, negative=1, positive=0, reasons=["# Old"])],
         ),
         "| kitchen | 50% | 1 | 1 | 0 |",
@@ -277,7 +279,9 @@ EVERY: list[tuple[Callable[[Any], str], Result, str]] = [
         markdown.history,
         results.HistoryAnswer(
             queries=[
-                results.Question(query="a | b", collections=["kitchen"], results=3, best_score=0.5, took_ms=12, at=DAY)
+                results.AskedQuestion(
+                    query="a | b", collections=["kitchen"], results=3, best_score=0.5, took_ms=12, at=DAY
+                )
             ]
         ),
         "| 2026-07-28 10:00 | a \\| b | 3 | 0.50 | 12 | kitchen |",

@@ -1,7 +1,9 @@
-"""Names that people give to collections and projects: how they are written, compared, and guessed at."""
+"""Names of collections and projects (how they are written, compared and guessed at), and dates of publication."""
 
+import re
 import unicodedata
 from collections.abc import Iterable
+from datetime import date
 from difflib import get_close_matches
 
 LONGEST = 128
@@ -44,3 +46,19 @@ def did_you_mean(found: Iterable[str]) -> str:
         return ""
     listed = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} or {named[-1]}"
     return f"Did you mean {listed}? "
+
+
+_FORM = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", re.ASCII)
+
+
+def published(text: str) -> str:
+    """The date as it is kept. Raises ValueError, in words that fit behind the parameter's name."""
+    form = _FORM.fullmatch(text.strip())
+    if form is None:
+        raise ValueError("must be a date like 2026-07-28, a month like 2026-07 or a year like 2026")
+    year, month, day = (int(part) if part else 1 for part in form.groups())
+    try:
+        date(year, month, day)
+    except ValueError:
+        raise ValueError(f"must be a day of the calendar, which {form[0]} is not") from None
+    return form[0]

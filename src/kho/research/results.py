@@ -293,7 +293,7 @@ class FeedbackAnswer(Result):
     neutral: int
 
 
-class Tally(Result):
+class CollectionTally(Result):
     collection: str
     positive: int
     negative: int
@@ -310,11 +310,11 @@ class Complaint(Result):
 
 class AnalyticsAnswer(Result):
     status: Literal["success", "error"] = "success"
-    collections: list[Tally]
+    collections: list[CollectionTally]
     complaints: list[Complaint]
 
 
-class Question(Result):
+class AskedQuestion(Result):
     query: str
     collections: list[str]
     results: int
@@ -325,7 +325,7 @@ class Question(Result):
 
 class HistoryAnswer(Result):
     status: Literal["success", "error"] = "success"
-    queries: list[Question]
+    queries: list[AskedQuestion]
     next_cursor: str | None = None
 
 

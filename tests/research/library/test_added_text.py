@@ -10,7 +10,7 @@ from tests.research.factories import Desk, settings, told
 from tests.research.ingest_folder import Plain
 
 from kho import parsers
-from kho.research import dates, model
+from kho.research import model, names
 from kho.research.errors import InvalidDocumentRequest, UnknownCollection, Unreadable
 from kho.research.ingest.prepare import Reader
 from kho.research.library.added_text import Augment
@@ -140,7 +140,7 @@ async def test_a_date_that_is_none_is_refused(adding: Adding, date: str) -> None
 
 
 def test_dates_as_precise_as_they_are_known() -> None:
-    assert [dates.published(text) for text in ("2024-02-29", "2024-02", " 1904 ")] == ["2024-02-29", "2024-02", "1904"]
+    assert [names.published(text) for text in ("2024-02-29", "2024-02", " 1904 ")] == ["2024-02-29", "2024-02", "1904"]
 
 
 async def test_what_cannot_be_added(adding: Adding) -> None:

@@ -1,7 +1,7 @@
 """What a long text is about, and how it moves results: past their equals, and never past what is clearly better."""
 
 from kho.research.query.document_context import KEPT, telling
-from kho.research.query.feedback_store import Tally
+from kho.research.query.feedback import Tally
 from kho.research.query.reordering import CONTEXT, VERDICTS, placed, verdict
 from kho.search.query.ranking_cache import RankedPassage
 from kho.search.query.scoring import ScoreParts

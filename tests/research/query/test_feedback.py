@@ -6,7 +6,7 @@ from tests.research.factories import Desk, told
 from kho.research import model
 from kho.research.errors import AmbiguousDocument, DocumentNotFound, InvalidDocumentRequest
 from kho.research.library import document_listing
-from kho.research.query import feedback_store
+from kho.research.query import feedback
 from kho.research.results import AnalyticsAnswer, FeedbackAnswer
 
 
@@ -30,11 +30,11 @@ async def test_a_later_verdict_replaces_an_earlier_one(desk: Desk) -> None:
     answer = await judge(desk, doc.id, "positive")
     assert (answer.positive, answer.negative, answer.neutral) == (2, 1, 1)
     digests = await desk.db.read(lambda tx: document_listing.digests(tx, desk.tenant, doc))
-    tallies = await desk.db.read(lambda tx: feedback_store.of_passages(tx, desk.tenant, [doc.id]))
+    tallies = await desk.db.read(lambda tx: feedback.of_passages(tx, desk.tenant, [doc.id]))
     assert tallies == {
-        (doc.id, digests[0]): feedback_store.Tally(1, 1, 0),
-        (doc.id, digests[1]): feedback_store.Tally(0, 0, 1),
-        (doc.id, ""): feedback_store.Tally(1, 0, 0),
+        (doc.id, digests[0]): feedback.Tally(1, 1, 0),
+        (doc.id, digests[1]): feedback.Tally(0, 0, 1),
+        (doc.id, ""): feedback.Tally(1, 0, 0),
     }
 
 

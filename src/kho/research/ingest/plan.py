@@ -5,19 +5,67 @@ and compared by its hash later, so a wrong suspicion costs a read and nothing mo
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import PurePath
 from typing import Any
 
+from kho.kernel.ports import Tx
+from kho.lib.sql import Table
 from kho.parsers import is_readable
 from kho.research.errors import PathRefused
 from kho.research.ingest.allowed_paths import Located, Roots
 from kho.research.ingest.globs import Patterns
 from kho.research.ingest.job_store import Job
-from kho.research.ingest.known_files import Known
 from kho.research.ingest.walk import File, Passed, walk
 from kho.search.indexing.index import storable
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file that is here already, as far as it takes to tell whether it changed."""
+
+    id: str
+    path: str
+    hash: str
+    size: int
+    mtime: int | None
+    """None if it was read so soon after it was written that a later change might not show in its time."""
+    job_id: str | None
+    created_at: int
+
+
+KNOWN = Table("research_documents", Known)
+
+
+def known(tx: Tx, tenant: str, collection_id: str) -> dict[str, Known]:
+    """All files of a collection, by path."""
+    rows = tx.all(
+        f"SELECT {KNOWN.columns} FROM research_documents WHERE tenant = $1 AND collection_id = $2 AND path IS NOT NULL",
+        tenant,
+        collection_id,
+    )
+    return {one.path: one for one in KNOWN.read_all(rows)}
+
+
+def looked_at(tx: Tx, tenant: str, times: Sequence[tuple[str, int | None]]) -> None:
+    """The files of these documents (ids) have another time, but the same bytes: nothing else changes."""
+    tx.many(
+        "UPDATE research_documents SET mtime = $1 WHERE tenant = $2 AND id = $3",
+        [(mtime, tenant, id) for id, mtime in times],
+    )
+
+
+def chunks_of_job(tx: Tx, tenant: str, collection_id: str, job_id: str) -> int:
+    """The chunks of the documents that a job stored."""
+    row = tx.one(
+        "SELECT coalesce(sum(chunks), 0) FROM research_documents "
+        "WHERE tenant = $1 AND collection_id = $2 AND job_id = $3",
+        tenant,
+        collection_id,
+        job_id,
+    )
+    return int(row[0]) if row else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from kho.research.ingest import indexing
 from kho.research.ingest.allowed_paths import Roots
 from kho.research.ingest.indexing import Doc, Filing
 from kho.research.ingest.job_store import Job
-from kho.research.ingest.known_files import Known
-from kho.research.ingest.plan import Failure, Wanted
+from kho.research.ingest.plan import Failure, Known, Wanted
 
 UNSETTLED = 2 * SECOND
 """A file that is younger than this may be written again without its time changing: some disks count in two seconds."""

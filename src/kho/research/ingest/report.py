@@ -10,7 +10,7 @@ from kho.lib.markdown import counted
 from kho.research import errors, markdown, model, views
 from kho.research.contract import READ, RESEARCH, SOME_ID, WRITE, simple
 from kho.research.errors import DocumentError, FileNotFound, PathRefused, Unreadable
-from kho.research.ingest import job_store, known_files
+from kho.research.ingest import job_store, plan
 from kho.research.ingest.indexing import SPACE
 from kho.research.ingest.job_store import Job
 from kho.research.ingest.jobs import Jobs
@@ -27,7 +27,7 @@ def ingest(tx: Tx, job: Job) -> IngestAnswer:
     names, counts = _names(tx, job.tenant, [job]), job.counts
     collection_id = job.collection_id or ""
     stored = counts.added + counts.changed
-    chunks = known_files.chunks_of_job(tx, job.tenant, collection_id, job.id) if stored else 0
+    chunks = plan.chunks_of_job(tx, job.tenant, collection_id, job.id) if stored else 0
     nothing = job.state == "done" and counts.failed and counts.failed == counts.done
     over = "error" if job.state in ("failed", "cancelled") or nothing else "success"
     return IngestAnswer(

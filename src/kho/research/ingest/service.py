@@ -18,7 +18,7 @@ from kho.lib.clock import Clock
 from kho.research import commands, errors, markdown
 from kho.research.contract import RESEARCH
 from kho.research.errors import FileNotFound, PathRefused, WrongKind
-from kho.research.ingest import known_files, plan, report
+from kho.research.ingest import plan, report
 from kho.research.ingest.allowed_paths import Located, Openings, Roots
 from kho.research.ingest.indexing import Filing
 from kho.research.ingest.job_store import MAX_FAILURES, Counts, Job
@@ -208,7 +208,7 @@ class Ingest:
             await self._prune(running, found.gone[first : first + REMOVED_AT_ONCE], reported)
 
     async def _plan(self, job: Job, roots: Roots, located: Located, request: Request) -> Plan:
-        known = await self.db.read(lambda tx: known_files.known(tx, job.tenant, job.collection_id or ""))
+        known = await self.db.read(lambda tx: plan.known(tx, job.tenant, job.collection_id or ""))
         if not located.folder:
             return await asyncio.to_thread(plan.of_file, roots, located, known, request, job)
         stopped = threading.Event()
@@ -229,7 +229,7 @@ class Ingest:
             fresh = [one for one, old in placed if force or old is None or old.hash != one.doc.hash]
             put = self.store.put_documents(tx, job.tenant, fresh, now)
             stale = [(one.known.id, one.mtime) for one in batch.same if one.mtime != one.known.mtime]
-            known_files.looked_at(tx, job.tenant, stale)
+            plan.looked_at(tx, job.tenant, stale)
             own = [one.known for one in batch.same if one.known.job_id == job.id]
             added = sum(one.new for one in put) + sum(plan.is_new(known, job) for known in own)
             changed = sum(not one.new for one in put) + sum(not plan.is_new(known, job) for known in own)
@@ -249,7 +249,7 @@ class Ingest:
         for path, became in batch.told():
             log.debug("file", extra={"fields": {"job": job.id, "path": path, "became": became}})
 
-    async def _prune(self, running: Running, gone: Sequence[known_files.Known], reported: list[dict[str, str]]) -> None:
+    async def _prune(self, running: Running, gone: Sequence[plan.Known], reported: list[dict[str, str]]) -> None:
         ids = await asyncio.to_thread(lambda: [one.id for one in gone if plan.has_vanished(one.path)])
         job, before, now = running.job, running.counts, self.clock()
 

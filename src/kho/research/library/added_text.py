@@ -14,7 +14,7 @@ from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
 from kho.lib.markdown import counted
 from kho.parsers.clean import one_line
-from kho.research import commands, dates, errors, markdown, views
+from kho.research import commands, errors, markdown, names, views
 from kho.research.contract import RESEARCH
 from kho.research.errors import InvalidDocumentRequest, Unreadable
 from kho.research.ingest import indexing
@@ -273,7 +273,7 @@ def _published(given: str | None) -> str | None:
     if given is None or not given.strip():
         return None
     try:
-        return dates.published(given)
+        return names.published(given)
     except ValueError as problem:
         raise InvalidDocumentRequest(f"'date' {problem}.", parameter="date") from None
 

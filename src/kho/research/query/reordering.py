@@ -12,7 +12,7 @@ from kho.kernel import paging
 from kho.research import views
 from kho.research.errors import InvalidQuery
 from kho.research.query import relevance
-from kho.research.query.feedback_store import Tally
+from kho.research.query.feedback import Tally
 from kho.search.query.ranking_cache import RankedPassage
 
 CONTEXT = 0.2

@@ -19,7 +19,7 @@ from kho.research.ingest.indexing import SPACE, header_path
 from kho.research.library import collection_store, document_listing
 from kho.research.library.document_store import get_many
 from kho.research.model import QueryKnowledgeBase
-from kho.research.query import document_context, feedback_store, items, refinement, relevance, reordering
+from kho.research.query import document_context, feedback, items, refinement, relevance, reordering
 from kho.research.query.history import History
 from kho.research.query.refinement import Refined, Shelf
 from kho.research.query.reordering import Listed
@@ -183,11 +183,11 @@ def _told(asked: _Asked, answer: QueryAnswer, call: Call, took_us: int) -> dict[
 
 def _verdicts(tx: Tx, where: SearchFilter, ranked: Sequence[tuple[int, str]]) -> dict[int, float]:
     """What readers say of the passages, as far as they said anything, by number."""
-    tallies = feedback_store.of_passages(tx, where.tenant, sorted({key for _, key in ranked}))
+    tallies = feedback.of_passages(tx, where.tenant, sorted({key for _, key in ranked}))
     if not tallies:
         return {}
     spoken_of = {document for document, _ in tallies}
-    nobody = feedback_store.Tally()
+    nobody = feedback.Tally()
     found = passages.labels(tx, where, [seq for seq, key in ranked if key in spoken_of])
     return {
         seq: reordering.verdict(tallies.get((key, digest), nobody), tallies.get((key, ""), nobody))
