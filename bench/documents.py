@@ -29,7 +29,8 @@ from kho.app import open_database, open_hub
 from kho.kernel.call import Call
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Database, Tx
-from kho.settings import Embedding, Search, Settings
+from kho.models.settings import Embedding
+from kho.settings import Search, Settings
 
 CHANGES = 500
 """Updates that are measured at each size, of half the documents at most."""

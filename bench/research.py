@@ -33,7 +33,8 @@ from kho.evaluation.metrics import mean, ndcg
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
 from kho.kernel.ports import SearchFilter
-from kho.settings import Embedding, Search, Settings
+from kho.models.settings import Embedding
+from kho.settings import Search, Settings
 
 SIMPLE, COMPLEX = 5.0, 30.0
 """The contract's limits, in seconds: for simple operations and for questions."""

@@ -15,8 +15,9 @@ from pathlib import Path
 from kho.app import Core, open_core
 from kho.kernel.background import Background
 from kho.kernel.ports import SearchFilter
+from kho.models.settings import Embedding
 from kho.search.indexing.index import Document, Field, Passage, prepare
-from kho.settings import Embedding, Search, Settings
+from kho.settings import Search, Settings
 from kho.storage.migrate import OWN, migrate
 
 WHERE = SearchFilter("bench", "t")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from kho import __version__, parsers
@@ -33,9 +33,7 @@ from kho.search.core import Core
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher, SearchLimits
-from kho.settings import Embedding, Reranking, Settings
-from kho.settings import Llm as LlmSettings
-from kho.settings import Vision as VisionSettings
+from kho.settings import Settings
 from kho.simulator import faults
 from kho.storage.api_keys import SqlApiKeys
 from kho.storage.leases import SqlLeases
@@ -77,10 +75,10 @@ def open_database(settings: Settings) -> tuple[Database, Words]:
 def open_core(settings: Settings, background: Background, limits: SearchLimits | None = None) -> Core:
     need_mqtt(settings.devices)
     db, words = open_database(settings)
-    model = factory.embedder(embedder_config(settings.search.embedder))
+    model = factory.embedder(settings.search.embedder)
     vectors = None if model is None else open_vectors(settings, db)
     limits = limits or SearchLimits(settings.search.timeout, settings.search.patience)
-    reranker = factory.reranker(reranker_config(settings.search.reranker))
+    reranker = factory.reranker(settings.search.reranker)
     index = Index(words, vectors, model.model if model else "", system_clock)
     searcher = Searcher(db, words, vectors, model, reranker, limits)
     leases = SqlLeases(system_clock)
@@ -102,20 +100,8 @@ def open_vectors(settings: Settings, db: Database) -> Vectors:
     return SqliteVectors(db) if db.engine == "sqlite" else PostgresVectors(db)
 
 
-def embedder_config(chosen: Embedding) -> factory.EmbedderConfig:
-    return factory.EmbedderConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
-
-
-def llm_config(chosen: LlmSettings | VisionSettings) -> factory.LlmConfig:
-    return factory.LlmConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
-
-
-def reranker_config(chosen: Reranking) -> factory.RerankerConfig:
-    return factory.RerankerConfig(**chosen.model_dump(exclude={"api_key"}), api_key=chosen.api_key.get_secret_value())
-
-
 def capabilities(settings: Settings, core: Core) -> list[Capability]:
-    llm = factory.llm(llm_config(settings.llm))
+    llm = factory.llm(settings.llm)
     search = DuckDuckGo(settings.toolbox)
     talks = memory.capability(core, settings.memory, llm=llm)
     return [
@@ -157,7 +143,7 @@ def document_tree(settings: Settings, core: Core, llm: Llm | None, search: DuckD
 
 
 def boards(settings: Settings, core: Core) -> Capability:
-    seer = factory.vision(llm_config(settings.vision))
+    seer = factory.vision(settings.vision)
     return devices.capability(
         core,
         settings.devices,
@@ -238,12 +224,10 @@ def whereabouts(settings: Settings) -> str:
     return f"PostgreSQL at {address.hostname or 'this machine'}{address.path}"
 
 
-def describe(settings: Settings) -> Registry:
+def describe() -> Registry:
     """The operations with no store behind them: enough for help texts, and nothing is opened."""
-    nothing = cast(Any, None)
-    return Registry(
-        capabilities(settings, Core(nothing, nothing, nothing, nothing, None, SqlLeases(system_clock))), nothing
-    )
+    slices = (memory, toolbox, experiences, research, documents, devices)
+    return Registry([described.described() for described in slices], Background())
 
 
 def _public(tenant: str | None) -> Principal | None:

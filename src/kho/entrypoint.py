@@ -37,7 +37,7 @@ def main() -> None:
         home=settings.home,
         http=settings.http,
         admin=app.local_principal(settings, admin=True),
-        registry=cache(lambda: app.describe(settings)),
+        registry=cache(app.describe),
         open_hub=lambda: app.open_hub(settings),
         stdio=partial(stdio, settings),
         serve=partial(serve, settings),

@@ -23,8 +23,9 @@ from pydantic_settings.exceptions import SettingsError
 from kho.devices.settings import DeviceSettings
 from kho.documents.settings import DocumentSettings
 from kho.experiences.settings import ExperienceSettings
-from kho.kernel.section import ModelUrl, Section, WebAddress
+from kho.kernel.section import Section, WebAddress
 from kho.memory.settings import MemorySettings
+from kho.models.settings import Embedding, Llm, Reranking, Vision
 from kho.research.settings import ResearchSettings
 from kho.toolbox.settings import ToolboxSettings
 
@@ -51,63 +52,6 @@ class Local(Section):
 
     sub: str = "local"
     tenant: str = "local"
-
-
-class ChatModel(Section):
-    """A model behind any server that speaks OpenAI's protocol."""
-
-    url: ModelUrl = ""
-    """What comes before /chat/completions, e.g. 'http://127.0.0.1:11434/v1' for Ollama. Empty: none."""
-    model: str = ""
-    api_key: SecretStr = SecretStr("")
-
-    @model_validator(mode="after")
-    def _named(self) -> Self:
-        if self.url and not self.model:
-            raise ValueError("the url is set, so the name of a model is needed, too (__MODEL)")
-        return self
-
-
-class Llm(ChatModel):
-    """A language model, if there is one. It writes summaries and answers."""
-
-    timeout: float = Field(default=60.0, gt=0)
-
-
-class Vision(ChatModel):
-    """A model that sees, for the photos of boards, if there is one."""
-
-    timeout: float = Field(default=30.0, gt=0)
-
-
-class Embedding(Section):
-    """Which model turns text into vectors."""
-
-    provider: Literal["e5", "openai", "fastembed", "sentence-transformers", "hash", "none"] = "e5"
-    """'e5' comes with Kho and works offline; 'none' searches by words alone; 'hash' is for tests."""
-    url: ModelUrl = "https://api.openai.com/v1"
-    """openai: what comes before /embeddings, e.g. 'http://127.0.0.1:11434/v1' for Ollama."""
-    model: str = ""
-    api_key: SecretStr = SecretStr("")
-    dimension: int | None = Field(default=None, ge=8, le=8192)
-    ask_dimension: bool = False
-    query_prefix: str = ""
-    passage_prefix: str = ""
-    timeout: float = Field(default=30.0, gt=0)
-    batch: int = Field(default=64, ge=1, le=2048)
-    concurrency: int = Field(default=4, ge=1, le=64)
-    threads: int = Field(default=1, ge=1, le=64)
-    """Cores that embedding in this process may take."""
-
-
-class Reranking(Section):
-    """Which model takes a second look at the best hits. None does by default."""
-
-    provider: Literal["cohere", "jina", "tei", "fastembed", "sentence-transformers", "none"] = "none"
-    url: ModelUrl = ""
-    model: str = ""
-    api_key: SecretStr = SecretStr("")
-    timeout: float = Field(default=10.0, gt=0)
 
 
 class VectorIndex(Section):

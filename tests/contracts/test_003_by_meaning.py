@@ -8,7 +8,8 @@ import pytest
 from kho.app import open_hub
 from kho.kernel.call import Call, Principal
 from kho.kernel.hub import Hub
-from kho.settings import Embedding, Search, Settings
+from kho.models.settings import Embedding
+from kho.settings import Search, Settings
 
 RECORDS: list[tuple[str, str, str]] = [
     (

@@ -105,7 +105,7 @@ async def listed(client: Client) -> set[str]:
 
 
 def test_every_operation_has_its_names() -> None:
-    [devices] = [one for one in describe(Settings(database_url=None)).capabilities if one.name == "devices"]
+    [devices] = [one for one in describe().capabilities if one.name == "devices"]
     assert devices.server == "devices-server"
     assert {one.rpc for one in devices.operations} == OPERATIONS
     for_models = OPERATIONS - {"device_approve", "device_revoke", "device_forget"}

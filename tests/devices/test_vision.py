@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from pydantic import SecretStr
 from starlette.responses import JSONResponse
 from tests.devices.house import House
 from tests.devices.mqtt_house import boards, linked
@@ -15,7 +16,7 @@ from tests.models.model_server import ModelServer, serving
 from kho.devices.errors import DeviceFailed
 from kho.devices.http.vision import MAX_ANSWER, MAX_IMAGE, image_type
 from kho.models import factory
-from kho.models.factory import LlmConfig
+from kho.models.settings import Vision
 from kho.simulator import simulator
 from kho.simulator.board import Board
 
@@ -30,7 +31,7 @@ def saying(text: str) -> JSONResponse:
 @asynccontextmanager
 async def seeing(house: House) -> AsyncGenerator[tuple[Served, ModelServer], None]:
     async with serving() as model:
-        seer = factory.vision(LlmConfig(url=model.url, model="eye-1", api_key="k"))
+        seer = factory.vision(Vision(url=model.url, model="eye-1", api_key=SecretStr("k")))
         assert seer is not None
         try:
             async with web(house, seer=seer) as hub:

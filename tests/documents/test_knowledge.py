@@ -16,7 +16,8 @@ from kho.documents.knowledge import External
 from kho.kernel.call import Call
 from kho.kernel.errors import Unavailable
 from kho.models import factory
-from kho.settings import Llm, Settings
+from kho.models.settings import Llm
+from kho.settings import Settings
 
 KETTLE = (
     "# Kettles\n\nCitric acid takes limescale off a kettle. Use twenty grams per litre of water. "
@@ -230,7 +231,7 @@ async def model() -> AsyncIterator[ModelServer]:
 @pytest.fixture
 async def modelled(stocked: Desk, model: ModelServer) -> AsyncIterator[Desk]:
     """The same documents, asked through a hub with a language model."""
-    llm = factory.llm(factory.LlmConfig(url=model.url, model="m", timeout=30.0))
+    llm = factory.llm(Llm(url=model.url, model="m", timeout=30.0))
     assert llm is not None
     yield stocked.neighbour(tenant=stocked.tenant, llm=llm)
     await llm.aclose()

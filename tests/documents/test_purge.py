@@ -17,8 +17,9 @@ from kho.documents.purge import LEFT_IN_FILE, LEFT_IN_POSTGRES, Purge, PurgeDocu
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Hub
+from kho.models.settings import Embedding
 from kho.search.indexing.index import Index
-from kho.settings import Embedding, Search, Settings
+from kho.settings import Search, Settings
 from kho.storage.sqlite.connection import connect
 from kho.storage.sqlite.vacuum import vacuum
 

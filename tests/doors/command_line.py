@@ -21,7 +21,7 @@ def program_of(settings: Settings, *extra: Capability, name: str = "kho") -> Pro
         home=settings.home,
         http=settings.http,
         admin=app.local_principal(settings, admin=True),
-        registry=lambda: Registry([*app.describe(settings).capabilities, *extra], Background()),
+        registry=lambda: Registry([*app.describe().capabilities, *extra], Background()),
         open_hub=lambda: app.open_hub(settings, extra),
         stdio=lambda tools: None,
         serve=partial(serve, settings),

@@ -14,11 +14,10 @@ from kho import app
 from kho.kernel.call import Principal
 from kho.kernel.operation import Operation
 from kho.lib.jsonrpc import ParseError, loads
-from kho.settings import Settings
 
 T = TypeVar("T")
 
-REGISTRY = app.describe(Settings())
+REGISTRY = app.describe()
 # Not those that reach out of this machine: each would wait for a network that tests have none of.
 OPERATIONS: Sequence[Operation] = [
     operation

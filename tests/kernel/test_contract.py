@@ -16,7 +16,7 @@ class Brew(Params):
 
 
 class Cup(Result):
-    of: str
+    tea: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,18 +31,18 @@ class Kettle:
         The longer it
         draws, the stronger it gets.
         """
-        return Cup(of=f"{params.leaf} with {self.water}")
+        return Cup(tea=f"{params.leaf} with {self.water}")
 
     @TEA.read("tea_smell", tool=False, scope="tea:smell")
     async def smell_(self, params: Brew, call: Call) -> Cup:
         """Smell it."""
-        return Cup(of="air")
+        return Cup(tea="air")
 
     @TEA.destroy("tea_spill")
     @OTHER.destroy("spill")
     async def spill(self, params: Brew, call: Call) -> Cup:
         """Pour it away."""
-        return Cup(of="nothing")
+        return Cup(tea="nothing")
 
 
 async def test_an_operation_is_what_its_method_says() -> None:
@@ -57,7 +57,7 @@ async def test_an_operation_is_what_its_method_says() -> None:
     assert (smell.name, smell.tool, smell.scope, smell.effect) == ("tea.smell", None, "tea:smell", "read")
     assert (spill.effect, spill.scope) == ("destructive", "tea:write")
     call = Call(Principal("me", "t", frozenset({"*"})))
-    assert await brew.run(Brew(leaf="black"), call) == Cup(of="black with rain")
+    assert await brew.run(Brew(leaf="black"), call) == Cup(tea="black with rain")
 
 
 def test_the_class_alone_tells_the_same_for_help_texts() -> None:

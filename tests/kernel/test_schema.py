@@ -8,7 +8,6 @@ from pydantic import BaseModel, Field
 from kho.app import describe
 from kho.kernel import schema
 from kho.kernel.call import Principal
-from kho.settings import Settings
 
 
 class Inner(BaseModel):
@@ -57,7 +56,7 @@ def test_an_output_schema_covers_failures() -> None:
 
 
 def test_no_tool_s_schema_holds_what_models_stumble_over() -> None:
-    registry = describe(Settings(database_url=None))
+    registry = describe()
     everyone = Principal("", "", frozenset({"*"}))
     found = [
         (operation.name, operation.input_schema, operation.output_schema) for operation in registry.operations(everyone)
@@ -71,7 +70,7 @@ def test_no_tool_s_schema_holds_what_models_stumble_over() -> None:
 
 
 def test_a_tool_s_schema_names_the_contract_s_limits() -> None:
-    query = describe(Settings(database_url=None)).tool("query_experiences")
+    query = describe().tool("query_experiences")
     assert query is not None
     limit = query.input_schema["properties"]["limit"]
     assert (limit["type"], limit["default"], limit["minimum"], limit["maximum"]) == ("integer", 10, 1, 50)

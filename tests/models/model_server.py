@@ -54,7 +54,7 @@ async def serving(usual: Answer | None = None) -> AsyncGenerator[ModelServer, No
             await server.shutdown([listener])
 
 
-def vectors_of(texts: list[str], width: int = 4) -> list[list[float]]:
+def vectors_of(texts: list[str], width: int = 8) -> list[list[float]]:
     """A vector that tells the text apart by its length and first character. Not of length 1."""
     return [[float(len(text)), float(ord(text[0])), 3.0, *[0.5] * (width - 3)] for text in texts]
 

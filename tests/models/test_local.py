@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from kho.kernel.errors import KhoError, Unavailable
-from kho.models.factory import EmbedderConfig, embedder
+from kho.models.factory import embedder
 from kho.models.hash_embedder import HashEmbedder
+from kho.models.settings import Embedding, Package
 
 
 @pytest.mark.parametrize("package", ["fastembed", "sentence-transformers"])
-async def test_a_missing_package_is_named(package: str) -> None:
-    model = embedder(EmbedderConfig(provider=package, model="intfloat/multilingual-e5-base", dimension=768))
+async def test_a_missing_package_is_named(package: Package) -> None:
+    model = embedder(Embedding(provider=package, model="intfloat/multilingual-e5-base", dimension=768))
     assert model is not None
     assert model.model == f"{package}/intfloat/multilingual-e5-base"
     assert await model.dimension() == 768
@@ -41,7 +42,7 @@ async def test_a_package_that_is_there_is_used(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "fastembed.py").write_text(PACKAGE)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     try:
-        model = embedder(EmbedderConfig(provider="fastembed", model="near", passage_prefix="p: "))
+        model = embedder(Embedding(provider="fastembed", model="near", passage_prefix="p: "))
         assert model is not None
         rows = await model.passages(["", "\ud800", "x" * 30_000])
         np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
@@ -50,7 +51,7 @@ async def test_a_package_that_is_there_is_used(tmp_path: Path, monkeypatch: pyte
         assert await model.dimension() == 3
         assert (await model.passages([])).shape == (0, 3)
         await model.aclose()
-        far = embedder(EmbedderConfig(provider="fastembed", model="far-away"))
+        far = embedder(Embedding(provider="fastembed", model="far-away"))
         assert far is not None
         with pytest.raises(Unavailable, match="fastembed cannot load the model far-away: Could not load"):
             await far.query("x")
@@ -72,6 +73,6 @@ async def test_hashed_texts_that_share_words_are_near() -> None:
 
 
 def test_none_means_words_alone() -> None:
-    assert embedder(EmbedderConfig(provider="none")) is None
+    assert embedder(Embedding(provider="none")) is None
     with pytest.raises(KhoError, match="name of a model"):
-        embedder(EmbedderConfig(provider="fastembed"))
+        embedder(Embedding(provider="fastembed"))

@@ -11,19 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import SecretStr, ValidationError
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from tests.models.model_server import ModelServer, embeddings, serving, vectors_of
 
 from kho.kernel.errors import KhoError, Unavailable
 from kho.kernel.ports import Embedder
-from kho.models.factory import EmbedderConfig, embedder
+from kho.models.factory import embedder
+from kho.models.settings import Embedding
 
 KEY = "sk-very-secret-0123456789"
 
 
-def made(url: str, **config: Any) -> Embedder:
-    settings: dict[str, Any] = {"provider": "openai", "url": url, "model": "m", "backoff": 0.001, **config}
-    model = embedder(EmbedderConfig(**settings))
+def made(url: str, attempts: int = 4, **config: Any) -> Embedder:
+    settings: dict[str, Any] = {"provider": "openai", "url": url, "model": "m", **config}
+    model = embedder(Embedding(**settings), attempts=attempts, backoff=0.001)
     assert model is not None
     return model
 
@@ -46,8 +48,8 @@ async def test_vectors_come_in_the_order_of_the_texts_and_have_length_1() -> Non
         np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-5)
         assert found.dtype == np.float32
         np.testing.assert_allclose(await model.query(texts[2]), found[2], rtol=1e-6)
-        assert await model.dimension() == 4
-        assert (await model.passages([])).shape == (0, 4)
+        assert await model.dimension() == 8
+        assert (await model.passages([])).shape == (0, 8)
 
 
 async def test_the_request_is_the_one_that_servers_know() -> None:
@@ -73,10 +75,10 @@ async def test_a_server_without_a_key_is_sent_none() -> None:
 async def test_shorter_vectors_are_asked_for_only_when_told_to() -> None:
     async with (
         serving(embeddings) as server,
-        client(server, dimension=4) as plain,
-        client(server, dimension=4, ask_dimension=True) as short,
+        client(server, dimension=8) as plain,
+        client(server, dimension=8, ask_dimension=True) as short,
     ):
-        assert await plain.dimension() == 4
+        assert await plain.dimension() == 8
         assert server.asked == [], "a dimension that was told need not be asked for"
         await plain.query("x")
         await short.query("x")
@@ -101,7 +103,7 @@ async def test_a_busy_server_is_asked_again(status: int) -> None:
     async with serving(embeddings) as server:
         server.answers = [Response(status_code=status, headers={"retry-after": "0"})] * 2
         async with client(server) as model:
-            assert (await model.passages(["x"])).shape == (1, 4)
+            assert (await model.passages(["x"])).shape == (1, 8)
             assert len(server.asked) == 3
 
 
@@ -147,7 +149,7 @@ async def test_a_refusal_is_not_repeated_and_never_shows_the_key(caplog: pytest.
             assert ("model m" in str(refused.value)) == (status not in {401, 403})
         assert len(server.asked) == 5
     assert KEY not in caplog.text
-    assert KEY not in repr(EmbedderConfig(api_key=KEY))
+    assert KEY not in repr(Embedding(api_key=SecretStr(KEY)))
 
 
 async def test_the_key_does_not_follow_a_redirect() -> None:
@@ -205,8 +207,8 @@ async def test_what_is_no_json_is_refused(content: bytes) -> None:
 
 
 async def test_another_length_than_before_is_refused() -> None:
-    async with serving(embeddings) as server, client(server, dimension=8) as model:
-        with pytest.raises(Unavailable, match="4 numbers a vector instead of 8"):
+    async with serving(embeddings) as server, client(server, dimension=16) as model:
+        with pytest.raises(Unavailable, match="8 numbers a vector instead of 16"):
             await model.query("x")
 
 
@@ -254,7 +256,7 @@ async def test_only_so_many_requests_at_once() -> None:
         await asked.wait()  # the query does not wait for a place among the passages
         assert len(running) == 3
         goes_on.set()
-        assert (await passages).shape == (5, 4)
+        assert (await passages).shape == (5, 8)
         await question
 
 
@@ -270,7 +272,7 @@ async def test_one_failure_ends_the_batch_with_that_failure() -> None:
 async def test_any_text_can_be_sent() -> None:
     texts = ["", "\ud83d", "a\x00b", "🎉" * 10, "مرحبا", "x" * 100_000]
     async with serving(embeddings) as server, client(server) as model:
-        assert (await model.passages(texts)).shape == (6, 4)
+        assert (await model.passages(texts)).shape == (6, 8)
         sent = server.asked[0].body["input"]
         assert sent[:4] == [" ", "\ufffd", "a\x00b", "🎉" * 10]
         assert len(sent[5]) == 24_000
@@ -290,10 +292,11 @@ async def test_large_texts_are_spread_over_requests() -> None:
         ({"model": ""}, "name of a model"),
         ({"api_key": "khoá"}, "characters that cannot be sent"),
         ({"api_key": "a\r\nb: c"}, "characters that cannot be sent"),
-        ({"provider": "word2vec"}, "There is no embedder 'word2vec'"),
+        ({"provider": "word2vec"}, "should be 'e5'"),
     ],
 )
 def test_a_wrong_setting_is_named(config: dict[str, Any], words: str) -> None:
-    with pytest.raises(KhoError, match=words) as problem:
-        made(**{"url": "http://localhost/v1", **config})
+    settings: dict[str, Any] = {"url": "http://localhost/v1", **config}
+    with pytest.raises((KhoError, ValidationError), match=words) as problem:
+        made(**settings)
     assert config.get("api_key", KEY) not in str(problem.value)

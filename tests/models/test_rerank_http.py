@@ -6,17 +6,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 from tests.models.model_server import serving
 
 from kho.kernel.errors import KhoError, Unavailable
 from kho.kernel.ports import Reranker
-from kho.models.factory import RerankerConfig, reranker
+from kho.models.factory import reranker
+from kho.models.settings import Reranking
 
 
-def made(url: str, provider: str, **config: Any) -> Reranker:
-    settings: dict[str, Any] = {"provider": provider, "url": url, "model": "m", "backoff": 0.001, **config}
-    model = reranker(RerankerConfig(**settings))
+def made(url: str, provider: str, batch: int = 32, **config: Any) -> Reranker:
+    settings: dict[str, Any] = {"provider": provider, "url": url, "model": "m", **config}
+    model = reranker(Reranking(**settings), backoff=0.001, batch=batch)
     assert model is not None
     return model
 
@@ -121,11 +123,12 @@ async def test_a_missing_package_is_named(package: str) -> None:
 
 
 def test_none_and_wrong_settings() -> None:
-    assert reranker(RerankerConfig()) is None
+    assert reranker(Reranking()) is None
     for config, words in (
-        ({"provider": "x"}, "no reranker 'x'"),
+        ({"provider": "x"}, "should be 'cohere'"),
         ({"url": ""}, "needs a url"),
         ({"model": ""}, "name"),
     ):
-        with pytest.raises(KhoError, match=words):
-            made(**{"url": "http://localhost", "provider": "cohere", **config})
+        settings: dict[str, Any] = {"url": "http://localhost", "provider": "cohere", **config}
+        with pytest.raises((KhoError, ValidationError), match=words):
+            made(**settings)

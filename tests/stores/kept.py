@@ -18,7 +18,8 @@ from unittest.mock import patch
 import psycopg
 from tests.doors.doors import Served, bearer, kho, served
 
-from kho.settings import Embedding, Search, Settings
+from kho.models.settings import Embedding
+from kho.settings import Search, Settings
 
 Json = dict[str, Any]
 HERE = Path(__file__).parent

@@ -1,62 +1,18 @@
 """Makes the embedder, the reranker, the language model and the vision model that the settings name."""
 
-from dataclasses import dataclass, field
-from typing import get_args
-
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Embedder, Reranker
 from kho.models.e5.embedder import E5
 from kho.models.hash_embedder import HashEmbedder
 from kho.models.http_client import ModelClient, RetryPolicy
-from kho.models.local import CrossEncoder, LocalEmbedder, Package
+from kho.models.local import CrossEncoder, LocalEmbedder
 from kho.models.openai import EmbeddingOptions, OpenAIChat, OpenAIEmbedder, OpenAIVision
-from kho.models.rerank_http import HttpReranker, Protocol
-
-EMBEDDERS = ("e5", "openai", *get_args(Package), "hash", "none")
-RERANKERS = (*get_args(Protocol), *get_args(Package), "none")
+from kho.models.rerank_http import HttpReranker
+from kho.models.settings import Embedding, Llm, Reranking, Vision
 
 
-@dataclass(frozen=True, slots=True)
-class EmbedderConfig:
-    provider: str = "e5"
-    """One of EMBEDDERS. "none": search by words alone."""
-    url: str = "https://api.openai.com/v1"
-    """openai: what comes before /embeddings. Ollama: http://127.0.0.1:11434/v1."""
-    model: str = ""
-    api_key: str = field(default="", repr=False)
-    dimension: int | None = None
-    """Length of the vectors, when it is known. hash: the length to make."""
-    ask_dimension: bool = False
-    """openai: asks the server to shorten its vectors to `dimension`."""
-    query_prefix: str = ""
-    passage_prefix: str = ""
-    """Prefixes that a model was trained with, e.g. "query: " and "passage: ". e5 brings its own."""
-    timeout: float = 30.0
-    attempts: int = 4
-    backoff: float = 0.5
-    batch: int = 64
-    concurrency: int = 4
-    threads: int = 1
-    """For models in this process: processors that one piece of work may take."""
-
-
-@dataclass(frozen=True, slots=True)
-class RerankerConfig:
-    provider: str = "none"
-    """One of RERANKERS."""
-    url: str = ""
-    """Address before /rerank, e.g. https://api.cohere.com/v2."""
-    model: str = ""
-    api_key: str = field(default="", repr=False)
-    timeout: float = 10.0
-    backoff: float = 0.5
-    batch: int = 32
-    concurrency: int = 4
-    threads: int = 1
-
-
-def embedder(config: EmbedderConfig) -> Embedder | None:
-    """None means: by words alone."""
+def embedder(config: Embedding, *, attempts: int = 4, backoff: float = 0.5) -> Embedder | None:
+    """None means: keyword search only."""
     match config.provider:
         case "none":
             return None
@@ -65,9 +21,8 @@ def embedder(config: EmbedderConfig) -> Embedder | None:
         case "hash":
             return HashEmbedder(config.dimension or 256)
         case "openai":
-            patience = RetryPolicy(config.timeout, config.attempts, config.backoff)
             return OpenAIEmbedder(
-                ModelClient(config.url, config.api_key, patience),
+                _client(config, attempts, backoff),
                 EmbeddingOptions(
                     model=_model(config.provider, config.model),
                     dimension=config.dimension,
@@ -87,11 +42,9 @@ def embedder(config: EmbedderConfig) -> Embedder | None:
                 passage_prefix=config.passage_prefix,
                 threads=config.threads,
             )
-        case unknown:
-            raise KhoError(f"There is no embedder {unknown!r}: choose one of {', '.join(EMBEDDERS)}.")
 
 
-def reranker(config: RerankerConfig) -> Reranker | None:
+def reranker(config: Reranking, *, backoff: float = 0.5, batch: int = 32, concurrency: int = 4) -> Reranker | None:
     match config.provider:
         case "none":
             return None
@@ -99,34 +52,26 @@ def reranker(config: RerankerConfig) -> Reranker | None:
             if not config.url:
                 raise KhoError(f"The reranker {protocol} needs a url: set KHO_SEARCH__RERANKER__URL.")
             model = config.model if protocol == "tei" else _model(protocol, config.model)
-            service = ModelClient(config.url, config.api_key, RetryPolicy(config.timeout, backoff=config.backoff))
-            return HttpReranker(service, protocol, model, batch=config.batch, concurrency=config.concurrency)
+            client = _client(config, backoff=backoff)
+            return HttpReranker(client, protocol, model, batch=batch, concurrency=concurrency)
         case "fastembed" | "sentence-transformers" as package:
-            return CrossEncoder(package, _model(package, config.model), threads=config.threads)
-        case unknown:
-            raise KhoError(f"There is no reranker {unknown!r}: choose one of {', '.join(RERANKERS)}.")
+            return CrossEncoder(package, _model(package, config.model), threads=1)
 
 
-@dataclass(frozen=True, slots=True)
-class LlmConfig:
-    url: str = ""
-    model: str = ""
-    api_key: str = field(default="", repr=False)
-    timeout: float = 60.0
-
-
-def llm(config: LlmConfig) -> OpenAIChat | None:
+def llm(settings: Llm) -> OpenAIChat | None:
     """None means: without one."""
-    if not config.url:
-        return None
-    return OpenAIChat(ModelClient(config.url, config.api_key, RetryPolicy(config.timeout)), config.model)
+    return OpenAIChat(_client(settings), settings.model) if settings.url else None
 
 
-def vision(config: LlmConfig) -> OpenAIVision | None:
+def vision(settings: Vision) -> OpenAIVision | None:
     """None means: without one."""
-    if not config.url:
-        return None
-    return OpenAIVision(ModelClient(config.url, config.api_key, RetryPolicy(config.timeout)), config.model)
+    return OpenAIVision(_client(settings), settings.model) if settings.url else None
+
+
+def _client(settings: Embedding | Reranking | Llm | Vision, attempts: int = 4, backoff: float = 0.5) -> ModelClient:
+    return ModelClient(
+        settings.url, settings.api_key.get_secret_value(), RetryPolicy(settings.timeout, attempts, backoff)
+    )
 
 
 def _model(provider: str, model: str) -> str:

@@ -4,11 +4,12 @@ Neither package is a dependency of Kho: they are large, and the first use needs 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kho.kernel.errors import Unavailable
 from kho.models.in_process import ModelThreads, batches
 from kho.models.rerank_http import into_unit
+from kho.models.settings import Package
 from kho.models.text import model_name, well_formed
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
 
 T = TypeVar("T")
-Package = Literal["fastembed", "sentence-transformers"]
 Encode = Callable[[list[str]], "Iterable[np.ndarray[Any, Any]]"]
 
 Score = Callable[[str, list[str]], Iterable[float]]

@@ -4,13 +4,12 @@ import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from kho.kernel.errors import Unavailable
 from kho.models.http_client import ModelClient, gather_all
+from kho.models.settings import Protocol
 from kho.models.text import sendable
-
-Protocol = Literal["cohere", "jina", "tei"]
 
 MAX_TEXT = 8_000
 """Characters of one text that are sent: rerankers read less than embedders."""

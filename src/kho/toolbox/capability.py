@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from kho.kernel.capability import Capability
 from kho.toolbox import duckduckgo, fetch_url
 from kho.toolbox.duckduckgo import DuckDuckGo
+from kho.toolbox.errors import ToolFailed
 from kho.toolbox.fetch_url import Read
 from kho.toolbox.service import Toolbox
 from kho.toolbox.settings import ToolboxSettings
@@ -27,10 +28,16 @@ def capability(
 
 
 def described(*tools: Tool, stop: Sequence[Callable[[], Awaitable[None]]] = ()) -> Capability:
+    """What it offers; without tools, for help texts: nothing is searched or read then."""
+
+    async def unread(content: bytes, name: str) -> str:
+        raise ToolFailed
+
+    known = (duckduckgo.tool(DuckDuckGo(ToolboxSettings())), fetch_url.tool(Web(), unread))
     return Capability(
         "toolbox",
         "tool-server",
-        Toolbox(tools).operations,
+        Toolbox(tools or known).operations,
         "Tools that run on the server: web search and web pages.",
         stop=stop,
     )

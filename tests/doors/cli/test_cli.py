@@ -100,7 +100,7 @@ def test_every_help_shows_an_example_that_parses(
 
 def test_the_examples_of_operations_are_their_examples(settings: Settings) -> None:
     """What help shows is what OpenAPI shows, or the command's own: the parsed flags give the example's arguments."""
-    registry = app.describe(settings)
+    registry = app.describe()
     made = {command.words: (operation, command) for operation in registry.actions.values() for command in operation.cli}
     for path, command in commands(program(settings)):
         if " ".join(path) not in made:
