@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict
 from kho.kernel.call import Call
 from kho.kernel.capability import Argument, Capability, Content, Prompt, Resource
 from kho.kernel.errors import KhoError
+from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import Operation
-from kho.kernel.schema import JsonSchema
 
 SCOPE = "conformance"
 Context = ServerRequestContext[Any, Any]

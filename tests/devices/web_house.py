@@ -16,11 +16,11 @@ from websockets.exceptions import ConnectionClosed
 from kho.devices.pairing.tokens import Tokens
 from kho.devices.routes import served
 from kho.doors.http.app import Application
-from kho.kernel import identity
+from kho.kernel import api_keys
+from kho.kernel.api_keys import ApiKey
 from kho.kernel.call import Principal
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
-from kho.kernel.identity import ApiKey
 from kho.kernel.registry import Registry
 from kho.lib.clock import DAY
 from kho.settings import Settings
@@ -87,7 +87,7 @@ async def _nothing() -> None:
 
 
 async def new_key(house: House, *scopes: str) -> str:
-    id, text, digest = identity.mint()
+    id, text, digest = api_keys.mint()
     now = house.clock()
     await SqlApiKeys(house.db).add(ApiKey(id, "bot", house.tenant, scopes or ("*",), digest, now, now + DAY))
     return text

@@ -25,11 +25,11 @@ from kho.app import open_hub
 from kho.doors.http.app import Application
 from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.doors.mcp.stdio import serve
-from kho.kernel import identity
+from kho.kernel import api_keys
+from kho.kernel.api_keys import ApiKey
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
-from kho.kernel.identity import ApiKey
 from kho.kernel.operation import Operation
 from kho.lib.clock import DAY, Clock, system_clock
 from kho.settings import Settings
@@ -144,7 +144,7 @@ async def new_key(settings: Settings, tenant: str = "acme", *scopes: str, sub: s
 
 
 async def add_key(hub: Hub, tenant: str, *scopes: str, sub: str = "bot", lifetime: int = DAY) -> str:
-    id, text, digest = identity.mint()
+    id, text, digest = api_keys.mint()
     now = hub.clock()
     await hub.keys.add(ApiKey(id, sub, tenant, scopes or ("*",), digest, now, now + lifetime))
     return text

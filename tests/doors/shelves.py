@@ -18,8 +18,8 @@ from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
-from kho.kernel.model import Params, Result
 from kho.kernel.operation import Operation
+from kho.kernel.params import Params, Result
 from kho.settings import Settings
 
 ROOT = str(Path(__file__).resolve().parents[2])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kho.kernel.call import Call, Principal
 from kho.kernel.command import Command
 from kho.kernel.contract import Contract
-from kho.kernel.model import Params, Result
+from kho.kernel.params import Params, Result
 
 TEA = Contract("tea", read_scope="tea:read", write_scope="tea:write", rpc=lambda wire: wire.replace("_", "/", 1))
 OTHER = Contract("other", read_scope="o", write_scope="o", named_by="wire")

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kho.kernel import identity, paging, values
+from kho.kernel import api_keys, paging, values
+from kho.kernel.api_keys import ApiKey
 from kho.kernel.call import Call, Principal
 from kho.kernel.deadline import until
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, Timeout
 from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.identity import ApiKey
 from kho.lib.clock import DAY, from_iso, iso, system_clock
 from kho.lib.jsonrpc import MAX_DEPTH
 from kho.lib.markdown import counted, minute
@@ -187,22 +187,22 @@ def test_a_list_that_comes_as_text_is_bounded_as_any_other() -> None:
 
 
 def test_a_key_is_recognised_by_its_digest_only() -> None:
-    id, text, digest = identity.mint()
+    id, text, digest = api_keys.mint()
     key = ApiKey(id, "bot", "acme", ("*",), digest, 0)
     assert text.startswith(f"kho_{id}_")
     assert text not in repr(key)
-    assert identity.public_id(text) == id
-    assert identity.matches(text, key)
-    assert not identity.matches(text + "x", key)
-    assert not identity.matches(text[:-1], key)
-    assert identity.mint()[1] != text
+    assert api_keys.public_id(text) == id
+    assert api_keys.matches(text, key)
+    assert not api_keys.matches(text + "x", key)
+    assert not api_keys.matches(text[:-1], key)
+    assert api_keys.mint()[1] != text
 
 
 @pytest.mark.parametrize(
     "text", ["", "kho", "kho_", "kho_abc_x", "kho_12345678", "xxx_12345678_x", "Bearer kho_12345678_x"]
 )
 def test_what_is_no_key(text: str) -> None:
-    assert identity.public_id(text) is None
+    assert api_keys.public_id(text) is None
 
 
 def test_a_key_is_valid_until_it_expires_or_is_revoked() -> None:

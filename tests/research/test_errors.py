@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from kho.kernel.errors import KhoError
-from kho.kernel.model import Result
 from kho.kernel.operation import Operation, Problem
+from kho.kernel.params import Result
 from kho.research import errors, model
 
 CATEGORIES = {

@@ -7,7 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from kho.kernel.model import Result
+from kho.kernel.params import Result
 from kho.research import markdown, results
 
 DAY = "2026-07-28T10:00:00Z"

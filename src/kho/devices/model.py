@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonVal
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.fields import Strings, Whole
-from kho.kernel.model import Params
+from kho.kernel.params import Params
 from kho.lib.clock import DAY, SECOND, from_iso
 from kho.lib.lazy_regex import pattern
 

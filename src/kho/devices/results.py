@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from kho.kernel.model import Result, Time
+from kho.kernel.params import Result, Time
 
 Status = Literal["connected", "offline", "never_connected", "revoked", "pending"]
 

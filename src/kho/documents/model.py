@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from kho.documents.events import OPERATIONS
 from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.model import Params
+from kho.kernel.params import Params
 from kho.lib.clock import from_iso
 
 ROOT = "root"

@@ -20,7 +20,7 @@ from kho.documents.model import MAX_REASON, DocumentId
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
-from kho.kernel.model import Params, Result
+from kho.kernel.params import Params, Result
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
 from kho.lib.markdown import code, line

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
-from kho.kernel.model import Result, Time
+from kho.kernel.params import Result, Time
 
 
 class Changed(Result):

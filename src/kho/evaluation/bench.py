@@ -12,8 +12,8 @@ from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.errors import Conflict, InvalidParams, Unavailable
 from kho.kernel.hub import Backlog
-from kho.kernel.model import Params, Result
 from kho.kernel.operation import Operation
+from kho.kernel.params import Params, Result
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.search.chunking.chunker import chunks, estimate
 from kho.search.indexing.index import Document, Index, Passage, Prepared, prepare

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kho.kernel.errors import KhoError
+from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import Problem, plain
-from kho.kernel.schema import JsonSchema
 
 _ERROR: JsonSchema = {
     "type": "object",

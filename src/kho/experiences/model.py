@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.model import Params, Result, Time
+from kho.kernel.params import Params, Result, Time
 
 MAX_TEXT = 100_000
 """Characters of one field: room for a long log, not for a book."""

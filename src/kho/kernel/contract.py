@@ -26,9 +26,9 @@ from pydantic import BaseModel
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
+from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import Effect, Operation, invalid_params, plain
-from kho.kernel.problems import Problem
-from kho.kernel.schema import JsonSchema
+from kho.kernel.validation import Problem
 
 M = TypeVar("M", bound=Callable[[Any, Any, Call], Awaitable[Any]])
 _DECLARED = "__operations__"

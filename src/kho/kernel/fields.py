@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, ValidatorFunctio
 
 from kho.kernel import values
 from kho.kernel.errors import InvalidParams
-from kho.kernel.problems import in_words
+from kho.kernel.validation import in_words
 from kho.lib import jsonrpc
 
 

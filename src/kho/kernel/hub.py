@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from kho.kernel.api_keys import Keys
 from kho.kernel.call import Principal
 from kho.kernel.idempotency import Receipts
-from kho.kernel.identity import Keys
 from kho.kernel.registry import Registry
 from kho.lib.clock import Clock
 

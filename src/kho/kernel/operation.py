@@ -8,12 +8,12 @@ from typing import Any, Generic, Literal, cast
 from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
-from kho.kernel import schema
+from kho.kernel import json_schema
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import InvalidParams, KhoError, about
-from kho.kernel.problems import Problem, found
-from kho.kernel.schema import JsonSchema
+from kho.kernel.json_schema import JsonSchema
+from kho.kernel.validation import Problem, found
 
 P = TypeVar("P", bound=BaseModel, default=Any)
 R = TypeVar("R", default=Any)
@@ -90,16 +90,16 @@ class Operation(Generic[P, R]):
 
     @cached_property
     def input_schema(self) -> JsonSchema:
-        return self.literal_input or schema.of(self.params)
+        return self.literal_input or json_schema.of(self.params)
 
     @cached_property
     def output_schema(self) -> JsonSchema | None:
         if self.result is None:
             return None
         if self.envelope_schema:
-            return self.envelope_schema(schema.of(self.result, "serialization"))
-        error = schema.CONTRACT_ERROR if self.protocol_errors else schema.ERROR
-        return schema.or_error(schema.of(self.result, "serialization"), error)
+            return self.envelope_schema(json_schema.of(self.result, "serialization"))
+        error = json_schema.CONTRACT_ERROR if self.protocol_errors else json_schema.ERROR
+        return json_schema.or_error(json_schema.of(self.result, "serialization"), error)
 
     @cached_property
     def audited_as(self) -> str:

@@ -15,7 +15,7 @@ from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.names import Names
 from kho.kernel.operation import Operation
-from kho.kernel.problems import Problem
+from kho.kernel.validation import Problem
 
 log = logging.getLogger("kho.registry")
 

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, 
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.fields import Id, Whole
-from kho.kernel.model import Params, Result, Time
+from kho.kernel.params import Params, Result, Time
 
 MAX_CONTENT = 256 * 1024
 """Bytes of a message."""

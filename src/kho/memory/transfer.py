@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from kho.kernel import paging, problems
+from kho.kernel import paging, validation
 from kho.kernel.call import Call
 from kho.kernel.capability import Changes
 from kho.kernel.errors import InvalidParams, about
-from kho.kernel.model import Params
+from kho.kernel.params import Params
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, from_iso, iso
 from kho.memory import filing, model, store
@@ -211,6 +211,6 @@ def _parsed(number: int, line: dict[str, Any]) -> Head | Line:
     try:
         return kind.model_validate(rest)
     except ValidationError as failure:
-        first = problems.found(failure)[0]
+        first = validation.found(failure)[0]
         said = about(f"'{first.field}'", first.message)
         raise InvalidParams(f"Line {number}: {said}", field=f"lines.{number - 1}.{first.field}") from None

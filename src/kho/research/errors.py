@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from kho.kernel.errors import KhoError, about
-from kho.kernel.problems import Problem
+from kho.kernel.validation import Problem
 
 
 class ResearchError(KhoError):

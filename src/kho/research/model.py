@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.model import Params
+from kho.kernel.params import Params
 from kho.lib.jsonrpc import ParseError, check_size
 from kho.research import names
 

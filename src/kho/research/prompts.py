@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kho.kernel import problems
+from kho.kernel import validation
 from kho.kernel.call import Call
 from kho.kernel.capability import Argument, Prompt
 from kho.research import model, results
@@ -58,7 +58,7 @@ def prompts(queries: Queries) -> Sequence[Prompt]:
         try:
             params = model.QueryKnowledgeBase.model_validate(given)
         except ValidationError as failure:
-            raise invalid_query(problems.found(failure)) from None
+            raise invalid_query(validation.found(failure)) from None
         return await queries.query(params, call)
 
     async def refine(arguments: dict[str, str], call: Call) -> str:

@@ -11,8 +11,8 @@ from kho.kernel.access import Scope
 from kho.kernel.call import Call
 from kho.kernel.capability import Content, Resource
 from kho.kernel.errors import InvalidParams
-from kho.kernel.model import Params, Result
 from kho.kernel.operation import plain
+from kho.kernel.params import Params, Result
 from kho.research import model
 from kho.research.errors import CollectionError, DocumentError
 from kho.research.library.collections import Collections

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from kho.kernel.model import Result, Time
+from kho.kernel.params import Result, Time
 
 ContentType = Literal["prose", "code_block", "table"]
 Label = Literal["Highly Relevant", "Very Relevant", "Relevant", "Somewhat Relevant", "Low Relevance"]

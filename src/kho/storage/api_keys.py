@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kho.kernel.identity import ApiKey
+from kho.kernel.api_keys import ApiKey
 from kho.kernel.ports import Database, Row
 
 COLUMNS = "id, sub, tenant, scopes, digest, created_at, expires_at, revoked_at"

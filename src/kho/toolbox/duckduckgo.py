@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.call import Call
-from kho.kernel.model import Params
+from kho.kernel.params import Params
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.settings import ToolboxSettings
 from kho.toolbox.tool import Tool

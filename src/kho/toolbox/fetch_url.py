@@ -10,7 +10,7 @@ from pydantic import Field
 
 from kho.kernel.call import Call
 from kho.kernel.fields import Whole
-from kho.kernel.model import Params
+from kho.kernel.params import Params
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.tool import Tool
 from kho.toolbox.web import Fetched, Web

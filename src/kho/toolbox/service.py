@@ -7,8 +7,8 @@ from pydantic import JsonValue
 
 from kho.kernel.call import Call
 from kho.kernel.command import Command
-from kho.kernel.model import Params, Result
 from kho.kernel.operation import Operation
+from kho.kernel.params import Params, Result
 from kho.toolbox.errors import UnknownTool
 from kho.toolbox.tool import Tool
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from kho.kernel.call import Call
-from kho.kernel.schema import JsonSchema
+from kho.kernel.json_schema import JsonSchema
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tests.doors.streams import board_that_speaks, streamed
 
 from kho.app import open_hub
 from kho.devices.settings import DeviceSettings
-from kho.kernel import identity
+from kho.kernel import api_keys
 from kho.kernel.web import Stream
 from kho.lib.clock import DAY
 from kho.settings import Settings
@@ -46,7 +46,7 @@ async def to_the_end(lines: AsyncIterator[str]) -> list[str]:
 
 async def revoke(settings: Settings, key: str) -> None:
     async with open_hub(settings) as hub:
-        assert await hub.keys.revoke(identity.public_id(key) or "", hub.clock())
+        assert await hub.keys.revoke(api_keys.public_id(key) or "", hub.clock())
 
 
 HEARD = {

@@ -13,8 +13,8 @@ from kho.doors.cli import schema_paths
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.command import Command
-from kho.kernel.model import Params, Result
 from kho.kernel.operation import Operation
+from kho.kernel.params import Params, Result
 from kho.settings import Settings
 
 LABELS: dict[str, Any] = {"properties": {"colour": {"type": "string"}, "marks": {"type": "array"}}}

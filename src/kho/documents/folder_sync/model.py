@@ -6,7 +6,7 @@ from pydantic import Field
 
 from kho.documents.model import ROOT
 from kho.kernel.fields import Id
-from kho.kernel.model import Params, Result
+from kho.kernel.params import Params, Result
 
 Directory = Annotated[str, Field(min_length=1, description="The folder.")]
 

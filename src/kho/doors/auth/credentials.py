@@ -7,7 +7,7 @@ from collections import OrderedDict
 from starlette.types import Scope
 
 from kho.doors.http.asgi import header
-from kho.kernel import identity
+from kho.kernel import api_keys
 from kho.kernel.call import Principal
 from kho.kernel.errors import Unauthorized
 from kho.kernel.hub import Hub
@@ -56,13 +56,13 @@ class Auth:
 
     async def _by_key(self, text: str) -> Principal:
         now = time.monotonic()
-        digest = identity.digest(text)
+        digest = api_keys.digest(text)
         found = self._known.get(digest)
         if found is not None and now - found[0] < self._fresh:
             return found[1]
-        id = identity.public_id(text)
+        id = api_keys.public_id(text)
         key = await self._hub.keys.find(id) if id else None
-        if key is None or not identity.matches(text, key) or not key.valid(self._hub.clock()):
+        if key is None or not api_keys.matches(text, key) or not key.valid(self._hub.clock()):
             raise Unauthorized
         principal = Principal(key.sub, key.tenant, frozenset(key.scopes), "key")
         self._known[digest] = (now, principal)

@@ -14,8 +14,8 @@ from kho.kernel.call import Call, Principal, Progress
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation, invalid_params
-from kho.kernel.problems import Problem
 from kho.kernel.registry import Registry
+from kho.kernel.validation import Problem
 
 T = TypeVar("T")
 

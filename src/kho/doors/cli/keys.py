@@ -7,10 +7,10 @@ import click
 
 from kho.doors.cli import output
 from kho.doors.cli.context import Program, fail, json_option
-from kho.kernel import identity
+from kho.kernel import api_keys
+from kho.kernel.api_keys import ApiKey
 from kho.kernel.errors import NotFound
 from kho.kernel.hub import Hub
-from kho.kernel.identity import ApiKey
 from kho.lib.clock import DAY, iso
 
 
@@ -41,7 +41,7 @@ def _create(program: Program) -> click.Command:
         known = program.registry().scopes
         if unknown := sorted({*scope} - {*known, "*"}):
             raise fail(f"no such scope: {', '.join(unknown)}. There are: {', '.join(known)}.")
-        id, text, digest = identity.mint()
+        id, text, digest = api_keys.mint()
 
         async def work(hub: Hub) -> ApiKey:
             now = hub.clock()
@@ -89,7 +89,7 @@ def _revoke(program: Program) -> click.Command:
     @click.argument("id")
     @json_option
     def revoke(id: str, json: bool) -> None:
-        id = identity.public_id(id) or id  # the whole key will do, too
+        id = api_keys.public_id(id) or id  # the whole key will do, too
 
         async def work(hub: Hub) -> bool:
             return await hub.keys.revoke(id, hub.clock())

@@ -14,9 +14,9 @@ from kho.kernel import large
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, UniqueViolation, UnknownOperation, about
 from kho.kernel.hub import Hub
-from kho.kernel.model import Params
 from kho.kernel.operation import Operation
-from kho.kernel.problems import Problem, found, in_words
+from kho.kernel.params import Params
+from kho.kernel.validation import Problem, found, in_words
 from kho.lib import jsonrpc
 
 NAME = in_words(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kho.doors.http.actions import Envelope
-from kho.kernel import schema
+from kho.kernel import json_schema
 from kho.kernel.access import Open
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
@@ -42,7 +42,7 @@ def openapi(hub: Hub) -> Json:
 
 
 def _actions(hub: Hub) -> Json:
-    envelope = schema.of(Envelope)
+    envelope = json_schema.of(Envelope)
     variants = [_action(envelope, name, operation) for name, operation in sorted(hub.registry.actions.items())]
     reply = _object("request_id", "action", "status")
     return {

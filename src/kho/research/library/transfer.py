@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from kho.kernel import paging, problems
+from kho.kernel import paging, validation
 from kho.kernel.call import Call
 from kho.kernel.errors import about
 from kho.kernel.fields import Id, Whole
-from kho.kernel.model import Params
+from kho.kernel.params import Params
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, from_iso, iso
 from kho.lib.markdown import counted
@@ -220,7 +220,7 @@ def _parsed(number: int, line: dict[str, Any]) -> tuple[int, CollectionLine | Do
     try:
         return number, _LINES[kind].model_validate(line)
     except ValidationError as failure:
-        first = problems.found(failure)[0]
+        first = validation.found(failure)[0]
         said = about(f"'{first.field}'", first.message)
         raise InvalidDocumentRequest(f"Line {number}: {said}.", parameter="lines") from None
 

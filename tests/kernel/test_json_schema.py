@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, Field
 
 from kho.app import describe
-from kho.kernel import schema
+from kho.kernel import json_schema
 from kho.kernel.call import Principal
 
 
@@ -33,7 +33,7 @@ def test_a_schema_is_tidied() -> None:
         "properties": {"title": {"type": "string"}, "size": {"type": "integer"}},
         "required": ["title"],
     }
-    assert schema.of(Outer) == {
+    assert json_schema.of(Outer) == {
         "type": "object",
         "description": "What it is.",
         "properties": {
@@ -50,9 +50,9 @@ def test_a_schema_is_tidied() -> None:
 
 
 def test_an_output_schema_covers_failures() -> None:
-    covered = schema.or_error(schema.of(Inner, "serialization"))
+    covered = json_schema.or_error(json_schema.of(Inner, "serialization"))
     assert covered["type"] == "object"
-    assert covered["anyOf"][1] == schema.ERROR
+    assert covered["anyOf"][1] == json_schema.ERROR
 
 
 def test_no_tool_s_schema_holds_what_models_stumble_over() -> None:

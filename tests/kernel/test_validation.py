@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError
 
 from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.model import Params
-from kho.kernel.problems import found
+from kho.kernel.params import Params
+from kho.kernel.validation import found
 
 
 class Inner(Params):
