@@ -10,10 +10,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kho.kernel import api_keys, paging, values
 from kho.kernel.api_keys import ApiKey
-from kho.kernel.call import Call, Principal
-from kho.kernel.deadline import until
+from kho.kernel.call import Call, Principal, until
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, Timeout
-from kho.kernel.fields import Id, Strings, Whole
+from kho.kernel.params import Id, Strings, Whole
 from kho.lib.clock import DAY, from_iso, iso, system_clock
 from kho.lib.jsonrpc import MAX_DEPTH
 from kho.lib.markdown import counted, minute

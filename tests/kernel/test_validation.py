@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.params import Params
+from kho.kernel.params import Id, Params, Strings, Whole
 from kho.kernel.validation import found
 
 

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.fields import Strings, Whole
-from kho.kernel.params import Params
+from kho.kernel.params import Params, Strings, Whole
 from kho.lib.clock import DAY, SECOND, from_iso
 from kho.lib.lazy_regex import pattern
 

@@ -8,8 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_va
 from pydantic_core import PydanticCustomError
 
 from kho.documents.events import OPERATIONS
-from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.params import Params
+from kho.kernel.params import Id, Params, Strings, Whole
 from kho.lib.clock import from_iso
 
 ROOT = "root"

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.params import Params, Result, Time
+from kho.kernel.params import Id, Params, Result, Strings, Time, Whole
 
 MAX_TEXT = 100_000
 """Characters of one field: room for a long log, not for a book."""

@@ -155,3 +155,35 @@ class Call:
             return result, more
 
         return await db.write(with_receipt)
+
+
+Left = Callable[[], float]
+"""Seconds until the deadline; raises Timeout when there are none."""
+
+
+def until(seconds: float) -> Left:
+    """So many seconds from now."""
+    deadline = time.monotonic() + seconds
+
+    def left() -> float:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise Timeout
+        return remaining
+
+    return left
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    digest: str
+    """Of the request, to tell a retry from another request under the same id."""
+    answer: bytes
+
+
+class Receipts(Protocol):
+    async def find(self, tenant: str, request_id: str) -> Kept | None: ...
+
+    def issue(self, tenant: str, request_id: str, digest: str, render: Callable[[Any], bytes]) -> Receipt:
+        """A receipt to put on a Call. Claiming it fails with UniqueViolation if the id is taken."""
+        ...

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kho.kernel.api_keys import Keys
-from kho.kernel.call import Principal
-from kho.kernel.idempotency import Receipts
+from kho.kernel.call import Principal, Receipts
 from kho.kernel.registry import Registry
 from kho.lib.clock import Clock
 

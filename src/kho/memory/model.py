@@ -6,8 +6,7 @@ import orjson
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.fields import Id, Whole
-from kho.kernel.params import Params, Result, Time
+from kho.kernel.params import Id, Params, Result, Time, Whole
 
 MAX_CONTENT = 256 * 1024
 """Bytes of a message."""

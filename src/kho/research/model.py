@@ -6,8 +6,7 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.fields import Id, Strings, Whole
-from kho.kernel.params import Params
+from kho.kernel.params import Id, Params, Strings, Whole
 from kho.lib.jsonrpc import ParseError, check_size
 from kho.research import names
 

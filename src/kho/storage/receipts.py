@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kho.kernel.idempotency import Kept
+from kho.kernel.call import Kept
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
 

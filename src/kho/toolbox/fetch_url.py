@@ -9,8 +9,7 @@ from cachetools import TTLCache
 from pydantic import Field
 
 from kho.kernel.call import Call
-from kho.kernel.fields import Whole
-from kho.kernel.params import Params
+from kho.kernel.params import Params, Whole
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.tool import Tool
 from kho.toolbox.web import Fetched, Web

@@ -5,8 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kho.documents.model import ROOT
-from kho.kernel.fields import Id
-from kho.kernel.params import Params, Result
+from kho.kernel.params import Id, Params, Result
 
 Directory = Annotated[str, Field(min_length=1, description="The folder.")]
 

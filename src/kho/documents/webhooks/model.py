@@ -8,8 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from kho.documents.events import EVENTS
 from kho.documents.model import Cursor, Page
-from kho.kernel.fields import Id
-from kho.kernel.params import Params, Result, Time
+from kho.kernel.params import Id, Params, Result, Time
 
 
 def _address(value: str) -> str:

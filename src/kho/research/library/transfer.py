@@ -9,8 +9,7 @@ from pydantic import Field, ValidationError
 from kho.kernel import paging, validation
 from kho.kernel.call import Call
 from kho.kernel.errors import about
-from kho.kernel.fields import Id, Whole
-from kho.kernel.params import Params
+from kho.kernel.params import Id, Params, Whole
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, from_iso, iso
 from kho.lib.markdown import counted

@@ -8,8 +8,7 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from kho.kernel.call import Call
-from kho.kernel.deadline import Left, until
+from kho.kernel.call import Call, Left, until
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.research import commands, errors, markdown

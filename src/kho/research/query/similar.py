@@ -3,9 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
-from kho.kernel.call import Call
+from kho.kernel.call import Call, Left, until
 from kho.kernel.command import Command
-from kho.kernel.deadline import Left, until
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.lib.markdown import counted

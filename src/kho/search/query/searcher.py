@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from kho.kernel.deadline import Left, until
+from kho.kernel.call import Left, until
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Reranker, SearchFilter, Tx, Vectors, WordMatches, Words
 from kho.search.indexing import passages

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
-from kho.kernel.deadline import Left
+from kho.kernel.call import Left
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, SearchFilter, Vectors
 from kho.search.calibration.calibrate import Calibration, numbers_at_hand
