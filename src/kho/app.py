@@ -28,7 +28,7 @@ from kho.lib.clock import system_clock
 from kho.memory import capability as memory
 from kho.models import factory
 from kho.research import capability as research
-from kho.research.ingest.allowed_paths import Openings
+from kho.research.ingest.allowed_paths import AllowedPaths
 from kho.search.core import Core
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
@@ -128,9 +128,9 @@ def tools(settings: Settings, search: DuckDuckGo) -> Capability:
 
 def research_collections(settings: Settings, core: Core) -> Capability:
     chosen = settings.research
-    openings = Openings.of(chosen.roots, chosen.shared_roots, kho_home=settings.home)
+    allowed_paths = AllowedPaths.of(chosen.roots, chosen.shared_roots, kho_home=settings.home)
     reader = parsers.Worker(parsers.Limits(size=chosen.max_file), cut=True)
-    return research.capability(core, chosen, openings=openings, reader=reader)
+    return research.capability(core, chosen, allowed_paths=allowed_paths, reader=reader)
 
 
 def document_tree(settings: Settings, core: Core, llm: Llm | None, search: DuckDuckGo) -> Capability:

@@ -19,7 +19,7 @@ from kho.parsers import Worker
 from kho.research import model
 from kho.research.capability import MIGRATIONS
 from kho.research.ingest import job_store
-from kho.research.ingest.allowed_paths import Openings
+from kho.research.ingest.allowed_paths import AllowedPaths
 from kho.research.ingest.jobs import JobLimits
 from kho.research.ingest.service import Ingest
 from kho.research.library import collection_store
@@ -57,13 +57,13 @@ async def main(engine: str, place: str, folder: str, mode: str, ahead: str) -> N
     await migrate(db, [OWN, ("research", MIGRATIONS)])
     await db.write(lambda tx: collection_store.create(tx, "t", COLLECTION))
     background, reader = Background(), Worker(cut=True)
-    openings = Openings.of([folder], [], kho_home=Path("/nowhere"))
+    allowed_paths = AllowedPaths.of([folder], [], kho_home=Path("/nowhere"))
     store = DocumentStore(Index(words, None, "", clock))
     ingest = Ingest(
         db=db,
         store=store,
         reader=reader,
-        openings=openings,
+        allowed_paths=allowed_paths,
         background=background,
         leases=SqlLeases(clock),
         clock=clock,

@@ -191,11 +191,11 @@ async def test_the_doctor_sees_and_mends_what_does_not_fit(harm: str, tmp_path: 
     database, _ = open_database(settings)
     if harm == "passages of no document":
         sql = "DELETE FROM research_documents WHERE title = 'Kettles'"
-        told = "is filed, but of no document."
+        told = "is indexed, but of no document."
     else:
         sql, told = (
             "DELETE FROM passages WHERE heading LIKE 'Kettles%'",
-            "is not filed as written, and may not be found.",
+            "is not indexed as written, and may not be found.",
         )
     await database.write(lambda tx: tx.run(sql))
     await database.aclose()

@@ -18,7 +18,7 @@ from kho.kernel.registry import Outcome, Registry
 from kho.lib.clock import system_clock
 from kho.parsers import Worker
 from kho.research import capability as research
-from kho.research.ingest.allowed_paths import Openings
+from kho.research.ingest.allowed_paths import AllowedPaths
 from kho.research.settings import ResearchSettings
 from kho.search.core import Core
 from kho.search.indexing.index import Index
@@ -61,7 +61,7 @@ async def make_room(db: Database, words: Words, tmp_path: Path) -> AsyncIterator
         capability = research.capability(
             Core(db, index, Searcher(db, words), background, None, SqlLeases(system_clock)),
             ResearchSettings(**limits),  # type: ignore[arg-type] # of its fields those that are seconds
-            openings=Openings.of([tmp_path], [], kho_home=tmp_path / "home"),
+            allowed_paths=AllowedPaths.of([tmp_path], [], kho_home=tmp_path / "home"),
             reader=reader,
         )
         return Room(db, Registry([capability], background))

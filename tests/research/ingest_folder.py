@@ -16,7 +16,7 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.research import model
 from kho.research.ingest import job_store
-from kho.research.ingest.allowed_paths import Openings
+from kho.research.ingest.allowed_paths import AllowedPaths
 from kho.research.ingest.indexing import Doc
 from kho.research.ingest.jobs import JobLimits
 from kho.research.ingest.prepare import Reader
@@ -63,7 +63,7 @@ class Gated(Plain):
 
 
 @dataclass
-class Shelf:
+class IngestFolder:
     desk: Desk
     folder: Path
     clock: Clock = field(default_factory=Still)
@@ -74,12 +74,12 @@ class Shelf:
 
     def __post_init__(self) -> None:
         root = self.folder.parent
-        openings = Openings.of([root], [], kho_home=root / "home", cwd=root, home=root)
+        allowed_paths = AllowedPaths.of([root], [], kho_home=root / "home", cwd=root, home=root)
         self.service = Ingest(
             db=self.desk.db,
             store=self.desk.store,
             reader=self.reader,
-            openings=openings,
+            allowed_paths=allowed_paths,
             background=self.background,
             leases=SqlLeases(self.clock),
             clock=self.clock,

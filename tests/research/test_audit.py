@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from tests.research.factories import Desk, settings
-from tests.research.ingest_folder import Gated, Plain, Shelf
+from tests.research.ingest_folder import Gated, IngestFolder, Plain
 
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
@@ -24,7 +24,7 @@ Rows = list[tuple[str, str, str, str, dict[str, Any]]]
 class Room:
     """All operations by their names, as callers know them, on one desk."""
 
-    def __init__(self, desk: Desk, shelf: Shelf) -> None:
+    def __init__(self, desk: Desk, shelf: IngestFolder) -> None:
         self.desk, self.shelf = desk, shelf
         augment = Augment(db=desk.db, store=desk.store, reader=Plain(), clock=desk.clock, settings=settings())
         services = (
@@ -65,7 +65,7 @@ class Room:
 
 @pytest.fixture
 async def room(desk: Desk, tmp_path: Path) -> Room:
-    shelf = Shelf(desk, tmp_path / "notes")
+    shelf = IngestFolder(desk, tmp_path / "notes")
     shelf.folder.mkdir()
     return Room(desk, shelf)
 
@@ -181,7 +181,7 @@ async def test_what_is_rolled_back_leaves_no_row(room: Room) -> None:
 
 async def test_a_cancelled_ingest_and_who_cancelled_it(desk: Desk, tmp_path: Path) -> None:
     reader = Gated(free=40)
-    room = Room(desk, Shelf(desk, tmp_path / "notes", reader=reader))
+    room = Room(desk, IngestFolder(desk, tmp_path / "notes", reader=reader))
     room.shelf.many(70)
     await desk.collection("create", "papers")
     begun = await room.shelf.answer(wait=0)

@@ -10,11 +10,11 @@ from kho.kernel.capability import Transfer as Transferred
 from kho.parsers import Worker
 from kho.research import prompts
 from kho.research.contract import RESEARCH
-from kho.research.ingest.allowed_paths import Openings
+from kho.research.ingest.allowed_paths import AllowedPaths
 from kho.research.ingest.indexing import FORM, SPACE
 from kho.research.ingest.report import Reports
 from kho.research.ingest.service import Ingest
-from kho.research.integrity import Standing
+from kho.research.integrity import ResearchIntegrity
 from kho.research.library.added_text import Augment
 from kho.research.library.collections import Collections
 from kho.research.library.document_store import DocumentStore, all_documents
@@ -74,8 +74,8 @@ def described(*services: object) -> Capability:
     )
 
 
-def capability(core: Core, settings: ResearchSettings, *, openings: Openings, reader: Worker) -> Capability:
-    """`openings` are the folders that may be read. `reader` should cut what it reads; it is closed with the slice."""
+def capability(core: Core, settings: ResearchSettings, *, allowed_paths: AllowedPaths, reader: Worker) -> Capability:
+    """`reader` should cut what it reads into passages; it is closed with the slice."""
     db, clock, store = core.db, core.clock, DocumentStore(core.index)
     history = History(db=db, clock=clock, settings=settings)
     queries = Queries(db=db, searcher=core.searcher, history=history, clock=clock, settings=settings)
@@ -85,7 +85,7 @@ def capability(core: Core, settings: ResearchSettings, *, openings: Openings, re
         db=db,
         store=store,
         reader=reader,
-        openings=openings,
+        allowed_paths=allowed_paths,
         background=core.background,
         leases=core.leases,
         clock=clock,
@@ -113,5 +113,5 @@ def capability(core: Core, settings: ResearchSettings, *, openings: Openings, re
             ingest.resume,
         ),
         stop=(reader.aclose,),
-        upkeep=Standing(core.index),
+        upkeep=ResearchIntegrity(core.index),
     )

@@ -1,4 +1,4 @@
-"""Whether documents and what is filed of them fit together, for `kho doctor`."""
+"""Checks that documents and their index fit together, for `kho doctor`."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from kho.lib.markdown import counted
 from kho.research.ingest.indexing import SPACE
 from kho.search.indexing.index import Index
 
-_FILED = (
+_INDEXED = (
     "SELECT count(*) FROM passages AS p WHERE p.space = $1 AND p.tenant = d.tenant "
     "AND p.collection = d.collection_id AND p.key = d.id"
 )
@@ -18,26 +18,28 @@ _HOMELESS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ResearchIntegrity:
     index: Index
 
     def problems(self, tx: Tx) -> list[str]:
-        unfiled = _count(tx, f"SELECT count(*) FROM research_documents AS d WHERE ({_FILED}) <> d.chunks", SPACE)
+        unindexed = _count(tx, f"SELECT count(*) FROM research_documents AS d WHERE ({_INDEXED}) <> d.chunks", SPACE)
         homeless = _count(tx, f"SELECT count(*) {_HOMELESS}", SPACE)
         textless = _count(
             tx,
             "SELECT count(*) FROM research_documents AS d WHERE NOT EXISTS "
             "(SELECT 1 FROM research_texts AS t WHERE t.tenant = d.tenant AND t.id = d.id)",
         )
-        told = (
-            (unfiled, "document", "not filed as written, and may not be found"),
-            (homeless, "passage", "filed, but of no document"),
+        findings = (
+            (unindexed, "document", "not indexed as written, and may not be found"),
+            (homeless, "passage", "indexed, but of no document"),
             (textless, "document", "without a text: add the file again"),
         )
-        return [f"{counted(count, what)} {'is' if count == 1 else 'are'} {how}." for count, what, how in told if count]
+        return [
+            f"{counted(count, what)} {'is' if count == 1 else 'are'} {how}." for count, what, how in findings if count
+        ]
 
     def mend(self, tx: Tx) -> None:
-        """Passages of no document are dropped. Documents that are not filed are seen to by filing all anew."""
+        """Drops passages of no document. Documents that are not indexed are left to the re-indexing of everything."""
         rows = tx.all(f"SELECT DISTINCT p.tenant, p.collection, p.key {_HOMELESS}", SPACE)
         by_place: dict[tuple[str, str], list[str]] = {}
         for tenant, collection, key in rows:

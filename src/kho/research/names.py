@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 from difflib import get_close_matches
 
-LONGEST = 128
+MAX_NAME = 128
 _REFUSED = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
 _TURNING = {*"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
 """Marks that turn the direction of writing: two names that look alike would differ."""
@@ -14,14 +14,14 @@ _TURNING = {*"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069
 
 def clean(name: str) -> str:
     """The name as it is kept. Raises ValueError, in words that fit behind the parameter's name."""
-    if len(name) > 100 * LONGEST:  # a text of megabytes would be gone through sign by sign
-        raise ValueError(f"must have 1 to {LONGEST} characters")
+    if len(name) > 100 * MAX_NAME:  # a text of megabytes would be gone through sign by sign
+        raise ValueError(f"must have 1 to {MAX_NAME} characters")
     name = unicodedata.normalize("NFC", name).strip()
     if any(unicodedata.category(sign) in _REFUSED or sign in _TURNING for sign in name):
         raise ValueError("must not hold control characters")
     name = " ".join(name.split())
-    if not 1 <= len(name) <= LONGEST:
-        raise ValueError(f"must have 1 to {LONGEST} characters")
+    if not 1 <= len(name) <= MAX_NAME:
+        raise ValueError(f"must have 1 to {MAX_NAME} characters")
     return name
 
 

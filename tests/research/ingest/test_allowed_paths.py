@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from kho.research.errors import FileNotFound, PathRefused, Unreadable
-from kho.research.ingest.allowed_paths import Openings, Roots
+from kho.research.ingest.allowed_paths import AllowedPaths, Roots
 
 SECRET = "not for you"
 
@@ -322,33 +322,33 @@ def test_a_nested_root_is_entered_from_the_outermost(place: Path) -> None:
 # -- whose roots -------------------------------------------------------------------------------------------------------
 
 
-def openings(place: Path, roots: list[str | Path], shared: list[str | Path]) -> Openings:
-    return Openings.of(roots, shared, kho_home=place / "kho", cwd=place / "open", home=place / "user")
+def allowed_paths(place: Path, roots: list[str | Path], shared: list[str | Path]) -> AllowedPaths:
+    return AllowedPaths.of(roots, shared, kho_home=place / "kho", cwd=place / "open", home=place / "user")
 
 
 def test_by_default_the_working_directory_and_the_home_are_open_to_this_machine_s_user(place: Path) -> None:
-    local = openings(place, [], []).for_caller(shared=False)
+    local = allowed_paths(place, [], []).for_caller(shared=False)
     assert (local.folders, local.forbidden) == ((place / "open", place / "user"), (place / "kho",))
 
 
 def test_settings_name_folders(place: Path) -> None:
-    local = openings(place, ["~/papers", "notes", "/data", "~"], []).for_caller(shared=False)
+    local = allowed_paths(place, ["~/papers", "notes", "/data", "~"], []).for_caller(shared=False)
     expected = (place / "user" / "papers", place / "open" / "notes", Path("/data"), place / "user")
     assert local.folders == expected
 
 
 def test_nothing_is_open_to_a_remote_credential_unless_an_admin_opened_it(place: Path) -> None:
-    closed = openings(place, [place / "open"], []).for_caller(shared=True)
+    closed = allowed_paths(place, [place / "open"], []).for_caller(shared=True)
     refusal = refused(closed, str(place / "open" / "notes" / "a.md"))
     assert "augment_knowledge" in refusal.guidance
     assert "KHO_RESEARCH__SHARED_ROOTS" in refusal.guidance
-    opened = openings(place, [], [place / "open"]).for_caller(shared=True)
+    opened = allowed_paths(place, [], [place / "open"]).for_caller(shared=True)
     assert opened.read(opened.locate("notes/a.md"), 100) == b"hello"
     assert "'~' means nothing here." in refused(opened, "~/a.md").message
 
 
 def test_a_client_s_roots_narrow_ours(place: Path) -> None:
-    all_of_it = openings(place, [place / "open", place / "outside"], [])
+    all_of_it = allowed_paths(place, [place / "open", place / "outside"], [])
     notes = all_of_it.for_caller(
         shared=False, stated=[(place / "open" / "notes").as_uri(), "https://x.test/", "nonsense"]
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.research.factories import Desk, settings
-from tests.research.ingest_folder import Gated, Plain, Shelf
+from tests.research.ingest_folder import Gated, IngestFolder, Plain
 
 from kho import parsers
 from kho.kernel.call import Call
@@ -28,8 +28,8 @@ LIMITS = JobLimits(first_look=0.0, look_every=0.01)
 
 
 @pytest.fixture
-async def shelf(desk: Desk, tmp_path: Path) -> AsyncIterator[Shelf]:
-    shelf = Shelf(desk, tmp_path / "notes", reader=Gated(free=40), job_limits=LIMITS)
+async def shelf(desk: Desk, tmp_path: Path) -> AsyncIterator[IngestFolder]:
+    shelf = IngestFolder(desk, tmp_path / "notes", reader=Gated(free=40), job_limits=LIMITS)
     shelf.folder.mkdir()
     shelf.many(FILES)
     await desk.collection("create", "papers")
@@ -38,25 +38,25 @@ async def shelf(desk: Desk, tmp_path: Path) -> AsyncIterator[Shelf]:
     await shelf.background.drain()
 
 
-def gated(shelf: Shelf) -> Gated:
+def gated(shelf: IngestFolder) -> Gated:
     assert isinstance(shelf.reader, Gated)
     return shelf.reader
 
 
-def another(shelf: Shelf) -> Shelf:
+def another(shelf: IngestFolder) -> IngestFolder:
     """As another process would be."""
-    return Shelf(shelf.desk, shelf.folder, shelf.clock, Plain(), job_limits=LIMITS)
+    return IngestFolder(shelf.desk, shelf.folder, shelf.clock, Plain(), job_limits=LIMITS)
 
 
-async def status(shelf: Shelf, id: str) -> JobAnswer:
+async def status(shelf: IngestFolder, id: str) -> JobAnswer:
     return await shelf.reports.job_status(model.JobStatus(job_id=id), shelf.desk.call())
 
 
-async def cancel(shelf: Shelf, id: str) -> JobAnswer:
+async def cancel(shelf: IngestFolder, id: str) -> JobAnswer:
     return await shelf.reports.cancel_job(model.CancelJob(job_id=id), shelf.desk.call())
 
 
-async def test_past_the_wait_the_answer_is_a_job_that_goes_on(shelf: Shelf) -> None:
+async def test_past_the_wait_the_answer_is_a_job_that_goes_on(shelf: IngestFolder) -> None:
     answer = await shelf.answer(wait=0)
     assert (answer.status, answer.job.state) == ("running", "running")
     assert f'ingest_status(job_id="{answer.job.job_id}")' in answer.message
@@ -75,7 +75,7 @@ async def test_past_the_wait_the_answer_is_a_job_that_goes_on(shelf: Shelf) -> N
         await status(replace(shelf, desk=shelf.desk.neighbour()), answer.job.job_id)
 
 
-async def test_somebody_who_waits_hears_how_far_it_is(shelf: Shelf) -> None:
+async def test_somebody_who_waits_hears_how_far_it_is(shelf: IngestFolder) -> None:
     heard: list[tuple[float, float | None, str | None]] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
@@ -89,8 +89,8 @@ async def test_somebody_who_waits_hears_how_far_it_is(shelf: Shelf) -> None:
     assert [done for done, _, _ in heard] == sorted({done for done, _, _ in heard})
 
 
-async def test_the_command_line_waits_to_the_end(shelf: Shelf) -> None:
-    impatient = Shelf(shelf.desk, shelf.folder, shelf.clock, shelf.reader, settings=settings(wait=0))
+async def test_the_command_line_waits_to_the_end(shelf: IngestFolder) -> None:
+    impatient = IngestFolder(shelf.desk, shelf.folder, shelf.clock, shelf.reader, settings=settings(wait=0))
     assert (await impatient.answer()).status == "running"
     gated(shelf).gate.set()
     done = await impatient.answer(call=Call(shelf.desk.call().principal, "cli"))
@@ -98,7 +98,7 @@ async def test_the_command_line_waits_to_the_end(shelf: Shelf) -> None:
     await impatient.background.drain()
 
 
-async def test_who_gives_up_the_call_cancels_the_job(shelf: Shelf) -> None:
+async def test_who_gives_up_the_call_cancels_the_job(shelf: IngestFolder) -> None:
     waiting = asyncio.ensure_future(shelf.ingest())
     await gated(shelf).reached.wait()
     waiting.cancel()
@@ -115,7 +115,7 @@ async def test_who_gives_up_the_call_cancels_the_job(shelf: Shelf) -> None:
     assert (rest.added, rest.unchanged) == (FILES - kept, kept)
 
 
-async def test_any_process_can_cancel(shelf: Shelf) -> None:
+async def test_any_process_can_cancel(shelf: IngestFolder) -> None:
     shelf = replace(shelf, job_limits=replace(LIMITS, renew_every=0.01))
     waiting = asyncio.ensure_future(shelf.answer())
     await gated(shelf).reached.wait()
@@ -129,7 +129,7 @@ async def test_any_process_can_cancel(shelf: Shelf) -> None:
     await shelf.background.drain()  # it ends although the gate is shut
 
 
-async def test_a_hub_that_stops_lets_another_go_on_at_once(shelf: Shelf) -> None:
+async def test_a_hub_that_stops_lets_another_go_on_at_once(shelf: IngestFolder) -> None:
     answer = await shelf.answer(wait=0)
     id = answer.job.job_id
     await gated(shelf).reached.wait()
@@ -148,7 +148,7 @@ async def test_a_hub_that_stops_lets_another_go_on_at_once(shelf: Shelf) -> None
     assert len(await shelf.docs()) == FILES
 
 
-async def test_a_silent_process_loses_its_job_and_notices(shelf: Shelf) -> None:
+async def test_a_silent_process_loses_its_job_and_notices(shelf: IngestFolder) -> None:
     answer = await shelf.answer(wait=0)
     id = answer.job.job_id
     await gated(shelf).reached.wait()
@@ -164,13 +164,13 @@ async def test_a_silent_process_loses_its_job_and_notices(shelf: Shelf) -> None:
     await other.background.drain()
 
 
-async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(shelf: Shelf) -> None:
+async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(shelf: IngestFolder) -> None:
     """Plain files are read in the hub. One that it died of would be its end again and again."""
     shelf.write("part2/zz-deadly.txt", "a word or two, " * 1_500_000)
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
     async with parsers.Worker(parsers.Limits(memory=64 * 2**20)) as worker:
-        other = Shelf(shelf.desk, shelf.folder, shelf.clock, worker, job_limits=LIMITS)
+        other = IngestFolder(shelf.desk, shelf.folder, shelf.clock, worker, job_limits=LIMITS)
         other.background.add(other.service.resume)
         shelf.clock.now += LIMITS.lease + SECOND
         row = await shelf.until(id, lambda row: row.finished_at is not None)
@@ -183,7 +183,7 @@ async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(shelf: She
     await shelf.background.drain()
 
 
-async def test_a_process_does_not_take_over_from_itself(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_process_does_not_take_over_from_itself(shelf: IngestFolder, caplog: pytest.LogCaptureFixture) -> None:
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
     shelf.clock.now += LIMITS.lease + SECOND
@@ -196,7 +196,7 @@ async def test_a_process_does_not_take_over_from_itself(shelf: Shelf, caplog: py
     assert caplog.records == []
 
 
-async def test_an_interrupted_force_reads_nothing_twice(shelf: Shelf) -> None:
+async def test_an_interrupted_force_reads_nothing_twice(shelf: IngestFolder) -> None:
     await another(shelf).ingest()
     shelf.clock.now += SECOND
     id = (await shelf.answer(wait=0, force=True)).job.job_id
@@ -212,7 +212,7 @@ async def test_an_interrupted_force_reads_nothing_twice(shelf: Shelf) -> None:
             assert not suspect  # the hub before stopped in good order
             return await super().read(data, name)
 
-    other = Shelf(shelf.desk, shelf.folder, shelf.clock, Counting(), job_limits=LIMITS)
+    other = IngestFolder(shelf.desk, shelf.folder, shelf.clock, Counting(), job_limits=LIMITS)
     other.background.add(other.service.resume)
     row = await shelf.until(id, lambda row: row.finished_at is not None)
     await other.background.drain()
@@ -221,7 +221,7 @@ async def test_an_interrupted_force_reads_nothing_twice(shelf: Shelf) -> None:
     assert other.reader.count == FILES - 32
 
 
-async def test_jobs_wait_for_their_turn(shelf: Shelf) -> None:
+async def test_jobs_wait_for_their_turn(shelf: IngestFolder) -> None:
     gated(shelf).free = 0
     answers = [await shelf.answer(wait=0) for _ in range(LIMITS.at_once + 2)]
     assert [answer.job.state for answer in answers] == ["running"] * LIMITS.at_once + ["queued"] * 2
@@ -236,7 +236,7 @@ async def test_jobs_wait_for_their_turn(shelf: Shelf) -> None:
     assert len(await shelf.docs()) == FILES
 
 
-async def test_a_job_of_another_machine_is_left_alone_and_given_up_in_the_end(shelf: Shelf) -> None:
+async def test_a_job_of_another_machine_is_left_alone_and_given_up_in_the_end(shelf: IngestFolder) -> None:
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
     await shelf.background.drain()
@@ -259,7 +259,7 @@ async def test_a_job_of_another_machine_is_left_alone_and_given_up_in_the_end(sh
     await other.background.drain()
 
 
-async def test_a_stored_job_with_too_many_patterns_fails_and_is_not_taken_up_again(shelf: Shelf) -> None:
+async def test_a_stored_job_with_too_many_patterns_fails_and_is_not_taken_up_again(shelf: IngestFolder) -> None:
     """Such a job may be there from a version that took it."""
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
@@ -279,7 +279,7 @@ async def test_a_stored_job_with_too_many_patterns_fails_and_is_not_taken_up_aga
     await other.background.drain()
 
 
-async def test_a_collection_that_is_deleted_meanwhile_ends_the_job(shelf: Shelf) -> None:
+async def test_a_collection_that_is_deleted_meanwhile_ends_the_job(shelf: IngestFolder) -> None:
     waiting = asyncio.ensure_future(shelf.answer())
     await gated(shelf).reached.wait()
     await shelf.desk.collection("delete", "papers", confirm=True)

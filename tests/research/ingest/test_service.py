@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.research.factories import Desk, settings, told
-from tests.research.ingest_folder import Plain, Shelf, age
+from tests.research.ingest_folder import IngestFolder, Plain, age
 
 from kho import parsers
 from kho.kernel.call import Principal
@@ -17,15 +17,15 @@ SECTIONS = "# Tea\n\nAbout kettles.\n\n## Green\n\nSencha and matcha.\n\n## Blac
 
 
 @pytest.fixture
-async def shelf(desk: Desk, tmp_path: Path) -> AsyncIterator[Shelf]:
-    shelf = Shelf(desk, tmp_path / "notes")
+async def shelf(desk: Desk, tmp_path: Path) -> AsyncIterator[IngestFolder]:
+    shelf = IngestFolder(desk, tmp_path / "notes")
     shelf.folder.mkdir()
     await desk.collection("create", "papers")
     yield shelf
     await shelf.background.drain()
 
 
-async def test_a_folder_is_taken_in_and_only_what_changed_is_read_again(shelf: Shelf) -> None:
+async def test_a_folder_is_taken_in_and_only_what_changed_is_read_again(shelf: IngestFolder) -> None:
     shelf.many(5)
     shelf.write("tea.md", SECTIONS)
     answer = await shelf.answer()
@@ -47,7 +47,7 @@ async def test_a_folder_is_taken_in_and_only_what_changed_is_read_again(shelf: S
     assert await shelf.desk.found("hojica", "papers") == [before["tea.md"].id]
 
 
-async def test_a_changed_file_keeps_its_id_and_the_passages_that_are_the_same(shelf: Shelf) -> None:
+async def test_a_changed_file_keeps_its_id_and_the_passages_that_are_the_same(shelf: IngestFolder) -> None:
     long = SECTIONS + "\n".join(f"\n## Part {n}\n\n" + f"Sentence about thing{n}. " * 60 for n in range(4))
     shelf.write("tea.md", long)
     await shelf.ingest()
@@ -65,7 +65,7 @@ async def test_a_changed_file_keeps_its_id_and_the_passages_that_are_the_same(sh
     assert await shelf.desk.found("sth3", "papers") == [before.id]
 
 
-async def test_another_time_with_the_same_bytes_is_looked_at_once(shelf: Shelf) -> None:
+async def test_another_time_with_the_same_bytes_is_looked_at_once(shelf: IngestFolder) -> None:
     path = shelf.write("tea.md", SECTIONS)
     await shelf.ingest()
     before = (await shelf.docs())["tea.md"]
@@ -75,7 +75,7 @@ async def test_another_time_with_the_same_bytes_is_looked_at_once(shelf: Shelf) 
     assert after == replace(before, mtime=1_700_009_999 * SECOND)
 
 
-async def test_a_file_that_is_only_just_written_is_looked_at_again(shelf: Shelf) -> None:
+async def test_a_file_that_is_only_just_written_is_looked_at_again(shelf: IngestFolder) -> None:
     """It may be written once more without its time changing."""
     path = shelf.write("tea.md", SECTIONS)
     shelf.clock.now = 1_700_000_001 * SECOND
@@ -87,7 +87,7 @@ async def test_a_file_that_is_only_just_written_is_looked_at_again(shelf: Shelf)
     assert (await shelf.docs())["tea.md"].mtime == path.stat().st_mtime_ns // 1000
 
 
-async def test_what_is_gone_is_removed_when_that_is_asked_for_and_nothing_else(shelf: Shelf) -> None:
+async def test_what_is_gone_is_removed_when_that_is_asked_for_and_nothing_else(shelf: IngestFolder) -> None:
     for name in ("a.md", "a.txt", "sub/b.md", "sub/deep/c.md", ".hidden/d.md", "drafts/e.md"):
         shelf.write(name, f"# {name}\n\nWords of {name}.\n")
     await shelf.ingest()
@@ -110,7 +110,7 @@ async def test_what_is_gone_is_removed_when_that_is_asked_for_and_nothing_else(s
     assert await shelf.desk.count("passages") == 0
 
 
-async def test_a_missing_folder_removes_nothing(shelf: Shelf) -> None:
+async def test_a_missing_folder_removes_nothing(shelf: IngestFolder) -> None:
     shelf.write("sub/a.md", SECTIONS)
     await shelf.ingest()
     (shelf.folder / "sub/a.md").unlink()
@@ -121,7 +121,7 @@ async def test_a_missing_folder_removes_nothing(shelf: Shelf) -> None:
     assert set(await shelf.docs()) == {"sub/a.md"}
 
 
-async def test_a_bad_file_stops_nobody_and_is_reported(shelf: Shelf) -> None:
+async def test_a_bad_file_stops_nobody_and_is_reported(shelf: IngestFolder) -> None:
     shelf.many(3)
     shelf.write("broken.md", b"\x89PNG\r\n\x1a\n\0\0\0\xff")
     shelf.write("empty.md", b"")
@@ -138,27 +138,29 @@ async def test_a_bad_file_stops_nobody_and_is_reported(shelf: Shelf) -> None:
     assert (await shelf.ingest()).added == 1
 
 
-async def test_who_names_one_bad_file_gets_its_error(shelf: Shelf) -> None:
+async def test_who_names_one_bad_file_gets_its_error(shelf: IngestFolder) -> None:
     shelf.write("broken.md", b"\x89PNG\r\n\x1a\n\0\0\0\xff")
     with pytest.raises(Unreadable, match="a picture") as failure:
         await shelf.ingest("broken.md")
     assert failure.value.rpc == -32003
     assert "broken.md" in told(failure.value)
-    small = Shelf(shelf.desk, shelf.folder, settings=settings(max_file=10))
+    small = IngestFolder(shelf.desk, shelf.folder, settings=settings(max_file=10))
     shelf.write("long.md", SECTIONS)
     with pytest.raises(Unreadable, match="larger than 10 bytes"):
         await small.ingest("long.md")
     assert await shelf.docs() == {}
 
 
-async def test_a_stumble_over_one_file_is_that_files_failure(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stumble_over_one_file_is_that_files_failure(
+    shelf: IngestFolder, caplog: pytest.LogCaptureFixture
+) -> None:
     class Stumbling(Plain):
         async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable:
             if name == "note001.md":
                 raise RecursionError("too deep")
             return await super().read(data, name)
 
-    stumbling = Shelf(shelf.desk, shelf.folder, reader=Stumbling())
+    stumbling = IngestFolder(shelf.desk, shelf.folder, reader=Stumbling())
     shelf.many(4)
     job = await stumbling.ingest()
     assert (job.state, job.added, job.failed, job.failures[0].code) == ("done", 3, 1, "INTERNAL")
@@ -166,14 +168,14 @@ async def test_a_stumble_over_one_file_is_that_files_failure(shelf: Shelf, caplo
     assert "too deep" not in job.failures[0].reason
 
 
-async def test_failures_are_listed_up_to_a_number_and_counted_beyond(shelf: Shelf) -> None:
+async def test_failures_are_listed_up_to_a_number_and_counted_beyond(shelf: IngestFolder) -> None:
     for n in range(120):
         shelf.write(f"{n}.md", b"")
     answer = await shelf.answer()
     assert (answer.status, answer.job.failed, len(answer.job.failures)) == ("error", 120, 100)
 
 
-async def test_wrong_collections_and_paths_are_the_contracts_errors(shelf: Shelf) -> None:
+async def test_wrong_collections_and_paths_are_the_contracts_errors(shelf: IngestFolder) -> None:
     shelf.write("a.md", SECTIONS)
     with pytest.raises(UnknownCollection) as failure:
         await shelf.ingest(collection="paper")
@@ -196,7 +198,7 @@ async def test_wrong_collections_and_paths_are_the_contracts_errors(shelf: Shelf
     assert await shelf.desk.count("research_jobs") == 0
 
 
-async def test_the_same_file_in_two_collections_is_two_documents(shelf: Shelf) -> None:
+async def test_the_same_file_in_two_collections_is_two_documents(shelf: IngestFolder) -> None:
     await shelf.desk.collection("create", "more")
     shelf.write("a.md", SECTIONS)
     await shelf.ingest("a.md")
@@ -207,7 +209,7 @@ async def test_the_same_file_in_two_collections_is_two_documents(shelf: Shelf) -
     assert set(await shelf.desk.found("matcha")) == {first.id, second.id}
 
 
-async def test_too_many_patterns_are_refused_when_the_call_is_made(shelf: Shelf) -> None:
+async def test_too_many_patterns_are_refused_when_the_call_is_made(shelf: IngestFolder) -> None:
     shelf.write("a.md", SECTIONS)
     many = ["{a,b}" * 40]
     with pytest.raises(InvalidDocumentRequest, match="'patterns' stands for more than 100 patterns") as refused:
@@ -218,21 +220,21 @@ async def test_too_many_patterns_are_refused_when_the_call_is_made(shelf: Shelf)
     assert await shelf.desk.count("research_jobs") == 0
 
 
-async def test_large_files_are_read_and_cut_in_a_process_of_their_own(shelf: Shelf) -> None:
+async def test_large_files_are_read_and_cut_in_a_process_of_their_own(shelf: IngestFolder) -> None:
     """What is stored is the same as of a hub that reads them itself."""
     for name in ("a.txt", "b.py", "c.md"):
         shelf.write(name, "# Heading\n\n" + f"words about vessels in {name}.\n\n" * 10_000)
     await shelf.ingest()
     expected = {name: replace(doc, job_id=None) for name, doc in (await shelf.docs()).items()}
     async with parsers.Worker(cut=True) as worker:
-        isolated = Shelf(shelf.desk, shelf.folder, shelf.clock, worker)
+        isolated = IngestFolder(shelf.desk, shelf.folder, shelf.clock, worker)
         job = await isolated.ingest(force=True)
         assert worker.pid is not None
     assert (job.state, job.changed, job.failed) == ("done", 3, 0)
     assert {name: replace(doc, job_id=None) for name, doc in (await shelf.docs()).items()} == expected
 
 
-async def test_which_files_of_a_folder_are_meant(shelf: Shelf) -> None:
+async def test_which_files_of_a_folder_are_meant(shelf: IngestFolder) -> None:
     for name in ("a.md", "b.txt", "c.png", "sub/d.md", "e.weird"):
         shelf.write(name, f"Words of {name}.")
     assert (await shelf.ingest(recursive=False)).added == 2

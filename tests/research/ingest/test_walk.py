@@ -9,7 +9,7 @@ import pytest
 
 from kho.research.ingest.allowed_paths import Roots
 from kho.research.ingest.globs import Patterns
-from kho.research.ingest.walk import File, Passed, walk
+from kho.research.ingest.walk import File, SkippedFile, walk
 
 
 @pytest.fixture
@@ -21,17 +21,19 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def walked(folder: Path, *, roots: Roots | None = None, recursive: bool = True, **more: Any) -> list[File | Passed]:
+def walked(
+    folder: Path, *, roots: Roots | None = None, recursive: bool = True, **more: Any
+) -> list[File | SkippedFile]:
     roots = roots or Roots((folder,))
     return list(walk(roots, roots.locate(str(folder)), recursive=recursive, **more))
 
 
-def names(found: list[File | Passed]) -> list[str]:
+def names(found: list[File | SkippedFile]) -> list[str]:
     return [item.relative for item in found if isinstance(item, File)]
 
 
-def passed(found: list[File | Passed]) -> dict[str, str]:
-    return {item.relative: item.reason for item in found if isinstance(item, Passed)}
+def passed(found: list[File | SkippedFile]) -> dict[str, str]:
+    return {item.relative: item.reason for item in found if isinstance(item, SkippedFile)}
 
 
 def test_files_come_in_order_without_hidden_ones_and_junk(folder: Path) -> None:

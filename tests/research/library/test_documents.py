@@ -290,7 +290,7 @@ async def test_a_document_that_changed_meanwhile_is_not_filed_as_it_was(papers: 
     old = await papers.draft("papers", "old words", path="/x/a.md")
     await papers.db.write(lambda tx: papers.store.put_documents(tx, papers.tenant, [old], papers.clock()))
     await papers.add("papers", "new words", path="/x/a.md")
-    assert await papers.db.write(lambda tx: papers.store.refile(tx, papers.tenant, [old])) == 0
+    assert await papers.db.write(lambda tx: papers.store.reindex(tx, papers.tenant, [old])) == 0
     assert await papers.text(old.doc.id) == "new words"
 
 

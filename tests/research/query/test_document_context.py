@@ -1,6 +1,6 @@
 """What a long text is about, and how it moves results: past their equals, and never past what is clearly better."""
 
-from kho.research.query.document_context import KEPT, telling
+from kho.research.query.document_context import MAX_CONTEXT, gist
 from kho.research.query.feedback import Tally
 from kho.research.query.reordering import CONTEXT, VERDICTS, placed, verdict
 from kho.search.query.ranking_cache import RankedPassage
@@ -19,14 +19,14 @@ def order(*found: float, **more: dict[int, float]) -> list[int]:
 
 
 def test_a_short_text_is_taken_as_it_is() -> None:
-    assert telling("  Một con mèo.\n") == "Một con mèo."
+    assert gist("  Một con mèo.\n") == "Một con mèo."
 
 
 def test_of_a_long_text_stays_what_it_keeps_coming_back_to() -> None:
     theme = [f"The glacier lost ice in the year {year} and the moraine moved." for year in range(1980, 2020)]
     one_off = [f"A {word} was mentioned only once in passing." for word in ("kettle", "violin", "harbour", "ledger")]
-    kept = telling(FILLER * 20 + " ".join([*theme, *one_off, FILLER * 20]))
-    assert len(kept) <= KEPT
+    kept = gist(FILLER * 20 + " ".join([*theme, *one_off, FILLER * 20]))
+    assert len(kept) <= MAX_CONTEXT
     assert "glacier" in kept
     assert kept.count("moraine") > 5
     assert "ledger" not in kept
@@ -36,18 +36,18 @@ def test_what_stands_around_the_question_is_kept() -> None:
     theme = " ".join(
         f"The glacier lost ice in {year}, as the survey of the glacier says." for year in range(1900, 2010)
     )
-    kept = telling(f"{theme} Water is boiled in a kettle at the hut. {theme}", "How is the kettle heated?")
+    kept = gist(f"{theme} Water is boiled in a kettle at the hut. {theme}", "How is the kettle heated?")
     assert "kettle" in kept
 
 
 def test_chinese_and_vietnamese_are_cut_at_sentences() -> None:
-    assert "冰川" in telling("冰川正在融化。" * 400)
-    assert telling("Sông băng đang tan. " * 400).startswith("Sông băng đang tan.")
+    assert "冰川" in gist("冰川正在融化。" * 400)
+    assert gist("Sông băng đang tan. " * 400).startswith("Sông băng đang tan.")
 
 
 def test_a_very_long_text_is_bounded() -> None:
-    assert len(telling("x" * 1_000_000)) <= KEPT
-    assert len(telling("word " * 200_000)) <= KEPT
+    assert len(gist("x" * 1_000_000)) <= MAX_CONTEXT
+    assert len(gist("word " * 200_000)) <= MAX_CONTEXT
 
 
 def test_without_context_and_verdicts_the_order_is_the_cores() -> None:

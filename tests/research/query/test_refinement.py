@@ -2,7 +2,7 @@
 
 import pytest
 
-from kho.research.query.refinement import Shelf, empty, refine
+from kho.research.query.refinement import Holdings, empty, refine
 from kho.research.query.scope import Scope
 from kho.research.query.suggestions import Text, clean, near_spellings, quoted, splitting, unknown
 
@@ -15,40 +15,40 @@ def text(body: str, header: str = "", title: str = "A note", language: str = "en
 
 
 def test_a_clearly_relevant_result_is_optimal() -> None:
-    found = refine("how hot is the kettle", [0.8, 0.4, 0.3], [text("The kettle is hot.")], ALL, Shelf())
+    found = refine("how hot is the kettle", [0.8, 0.4, 0.3], [text("The kettle is hot.")], ALL, Holdings())
     assert found.status == "optimal"
     assert found.message == "Found 3 passages; the best is Highly Relevant and stands out."
 
 
 def test_one_that_is_only_somewhat_relevant_is_not_optimal_however_it_stands_out() -> None:
-    found = refine("kettle", [0.45, 0.2, 0.2], [text("The kettle.")], ALL, Shelf())
+    found = refine("kettle", [0.45, 0.2, 0.2], [text("The kettle.")], ALL, Holdings())
     assert found.status == "clarification_needed"
     assert found.message.startswith("Found 3 passages, the first stands out, but it is only Somewhat Relevant.")
-    alone = refine("kettle", [0.4], [text("The kettle.")], ALL, Shelf())
+    alone = refine("kettle", [0.4], [text("The kettle.")], ALL, Holdings())
     assert alone.status == "clarification_needed"
     assert alone.message.startswith("Found 1 passage, but the best is only Somewhat Relevant.")
-    assert refine("kettle", [0.57], [text("The kettle.")], ALL, Shelf()).status == "optimal"
+    assert refine("kettle", [0.57], [text("The kettle.")], ALL, Holdings()).status == "optimal"
 
 
 def test_many_that_are_about_equal_are_too_broad_and_their_own_terms_tell_them_apart() -> None:
     headings = ("Installation", "Installation", "Upgrading", "Upgrading", "Backups", "Backups", "Tuning", "Tuning")
     passages = [text(f"The database, number {n}.", f"Guide > {name}") for n, name in enumerate(headings)]
-    found = refine("database", [0.8] * 8 + [0.5], passages, ALL, Shelf())
+    found = refine("database", [0.8] * 8 + [0.5], passages, ALL, Holdings())
     assert found.status == "too_broad"
     assert {"Installation", "Upgrading", "Backups", "Tuning"} <= {*found.suggestions}
     assert "8 of 9 passages fit about equally well" in found.message
 
 
 def test_little_that_fits_is_not_clear() -> None:
-    found = refine("boiling water", [0.5, 0.48, 0.45], [text("Water is wet.")], ALL, Shelf())
+    found = refine("boiling water", [0.5, 0.48, 0.45], [text("Water is wet.")], ALL, Holdings())
     assert found.status == "clarification_needed"
     assert "only Somewhat Relevant" in found.message
     assert "'boiling'" in found.message
 
 
 def test_a_gap_is_said_plainly_with_what_to_do() -> None:
-    shelf = Shelf(["Kettles"], 1, [], ["notes"])
-    found = refine("violin strings", [0.2, 0.19], [text("A kettle.")], PAPERS, shelf)
+    holdings = Holdings(["Kettles"], 1, [], ["notes"])
+    found = refine("violin strings", [0.2, 0.19], [text("A kettle.")], PAPERS, holdings)
     assert found.status == "clarification_needed"
     assert found.suggestions == []
     for said in ("Low Relevance", "gap", "ingest_documents", "augment_knowledge", "'papers'", "Not searched: 'notes'"):
@@ -56,8 +56,8 @@ def test_a_gap_is_said_plainly_with_what_to_do() -> None:
 
 
 def test_nothing_found_names_what_there_is_but_does_not_suggest_it() -> None:
-    shelf = Shelf(["Kettles", "Toasters"], 2, ["Bread."], ["notes"], ("kitchen",))
-    found = refine("violin", [], [], PAPERS, shelf)
+    holdings = Holdings(["Kettles", "Toasters"], 2, ["Bread."], ["notes"], ("kitchen",))
+    found = refine("violin", [], [], PAPERS, holdings)
     assert found.status == "clarification_needed"
     assert found.suggestions == []
     said_too = ("gap", "augment_knowledge", "tagged 'kitchen'", "Not searched: 'notes'", "'Kettles', 'Toasters'")
@@ -66,31 +66,31 @@ def test_nothing_found_names_what_there_is_but_does_not_suggest_it() -> None:
 
 
 def test_what_there_is_has_every_document_whatever_its_title() -> None:
-    few = refine("violin", [], [], PAPERS, Shelf(["猫", "狗", "Kettles" * 20, "..."], 4))
+    few = refine("violin", [], [], PAPERS, Holdings(["猫", "狗", "Kettles" * 20, "..."], 4))
     kettles = ("Kettles" * 20)[:59]
     assert f"What there is: '猫', '狗', '{kettles}…' and 1 more document." in few.message
-    many = refine("violin", [], [], PAPERS, Shelf([f"Note {number}" for number in range(60)], 80))
+    many = refine("violin", [], [], PAPERS, Holdings([f"Note {number}" for number in range(60)], 80))
     assert "'Note 4' and 75 more documents." in many.message
-    assert "'Note 1'." in refine("violin", [], [], PAPERS, Shelf(["Note 0", "Note 1"], 2)).message
+    assert "'Note 1'." in refine("violin", [], [], PAPERS, Holdings(["Note 0", "Note 1"], 2)).message
 
 
 @pytest.mark.parametrize("question", ["x", "K?", " a ", "the", "what is it", "là gì", "của"])
 def test_what_says_nothing_is_not_optimal(question: str) -> None:
-    found = refine(question, [1.0, 0.2], [text("An x and a K: the kettle.")], ALL, Shelf())
+    found = refine(question, [1.0, 0.2], [text("An x and a K: the kettle.")], ALL, Holdings())
     assert (found.status, found.suggestions) == ("clarification_needed", [])
     assert "does not say what it is about" in found.message
 
 
 @pytest.mark.parametrize("question", ["猫", "kettle", "mèo", "C++ x"])
 def test_a_word_says_something(question: str) -> None:
-    assert refine(question, [1.0, 0.2], [text(question, language="")], ALL, Shelf()).status == "optimal"
+    assert refine(question, [1.0, 0.2], [text(question, language="")], ALL, Holdings()).status == "optimal"
 
 
 def test_a_phrase_that_is_nowhere_is_said() -> None:
-    found = refine('"group commit"', [0.9, 0.2], [text("A group. A commit.")], PAPERS, Shelf(), ["group commit"])
+    found = refine('"group commit"', [0.9, 0.2], [text("A group. A commit.")], PAPERS, Holdings(), ["group commit"])
     assert found.status == "clarification_needed"
     assert found.message.startswith("The phrase \"group commit\" is nowhere in 'papers'. Found 2 passages")
-    two = refine('"a b" “c d”', [], [], PAPERS, Shelf(["Kettles"]), ["a b", "c d"])
+    two = refine('"a b" “c d”', [], [], PAPERS, Holdings(["Kettles"]), ["a b", "c d"])
     assert two.message.startswith('The phrases "a b", "c d" are nowhere')
     assert quoted('say "group  commit" or “ghi  nhóm”, not ""') == ["group commit", "ghi nhóm"]
 
@@ -101,7 +101,7 @@ def test_suggestions_come_from_what_fits_and_from_near_the_words() -> None:
         text("The kettle hums. A kettle with citric acid hums.", title="Humming"),
         text("Stamps of Peru.", "Peru"),
     ]
-    found = refine("descale kettle", [0.5, 0.45, 0.2], passages, ALL, Shelf())
+    found = refine("descale kettle", [0.5, 0.45, 0.2], passages, ALL, Holdings())
     assert found.status == "clarification_needed"
     assert "Humming" in found.suggestions
     assert not {"Peru", "garden gnome"} & {*found.suggestions}
@@ -110,8 +110,8 @@ def test_suggestions_come_from_what_fits_and_from_near_the_words() -> None:
 
 
 def test_a_misspelt_word_is_recognised() -> None:
-    shelf = Shelf(["Running Kubernetes at home"], 1, ["Pods are scheduled."])
-    assert refine("kuberntes", [], [], ALL, shelf).suggestions[0] == "Kubernetes"
+    holdings = Holdings(["Running Kubernetes at home"], 1, ["Pods are scheduled."])
+    assert refine("kuberntes", [], [], ALL, holdings).suggestions[0] == "Kubernetes"
     assert near_spellings("kien thuc", ["Kiến trúc", "Kiến thức nền"]) == []
     assert near_spellings("nguyen", ["Nguyễn Du", "nguyện"]) == []  # no mark is no misspelling
     assert near_spellings("truongg", ["Nhà trường mở cửa"]) == ["trường"]
@@ -121,23 +121,23 @@ def test_a_misspelt_word_is_recognised() -> None:
 
 
 def test_the_first_result_in_another_language_is_no_gap_if_it_stands_out() -> None:
-    found = refine("Ấm nước nóng bao nhiêu?", [0.3, 0.2], [text("The kettle is hot.")], ALL, Shelf())
+    found = refine("Ấm nước nóng bao nhiêu?", [0.3, 0.2], [text("The kettle is hot.")], ALL, Holdings())
     assert found.status == "clarification_needed"
     assert "stands out, but it is in another language" in found.message
-    sure = refine("Ấm nước nóng bao nhiêu?", [0.6, 0.2], [text("The kettle is hot.")], ALL, Shelf())
+    sure = refine("Ấm nước nóng bao nhiêu?", [0.6, 0.2], [text("The kettle is hot.")], ALL, Holdings())
     assert sure.status == "optimal"
     assert "another language" in sure.message
-    close = refine("Ấm nước nóng bao nhiêu?", [0.3, 0.29], [text("The kettle is hot.")], ALL, Shelf())
+    close = refine("Ấm nước nóng bao nhiêu?", [0.3, 0.29], [text("The kettle is hot.")], ALL, Holdings())
     assert close.status == "clarification_needed"
     assert "look at them all the same" in close.message
     assert "None of the best has" not in close.message
 
 
 def test_an_empty_store_and_an_empty_collection_spell_the_next_call() -> None:
-    nothing = empty(Scope([], [], "all"), Shelf())
+    nothing = empty(Scope([], [], "all"), Holdings())
     assert 'manage_collections(action="create"' in nothing.message
     assert "ingest_documents(" in nothing.message
-    bare = empty(PAPERS, Shelf(elsewhere=["notes"]))
+    bare = empty(PAPERS, Holdings(elsewhere=["notes"]))
     assert 'ingest_documents(path="…", collection="papers")' in bare.message
     assert bare.suggestions == ["notes"]
     assert "Not searched: 'notes'" in bare.message

@@ -31,8 +31,8 @@ from kho.research.ingest.safe_open import (
     status_of,
 )
 
-LONGEST_PATH = 4096
-LONGEST_NAME = 255
+MAX_PATH = 4096
+MAX_NAME = 255
 SYSTEM = (Path("/proc"), Path("/sys"), Path("/dev"))
 """Not files but the machine itself."""
 
@@ -210,8 +210,8 @@ class Roots:
 
 
 @dataclass(frozen=True, slots=True)
-class Openings:
-    """Whose roots are which: those of this machine's user, and those that an admin opened for everybody else."""
+class AllowedPaths:
+    """The folders of this machine's user, and those that an admin opened for everybody else."""
 
     local: Roots
     shared: Roots
@@ -225,7 +225,7 @@ class Openings:
         kho_home: Path,
         cwd: Path | None = None,
         home: Path | None = None,
-    ) -> "Openings":
+    ) -> "AllowedPaths":
         """From the settings. With no `roots` named, the user's are the working directory and the home."""
         home = home or Path.home()
         cwd = cwd or Path.cwd()
@@ -271,7 +271,7 @@ def _wrong_form(given: str) -> str:
         sizes = [len(os.fsencode(name)) for name in given.split("/")]
     except UnicodeEncodeError:
         return "The path is not valid Unicode."
-    if max(sizes) > LONGEST_NAME or sum(sizes) + len(sizes) > LONGEST_PATH:
+    if max(sizes) > MAX_NAME or sum(sizes) + len(sizes) > MAX_PATH:
         return "The path is too long."
     return ""
 

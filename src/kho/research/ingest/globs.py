@@ -41,16 +41,16 @@ class Patterns:
         return cls(tuple(wanted), (*refused, *excluded))
 
     def wants(self, relative: str) -> bool:
-        """Whether a file is meant."""
+        """True for a file that the patterns include."""
         included = not self.include or any(_matches(pattern, relative) for pattern in self.include)
         return included and not self.excludes(relative)
 
     def excludes(self, relative: str) -> bool:
-        """Whether a file, or a folder with everything in it, is left out."""
+        """True for a file, or a folder with everything in it, that is left out."""
         return any(_matches(pattern, relative) for pattern in self.exclude)
 
     def leaves_out(self, name: str) -> bool:
-        """Whether a name is hidden or junk, and no pattern names it."""
+        """True for a hidden or junk name that no pattern names."""
         return (name.startswith(".") or name.casefold() in JUNK) and not self._names(name)
 
     def _names(self, name: str) -> bool:

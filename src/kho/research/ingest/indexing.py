@@ -15,7 +15,7 @@ from kho.search.text.language import language
 
 SPACE = "research"
 FORM = 1
-"""Goes up when documents are filed differently: they are then filed anew."""
+"""Goes up when documents are indexed differently: they are then re-indexed."""
 JOINT = " > "
 """Between the titles of a header path."""
 PACKED_FROM = 1_000
@@ -38,15 +38,15 @@ class Doc:
     path: str | None
     """As it was read, absolute; of files only."""
     source: str | None
-    """Where it comes from, of what came as text."""
+    """The origin of what came as text."""
     title: str
     format: str
     cut: Kind
     """How its text is cut into passages."""
     hash: str
-    """Of the bytes that it was made from."""
+    """The SHA-256 of the bytes that it was made from."""
     size: int
-    """Of those bytes."""
+    """The number of those bytes."""
     mtime: int | None
     tags: tuple[str, ...]
     author: str | None
@@ -64,18 +64,18 @@ class Doc:
 
     @property
     def place(self) -> str:
-        """What makes it the same document when it comes again: its path, or its source and title."""
+        """Identifies the document when it comes again: a digest of its path, or of its source and title."""
         named = ("path", self.path) if self.path is not None else ("source", self.source or "", self.title)
         return digest(*named)
 
     @property
     def sought(self) -> str:
-        """What a filter looks at."""
+        """The text that a filter searches."""
         return names.key("\n".join(part for part in (self.path, self.source, self.title) if part))
 
     @property
     def name(self) -> str:
-        """By which people know it."""
+        """The name that people know it by."""
         return self.path or self.source or self.title
 
     def content_type(self, chunk: int) -> Content:
@@ -131,7 +131,7 @@ def cut(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None =
 
 
 def elsewhere(tenant: str, doc: Doc, text: str, collection_id: str) -> tuple[Doc, Prepared]:
-    """The document, ready to be filed in another collection. It is cut anew, perhaps otherwise than the last time."""
+    """The document, ready to be indexed in another collection. It is cut into passages again, perhaps differently."""
     doc, document = cut(tenant, replace(doc, collection_id=collection_id), text)
     return doc, prepare(document)
 

@@ -60,10 +60,10 @@ class Running:
     lease: Lease
     clock: Clock
     suspect: bool = False
-    """Whoever was at it before fell silent: something in it may have been the reason."""
+    """The process that ran it before stopped without a word: one of the files may have been the reason."""
     counts: Counts = field(default_factory=Counts)
     """As they are stored."""
-    told: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when somebody in this process cancels it."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -149,7 +149,7 @@ class Jobs:
 
         cancelled = await self.db.write(work)
         if cancelled and id in self.running:
-            self.running[id].told.set()
+            self.running[id].cancelled.set()
         return cancelled
 
     async def resume(self) -> None:
@@ -162,7 +162,7 @@ class Jobs:
         for job in await self.db.read(lambda tx: job_store.abandoned(tx, now, LOOKED_AT)):
             if len(self.running) >= self.limits.at_once or self.background.stopping:
                 return
-            if job.id in self.running:  # this process was late; its next renewal mends that
+            if job.id in self.running:  # this process was late; its next renewal corrects that
                 continue
             if await asyncio.to_thread(self.may_take, job):
                 if claimed := await self._claim(job):
@@ -223,7 +223,7 @@ class Jobs:
         while True:
             try:
                 async with asyncio.timeout(self.limits.renew_every):
-                    await running.told.wait()
+                    await running.cancelled.wait()
                 return
             except TimeoutError:
                 if not await self.db.write(lambda tx: self.lease.hold(tx, running.job.tenant, running.job.id)):

@@ -17,7 +17,7 @@ from kho.research.errors import PathRefused
 from kho.research.ingest.allowed_paths import Located, Roots
 from kho.research.ingest.globs import Patterns
 from kho.research.ingest.job_store import Job
-from kho.research.ingest.walk import File, Passed, walk
+from kho.research.ingest.walk import File, SkippedFile, walk
 from kho.search.indexing.index import storable
 
 
@@ -156,7 +156,7 @@ def of_folder(
     for found in walk(roots, folder, recursive=request.recursive, patterns=patterns):
         if stopped():
             break
-        if isinstance(found, Passed):
+        if isinstance(found, SkippedFile):
             path = storable(str(folder.path / found.relative))
             plan.failures.append(Failure(path, found.reason, PathRefused.code))
             continue
@@ -174,7 +174,7 @@ def of_folder(
 
 
 def has_vanished(path: str) -> bool:
-    """Whether there is certainly no such file. A disk that does not answer proves nothing."""
+    """True if there is certainly no such file. A disk that does not answer proves nothing."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -185,7 +185,7 @@ def has_vanished(path: str) -> bool:
 
 
 def is_new(known: Known, job: Job) -> bool:
-    """Of a document that this job stored: whether it was not there before."""
+    """True for a document that this job stored and that was not there before."""
     return known.created_at >= job.created_at
 
 

@@ -12,9 +12,9 @@ from kho.research.ingest.prepare import Prepared
 log = logging.getLogger("kho.research")
 
 AHEAD = 4
-"""Files that are read and prepared at the same time …"""
+"""Files that are read and prepared at the same time."""
 AHEAD_BYTES = 16 * 2**20
-"""… unless they are large: then one alone."""
+"""Bytes of files at the same time; a larger file is read alone."""
 
 
 async def ahead(

@@ -19,7 +19,7 @@ from kho.research import commands, errors, markdown
 from kho.research.contract import RESEARCH
 from kho.research.errors import FileNotFound, PathRefused, WrongKind
 from kho.research.ingest import plan, report
-from kho.research.ingest.allowed_paths import Located, Openings, Roots
+from kho.research.ingest.allowed_paths import AllowedPaths, Located, Roots
 from kho.research.ingest.indexing import Filing
 from kho.research.ingest.job_store import MAX_FAILURES, Counts, Job
 from kho.research.ingest.jobs import JobLimits, Jobs, Running
@@ -57,8 +57,8 @@ class _Batch:
             self.filings.append(one)
             self.chunks += one.doc.chunks
 
-    def told(self) -> Iterator[tuple[str, str]]:
-        """What became of each file, for whoever looks for a mistake."""
+    def outcomes(self) -> Iterator[tuple[str, str]]:
+        """The outcome of each file, for the debug log."""
         yield from ((one.doc.name, f"{one.doc.chunks} chunks of {one.doc.format}") for one in self.filings)
         yield from ((one.known.path, "the same as before") for one in self.same)
         yield from ((one.path, one.reason) for one in self.failures)
@@ -76,7 +76,7 @@ class Ingest:
     db: Database
     store: DocumentStore
     reader: Reader
-    openings: Openings
+    allowed_paths: AllowedPaths
     background: Background
     leases: Leases
     clock: Clock
@@ -111,7 +111,7 @@ class Ingest:
         follow it with ingest_status. For a text that you have, use augment_knowledge.
         """
         stated = await call.roots()
-        roots = self.openings.for_caller(shared=call.shared, stated=stated)
+        roots = self.allowed_paths.for_caller(shared=call.shared, stated=stated)
         located = await asyncio.to_thread(_located, roots, params.path)
         _need_kind(located, params)
         request = Request(
@@ -166,7 +166,7 @@ class Ingest:
         return True
 
     def _roots(self, request: Request) -> Roots:
-        return self.openings.for_caller(shared=request.shared, stated=request.stated)
+        return self.allowed_paths.for_caller(shared=request.shared, stated=request.stated)
 
     async def _work(self, running: Running) -> None:
         job, request = running.job, Request.of(running.job)
@@ -246,7 +246,7 @@ class Ingest:
 
         running.counts = await self.db.write(work)
         reported[:] = failures
-        for path, became in batch.told():
+        for path, became in batch.outcomes():
             log.debug("file", extra={"fields": {"job": job.id, "path": path, "became": became}})
 
     async def _prune(self, running: Running, gone: Sequence[plan.Known], reported: list[dict[str, str]]) -> None:

@@ -15,7 +15,7 @@ from kho.research.ingest.allowed_paths import Located, Roots
 from kho.research.ingest.globs import Patterns
 from kho.research.ingest.safe_open import FOLDER, kind_of, opened, status_of
 
-MOST_FILES = 100_000
+MAX_FILES = 100_000
 EVERYTHING = Patterns()
 
 
@@ -35,8 +35,8 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """What was there and is not read."""
+class SkippedFile:
+    """A file or folder that is not read, and why."""
 
     relative: str
     reason: str
@@ -55,8 +55,8 @@ def walk(
     *,
     recursive: bool,
     patterns: Patterns = EVERYTHING,
-    most: int = MOST_FILES,
-) -> Iterator[File | Passed]:
+    most: int = MAX_FILES,
+) -> Iterator[File | SkippedFile]:
     """The files of each folder by name, then those of its folders by name. At most `most` files, and if there are more,
     that is the last thing told."""
     count = 0
@@ -67,11 +67,11 @@ def walk(
         try:
             entries = list(_entries(roots, Located(place, folder.root, True), inside))
         except DocumentError as problem:
-            yield Passed(inside, problem.message)
+            yield SkippedFile(inside, problem.message)
             continue
         deeper: list[str] = []
         for entry in entries:
-            if isinstance(entry, Passed):
+            if isinstance(entry, SkippedFile):
                 yield entry
                 continue
             if patterns.leaves_out(entry.name) or patterns.excludes(entry.relative):
@@ -83,7 +83,7 @@ def walk(
             if isinstance(found, File):
                 if count == most:
                     why = f"There are more than {most} files; the others were left out. Name a subfolder or patterns."
-                    yield Passed(found.relative, why)
+                    yield SkippedFile(found.relative, why)
                     return
                 count += 1
             if found is not None:
@@ -92,7 +92,7 @@ def walk(
             waiting += reversed(deeper)
 
 
-def _entries(roots: Roots, place: Located, inside: str) -> Iterator[_Entry | Passed]:
+def _entries(roots: Roots, place: Located, inside: str) -> Iterator[_Entry | SkippedFile]:
     way = roots.open_folder(place.root, place.path)
     try:
         descriptor = opened(".", FOLDER, way, inside)
@@ -106,37 +106,37 @@ def _entries(roots: Roots, place: Located, inside: str) -> Iterator[_Entry | Pas
             except FileNotFound:
                 continue  # deleted meanwhile
             except PathRefused as problem:
-                yield Passed(relative, problem.message)
+                yield SkippedFile(relative, problem.message)
     finally:
         os.close(descriptor)
 
 
-def _file(roots: Roots, folder: Located, entry: _Entry, patterns: Patterns) -> File | Passed | None:
+def _file(roots: Roots, folder: Located, entry: _Entry, patterns: Patterns) -> File | SkippedFile | None:
     """None for what no pattern asks for: nobody needs to hear about it."""
     relative, mode = entry.relative, entry.status.st_mode
     try:
         relative.encode()
     except UnicodeEncodeError:
         shown = os.fsencode(relative).decode("utf-8", "replace")
-        return Passed(shown, "Its name is not UTF-8.")
+        return SkippedFile(shown, "Its name is not UTF-8.")
     if not patterns.wants(relative):
         return None
     if stat.S_ISLNK(mode):
         return _linked(roots, folder, relative)
     if not stat.S_ISREG(mode):
-        return Passed(relative, f"It is {kind_of(mode)}, not a file.")
+        return SkippedFile(relative, f"It is {kind_of(mode)}, not a file.")
     return _described(Located(folder.path / relative, folder.root, False), relative, entry.status)
 
 
-def _linked(roots: Roots, folder: Located, relative: str) -> File | Passed:
+def _linked(roots: Roots, folder: Located, relative: str) -> File | SkippedFile:
     try:
         located = roots.locate(str(folder.path / relative))
         if located.folder:
-            return Passed(relative, "It is a symbolic link to a folder, which is not followed.")
+            return SkippedFile(relative, "It is a symbolic link to a folder, which is not followed.")
         with roots.open(located) as file:
             return _described(located, relative, os.fstat(file.fileno()))
     except DocumentError as problem:
-        return Passed(relative, problem.message)
+        return SkippedFile(relative, problem.message)
 
 
 def _described(located: Located, relative: str, status: os.stat_result) -> File:

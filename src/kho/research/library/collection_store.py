@@ -85,7 +85,7 @@ def need_locked(tx: Tx, tenant: str, name: str) -> Collection:
 def page(
     tx: Tx, tenant: str, after: str, limit: int, ids: Sequence[str] | None = None, type: str | None = None
 ) -> list[Collection]:
-    """By name; those of `ids` and of a type only, where these are given."""
+    """A page in the order of names; `ids` and `type` narrow it."""
     if ids is not None and not ids:
         return []
     narrowed, values = _narrowed(tenant, ids, type)

@@ -43,7 +43,7 @@ def page(
 
 
 def by_id(tx: Tx, tenant: str, collection_ids: Sequence[str] | None, after: str, limit: int) -> list[Doc]:
-    """In the order of ids, which no change disturbs: for export and for filing anew."""
+    """In the order of ids, which no change disturbs: for export and re-indexing."""
     if collection_ids is not None and not collection_ids:
         return []
     sql, values = _narrowed(tenant, collection_ids, "")

@@ -53,8 +53,8 @@ class DocumentStore:
         self._write(tx, tenant, ready)
         return put
 
-    def refile(self, tx: Tx, tenant: str, filings: Sequence[Filing]) -> int:
-        """Files documents anew from their texts, as far as they are still what they were. How many that is."""
+    def reindex(self, tx: Tx, tenant: str, filings: Sequence[Filing]) -> int:
+        """Re-indexes documents from their texts unless they changed meanwhile; returns how many."""
         known = get_many(tx, tenant, [one.doc.id for one in filings], lock=True)
         same = [
             one
@@ -67,7 +67,7 @@ class DocumentStore:
         return len(same)
 
     def remove_documents(self, tx: Tx, tenant: str, ids: Sequence[str], now: int) -> list[Doc]:
-        """Those that were there."""
+        """Returns those that were there."""
         found = get_many(tx, tenant, ids).values()
         collection_store.lock(tx, tenant, [doc.collection_id for doc in found], now)
         docs = list(get_many(tx, tenant, ids).values())  # as they are now that nobody changes them
@@ -145,7 +145,7 @@ def get_many(tx: Tx, tenant: str, ids: Sequence[str], *, lock: bool = False) -> 
 
 
 def at_places(tx: Tx, tenant: str, docs: Sequence[Doc]) -> dict[tuple[str, str], Doc]:
-    """What stands where these documents would: by collection and place."""
+    """The documents that have the places of these, by collection and place."""
     wanted: dict[str, list[str]] = {}
     for doc in docs:
         wanted.setdefault(doc.collection_id, []).append(doc.place)

@@ -1,4 +1,4 @@
-"""The rules of documents that are here already: listing, reading, removing, filing them anew."""
+"""The rules of documents that are here already: listing, reading, removing, re-indexing them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from kho.research.results import Document, DocumentAnswer, DocumentsAnswer, Rebu
 from kho.research.settings import ResearchSettings
 from kho.search.indexing import passages
 
-REFILED_AT_ONCE = 20
+REINDEX_BATCH = 20
 JOBS = 5
 """Jobs that a status names."""
 
@@ -163,13 +163,13 @@ class Documents:
         example={"collection": "papers"},
     )
     async def rebuild(self, params: RebuildIndex, call: Call) -> Rebuilt:
-        """File all documents anew from their stored texts."""
+        """Re-index all documents from their stored texts."""
         # A page at a time, each in a transaction of its own: documents stay findable all the while.
         chosen = await self.db.read(lambda tx: _chosen(tx, call.tenant, params.collection), timeout=READ_TIMEOUT)
         ids = None if chosen is None else [chosen.id]
         total = (await self.db.read(lambda tx: document_listing.totals(tx, call.tenant, ids))).documents
         done, cut, after = 0, 0, ""
-        while page := await self._refile_page(call.tenant, ids, after):
+        while page := await self._reindex_page(call.tenant, ids, after):
             after, filed, chunks = page
             done, cut = done + filed, cut + chunks
             await call.progress(done, max(total, done), f"Re-indexed {counted(done, 'document')}")
@@ -182,18 +182,18 @@ class Documents:
 
         return await call.commit(self.db, work)
 
-    async def _refile_page(self, tenant: str, ids: Sequence[str] | None, after: str) -> tuple[str, int, int] | None:
-        """The last document of the page, how many were filed, and their chunks. None past the end."""
+    async def _reindex_page(self, tenant: str, ids: Sequence[str] | None, after: str) -> tuple[str, int, int] | None:
+        """The last document of the page, how many were re-indexed, and their chunks. None past the end."""
 
         def look(tx: Tx) -> tuple[Sequence[Doc], dict[str, str]]:
-            docs = document_listing.by_id(tx, tenant, ids, after, REFILED_AT_ONCE)
+            docs = document_listing.by_id(tx, tenant, ids, after, REINDEX_BATCH)
             return docs, document_listing.texts(tx, tenant, [doc.id for doc in docs])
 
         docs, texts = await self.db.read(look)
         if not docs:
             return None
         filings = await asyncio.to_thread(lambda: [indexing.make(tenant, doc, texts[doc.id]) for doc in docs])
-        filed = await self.db.write(lambda tx: self.store.refile(tx, tenant, filings))
+        filed = await self.db.write(lambda tx: self.store.reindex(tx, tenant, filings))
         return docs[-1].id, filed, sum(one.doc.chunks for one in filings)
 
 

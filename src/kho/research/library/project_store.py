@@ -66,7 +66,7 @@ def need(tx: Tx, tenant: str, name: str) -> Project:
 
 
 def page(tx: Tx, tenant: str, after: str, limit: int, *, archived: bool) -> list[Project]:
-    """By name."""
+    """A page in the order of names."""
     alive = "" if archived else " AND archived_at IS NULL"
     rows = tx.all(
         f"{SELECT} WHERE tenant = $1 AND name_key > $2{alive} ORDER BY name_key LIMIT $3", tenant, after, limit
@@ -75,7 +75,7 @@ def page(tx: Tx, tenant: str, after: str, limit: int, *, archived: bool) -> list
 
 
 def counts(tx: Tx, tenant: str) -> tuple[int, int]:
-    """How many there are, and how many are archived."""
+    """The numbers of projects that are in use and that are archived."""
     row = tx.one("SELECT count(*), count(archived_at) FROM research_projects WHERE tenant = $1", tenant)
     every, archived = row or (0, 0)
     return every - archived, archived

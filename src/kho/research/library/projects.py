@@ -224,7 +224,7 @@ def _needed_collections(params: ManageProjects) -> list[str]:
 
 
 def _collections(tx: Tx, tenant: str, wanted: Sequence[str]) -> list[Collection]:
-    """Those of the names, which nobody deletes before the transaction ends."""
+    """The collections of these names, locked: nobody deletes them before the transaction ends."""
     rows = [collection_store.need(tx, tenant, name) for name in wanted]
     collection_store.lock(tx, tenant, [row.id for row in rows])
     return rows

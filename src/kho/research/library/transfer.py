@@ -67,7 +67,7 @@ class Transfer:
     store: DocumentStore
     clock: Clock
     page_bytes: int = 4_000_000
-    """Of the documents on one page: a reader takes it in one message."""
+    """The most bytes of documents on one page: a reader takes a page in one message."""
 
     @RESEARCH.read(
         "export_knowledge",
@@ -168,7 +168,7 @@ def _fitting(docs: list[Doc], room: int) -> list[Doc]:
 
 
 def _known(tx: Tx, tenant: str, filings: list[Filing]) -> dict[str, bool]:
-    """Whether each is here already, under its id or in its place."""
+    """True for each that is here already, under its id or in its place."""
     docs = [one.doc for one in filings]
     placed, ids = at_places(tx, tenant, docs), get_many(tx, tenant, [doc.id for doc in docs])
     return {

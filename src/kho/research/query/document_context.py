@@ -9,9 +9,9 @@ from kho.search.text.tokens import FUNCTION_WORD, index_tokens, query_tokens
 
 BEGINNING, END = 24_000, 8_000
 """Characters of a long text that are read: where it begins and where it ends say most."""
-KEPT = 1_600
+MAX_CONTEXT = 1_600
 """Characters that are kept: about what a model reads at once."""
-LONGEST = 400
+MAX_SENTENCE = 400
 """Characters of one sentence."""
 ASKED = 3.0
 """How much more a word counts that the question has, too: what stands around it is what is meant."""
@@ -25,19 +25,19 @@ def keywords(text: str, most: int = 12) -> str:
     return " ".join(sorted(words, key=lambda token: (-weights[token], token))[:most])
 
 
-def telling(text: str, question: str = "") -> str:
+def gist(text: str, question: str = "") -> str:
     """A short text as it is; of a long one the sentences that hold most of what it keeps coming back to, and of what
     was asked, in their order. Takes milliseconds: not for the event loop."""
     text = text.strip()
-    if len(text) <= KEPT:
+    if len(text) <= MAX_CONTEXT:
         return text
     text = _bounded(text)
-    found = [(start, min(end, boundary(text, start + LONGEST))) for start, end in sentences(text, 0, len(text))]
+    found = [(start, min(end, boundary(text, start + MAX_SENTENCE))) for start, end in sentences(text, 0, len(text))]
     held = [Counter(index_tokens(text[start:end])) for start, end in found]
     weights = _weights(held, question)
     worth = [sum(weights.get(token, 0.0) for token in one) / (20 + sum(one.values())) for one in held]
     chosen: dict[str, int] = {}
-    room = KEPT
+    room = MAX_CONTEXT
     for place in sorted(range(len(found)), key=lambda place: (-worth[place], place)):
         sentence = text[found[place][0] : found[place][1]].strip()
         if len(sentence) < room and worth[place] > 0 and sentence not in chosen:

@@ -100,9 +100,9 @@ def _source(doc: Doc) -> str:
     return PurePath(doc.path).name if doc.path else doc.source or doc.title
 
 
-SHOWN = 5
+MAX_WORDS = 5
 """Words that a summary names."""
-LITTLE, MOST = 0.3, 0.7
+LOW_SHARE, HIGH_SHARE = 0.3, 0.7
 """Shares of a part below which a summary calls it little, and from which it calls it most."""
 NEAR, FAR = 0.45, 0.2
 """The same for meaning, where related texts have about half."""
@@ -140,7 +140,7 @@ def _lexical(parts: ScoreParts) -> float:
 def _summary(placed: Placed, text: str, question: str) -> str:
     parts = placed.ranked.parts
     words = list(dict.fromkeys(text[start:end].lower() for start, end in highlight.spans(text, question)))
-    named = f" ({', '.join(words[:SHOWN])}{'…' if len(words) > SHOWN else ''})" if words else ""
+    named = f" ({', '.join(words[:MAX_WORDS])}{'…' if len(words) > MAX_WORDS else ''})" if words else ""
     share = "none" if parts.words <= 0 else _much(parts.words)
     said = [f"It has {share} of the question's words{named}"]
     if parts.literal:
@@ -150,7 +150,9 @@ def _summary(placed: Placed, text: str, question: str) -> str:
     else:
         said.append(f"is {_near(parts.meaning)} it in meaning")
     if placed.context is not None:
-        fits = "fits" if placed.context >= MOST else "hardly fits" if placed.context < LITTLE else "partly fits"
+        fits = (
+            "fits" if placed.context >= HIGH_SHARE else "hardly fits" if placed.context < LOW_SHARE else "partly fits"
+        )
         said.append(f"{fits} the text that is worked on")
     if placed.verdict:
         said.append(f"was moved {'up' if placed.verdict > 0 else 'down'} a little by readers' verdicts")
@@ -158,7 +160,7 @@ def _summary(placed: Placed, text: str, question: str) -> str:
 
 
 def _much(share: float) -> str:
-    return "few" if share < LITTLE else "most" if share >= MOST else "some"
+    return "few" if share < LOW_SHARE else "most" if share >= HIGH_SHARE else "some"
 
 
 def _near(meaning: float) -> str:

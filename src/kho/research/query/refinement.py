@@ -1,4 +1,4 @@
-"""How well a question went, and how to ask better: told from how the scores lie, in the words of what was found."""
+"""Says how well a question went and how to ask better, from the distribution of scores and the words of the results."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Literal
 from kho.lib.markdown import counted
 from kho.research.query import relevance
 from kho.research.query.scope import Scope
-from kho.research.query.suggestions import LONGEST, Text, clean, near_spellings, says_nothing, splitting, unknown
+from kho.research.query.suggestions import MAX_TERM, Text, clean, near_spellings, says_nothing, splitting, unknown
 from kho.search.text.language import language
 
 Status = Literal["optimal", "clarification_needed", "too_broad"]
@@ -35,13 +35,13 @@ class Refined:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """What there is besides what was found: looked at when little was."""
+class Holdings:
+    """What the collections hold besides what was found: looked at when little was found."""
 
     titles: Sequence[str] = ()
-    """Of the documents that were looked at …"""
+    """Titles of the documents that were looked at."""
     documents: int = 0
-    """… of so many."""
+    """The number of documents in the collections."""
     texts: Sequence[str] = ()
     elsewhere: Sequence[str] = ()
     """Collections that were not searched."""
@@ -54,24 +54,26 @@ def refine(
     scores: Sequence[float],
     found: Sequence[Text],
     scope: Scope,
-    shelf: Shelf,
+    holdings: Holdings,
     absent: Sequence[str] = (),
 ) -> Refined:
     """`scores` are the core's, of all results, best first; `found` are the first of them. `absent` are phrases in
     quotation marks that no result has."""
-    refined = _refined(question, scores, found, scope, shelf)
+    refined = _refined(question, scores, found, scope, holdings)
     if not absent:
         return refined
     phrases = ", ".join(f'"{clean(phrase)}"' for phrase in absent)
     are = f"phrase {phrases} is" if len(absent) == 1 else f"phrases {phrases} are"
     status: Status = "clarification_needed" if refined.status == "optimal" else refined.status
-    where = _searched(scope, shelf.tags)
+    where = _searched(scope, holdings.tags)
     return replace(refined, status=status, message=f"The {are} nowhere in {where}. {refined.message}")
 
 
-def _refined(question: str, scores: Sequence[float], found: Sequence[Text], scope: Scope, shelf: Shelf) -> Refined:
+def _refined(
+    question: str, scores: Sequence[float], found: Sequence[Text], scope: Scope, holdings: Holdings
+) -> Refined:
     if not scores:
-        return _nothing(question, scope, shelf)
+        return _nothing(question, scope, holdings)
     if says_nothing(question):
         return Refined(
             "clarification_needed",
@@ -86,7 +88,7 @@ def _refined(question: str, scores: Sequence[float], found: Sequence[Text], scop
     foreign = bool(found) and found[0].language not in ("", language(question))
     near = [one for one, score in zip(found, scores, strict=False) if score >= FITS * scores[0]]
     if best < relevance.LOW and not (foreign and stands_out):
-        return _gap(question, len(scores), called, foreign, found, near, scope, shelf)
+        return _gap(question, len(scores), called, foreign, found, near, scope, holdings)
     total = counted(len(scores), "passage")
     if crowd >= CROWD and not stands_out:
         return Refined(
@@ -107,7 +109,7 @@ def _refined(question: str, scores: Sequence[float], found: Sequence[Text], scop
             "read it before you rely on it, or ask in its language.",
         )
     missing = _missing(question, found)
-    suggestions = _spellings(missing, found, shelf) or splitting(question, near, SUGGESTIONS)
+    suggestions = _spellings(missing, found, holdings) or splitting(question, near, SUGGESTIONS)
     first = "the first stands out, but it" if stands_out and len(scores) > 1 else "but the best"
     named = "; the suggestions are terms of these passages" if suggestions else ""
     return Refined(
@@ -118,10 +120,10 @@ def _refined(question: str, scores: Sequence[float], found: Sequence[Text], scop
     )
 
 
-def empty(scope: Scope, shelf: Shelf) -> Refined:
+def empty(scope: Scope, holdings: Holdings) -> Refined:
     """There is nothing to search."""
     if not scope.ids and (scope.project or scope.left_out):
-        return Refined("clarification_needed", list(shelf.elsewhere[:SUGGESTIONS]), "There was nothing to search.")
+        return Refined("clarification_needed", list(holdings.elsewhere[:SUGGESTIONS]), "There was nothing to search.")
     if not scope.ids:
         return Refined(
             "clarification_needed",
@@ -131,42 +133,42 @@ def empty(scope: Scope, shelf: Shelf) -> Refined:
             "or augment_knowledge.",
         )
     names = _named(scope.names)
-    other = f" Not searched: {_named(shelf.elsewhere)}." if shelf.elsewhere else ""
+    other = f" Not searched: {_named(holdings.elsewhere)}." if holdings.elsewhere else ""
     verb = "is" if len(scope.names) == 1 else "are"
     return Refined(
         "clarification_needed",
-        list(shelf.elsewhere[:SUGGESTIONS]),
+        list(holdings.elsewhere[:SUGGESTIONS]),
         f"{names} {verb} empty. Add documents with "
         f'ingest_documents(path="…", collection="{scope.names[0]}") or augment_knowledge.{other}',
     )
 
 
-def _nothing(question: str, scope: Scope, shelf: Shelf) -> Refined:
-    missing = unknown(question, [*shelf.titles, *shelf.texts])
-    spellings = _spellings(missing, (), shelf)
+def _nothing(question: str, scope: Scope, holdings: Holdings) -> Refined:
+    missing = unknown(question, [*holdings.titles, *holdings.texts])
+    spellings = _spellings(missing, (), holdings)
     meant = " Was one of the suggestions meant?" if spellings else ""
-    there = "" if spellings else _there(shelf)
-    other = f" Not searched: {_named(shelf.elsewhere)}." if shelf.elsewhere else ""
+    there = "" if spellings else _there(holdings)
+    other = f" Not searched: {_named(holdings.elsewhere)}." if holdings.elsewhere else ""
     return Refined(
         "clarification_needed",
         spellings,
-        f"Nothing about this was found in {_searched(scope, shelf.tags)}: a gap in the knowledge base, or other words "
-        f"are used there.{meant}{there} Ask in other words, or {ADD}.{other}",
+        f"Nothing about this was found in {_searched(scope, holdings.tags)}: a gap in the knowledge base, or other "
+        f"words are used there.{meant}{there} Ask in other words, or {ADD}.{other}",
     )
 
 
-def _there(shelf: Shelf) -> str:
-    titles = list(dict.fromkeys(title for title in map(clean, shelf.titles) if title))[:NAMED]
+def _there(holdings: Holdings) -> str:
+    titles = list(dict.fromkeys(title for title in map(clean, holdings.titles) if title))[:NAMED]
     if not titles:
         return ""
     shown = ", ".join(f"'{_shortened(title)}'" for title in titles)
-    more = shelf.documents - len(titles)
+    more = holdings.documents - len(titles)
     others = f" and {counted(more, 'more document')}" if more > 0 else ""
     return f" What there is: {shown}{others}."
 
 
 def _shortened(title: str) -> str:
-    return title if len(title) <= LONGEST else f"{title[: LONGEST - 1]}…"
+    return title if len(title) <= MAX_TERM else f"{title[: MAX_TERM - 1]}…"
 
 
 def _gap(
@@ -177,10 +179,10 @@ def _gap(
     found: Sequence[Text],
     near: Sequence[Text],
     scope: Scope,
-    shelf: Shelf,
+    holdings: Holdings,
 ) -> Refined:
-    other = f" Not searched: {_named(shelf.elsewhere)}." if shelf.elsewhere else ""
-    where = _searched(scope, shelf.tags)
+    other = f" Not searched: {_named(holdings.elsewhere)}." if holdings.elsewhere else ""
+    where = _searched(scope, holdings.tags)
     missing: list[str] = (
         [] if foreign else _missing(question, found)
     )  # in another language there is no word of it anyway
@@ -191,7 +193,7 @@ def _gap(
         what += " The first results are in another language, where scores run lower: look at them all the same."
     return Refined(
         "clarification_needed",
-        _spellings(missing, found, shelf) or splitting(question, related, SUGGESTIONS),
+        _spellings(missing, found, holdings) or splitting(question, related, SUGGESTIONS),
         f"{what} This may be a gap in the knowledge base: ask in other words, or {ADD}.{other}",
     )
 
@@ -200,8 +202,8 @@ def _missing(question: str, found: Sequence[Text]) -> list[str]:
     return unknown(question, [f"{one.title}\n{one.header}\n{one.text}" for one in found])
 
 
-def _spellings(missing: Sequence[str], found: Sequence[Text], shelf: Shelf) -> list[str]:
-    texts = [*shelf.titles, *(f"{one.title} {one.header} {one.text}" for one in found), *shelf.texts]
+def _spellings(missing: Sequence[str], found: Sequence[Text], holdings: Holdings) -> list[str]:
+    texts = [*holdings.titles, *(f"{one.title} {one.header} {one.text}" for one in found), *holdings.texts]
     alike = [term for word in missing[:3] for term in near_spellings(word, texts)]
     return list(dict.fromkeys(alike))[:SUGGESTIONS]
 

@@ -22,7 +22,7 @@ RELATED = 0.1
 VERDICTS = 0.05
 """How far verdicts move a score, at most."""
 DOUBT = 2
-"""Verdicts that nobody gave, for and against: one reader alone moves little."""
+"""Pseudo-votes for and against (additive smoothing): one reader alone moves little."""
 WHOLE_DOCUMENT = 0.5
 """What a verdict on the document counts for each of its passages."""
 
@@ -75,7 +75,7 @@ def placed(
 
 
 def verdict(passage: Tally, document: Tally) -> float:
-    """What readers say, in -1..1."""
+    """The balance of the verdicts, in -1..1."""
     positive = passage.positive + WHOLE_DOCUMENT * document.positive
     negative = passage.negative + WHOLE_DOCUMENT * document.negative
     return (positive - negative) / (positive + negative + DOUBT)

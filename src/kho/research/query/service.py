@@ -20,7 +20,7 @@ from kho.research.library.document_store import get_many
 from kho.research.model import QueryKnowledgeBase
 from kho.research.query import document_context, feedback, items, refinement, relevance, reordering
 from kho.research.query.history import History
-from kho.research.query.refinement import Refined, Shelf
+from kho.research.query.refinement import Holdings, Refined
 from kho.research.query.reordering import Listed
 from kho.research.query.scope import Scope, scope_of
 from kho.research.query.suggestions import Text, quoted
@@ -38,7 +38,7 @@ DEPTH = 100
 """Passages that a list has at most."""
 LOOKED_AT = 10
 """The best passages, which tell how a question went."""
-SHELF, SHORT, READ = 60, 20_000, 8
+MAX_TITLES, SHORT, READ = 60, 20_000, 8
 """Documents whose titles are looked at when little was found; and of so many short ones the texts."""
 MAX_LISTS = 256
 """Lists that are remembered for their next pages."""
@@ -93,7 +93,7 @@ class Queries:
             left = until(call.remaining(self.settings.query_timeout))
             asked = await self._asked(params, call, left)
             answer = await self._answer(asked, params, left)
-        log.debug("query", extra={"fields": _told(asked, answer, call, self.clock() - started)})
+        log.debug("query", extra={"fields": _log_fields(asked, answer, call, self.clock() - started)})
         if params.cursor is None:
             self._note(asked, answer, call, self.clock() - started)
         return answer
@@ -109,7 +109,7 @@ class Queries:
         where = SearchFilter(SPACE, call.tenant, scope.narrowed, tags=tuple(params.tags or ()))
         around = ""
         if params.document_context and params.document_context.strip():
-            around = await asyncio.to_thread(document_context.telling, params.document_context, params.query)
+            around = await asyncio.to_thread(document_context.gist, params.document_context, params.query)
         return _Asked(call.tenant, where, scope, params.query, around)
 
     async def _answer(self, asked: _Asked, params: QueryKnowledgeBase, left: Left) -> QueryAnswer:
@@ -165,8 +165,8 @@ class Queries:
         call.after(record)
 
 
-def _told(asked: _Asked, answer: QueryAnswer, call: Call, took_us: int) -> dict[str, Any]:
-    """For whoever looks for a mistake: how a question went, without its text."""
+def _log_fields(asked: _Asked, answer: QueryAnswer, call: Call, took_us: int) -> dict[str, Any]:
+    """For the debug log: how a question went, without its text."""
     refinement = answer.query_refinement
     return {
         "request_id": call.request_id,
@@ -181,7 +181,7 @@ def _told(asked: _Asked, answer: QueryAnswer, call: Call, took_us: int) -> dict[
 
 
 def _verdicts(tx: Tx, where: SearchFilter, ranked: Sequence[tuple[int, str]]) -> dict[int, float]:
-    """What readers say of the passages, as far as they said anything, by number."""
+    """The verdicts of readers on the passages that have any, by passage number."""
     tallies = feedback.of_passages(tx, where.tenant, sorted({key for _, key in ranked}))
     if not tallies:
         return {}
@@ -228,22 +228,22 @@ def _refined(tx: Tx, asked: _Asked, listed: Listed, found: Sequence[Text], absen
     scope = asked.scope
     scores = [min(1.0, one.score) for one in listed.places]
     clear = bool(scores) and relevance.of_score(scores[0]) >= relevance.LOW
-    shelf = Shelf() if clear else _shelf(tx, asked.where, scope)
-    if not scores and not shelf.titles:
-        return refinement.empty(scope, shelf)
-    return refinement.refine(asked.text, scores, found, scope, shelf, absent)
+    holdings = Holdings() if clear else _holdings(tx, asked.where, scope)
+    if not scores and not holdings.titles:
+        return refinement.empty(scope, holdings)
+    return refinement.refine(asked.text, scores, found, scope, holdings, absent)
 
 
-def _shelf(tx: Tx, where: SearchFilter, scope: Scope) -> Shelf:
-    """What stands in the collections that were searched, and which others there are."""
+def _holdings(tx: Tx, where: SearchFilter, scope: Scope) -> Holdings:
+    """Titles and texts of the collections that were searched, and the names of the others."""
     tenant, only = where.tenant, None if scope.how == "all" and not scope.left_out else scope.ids
-    docs = document_listing.page(tx, tenant, only, "", None, SHELF)
+    docs = document_listing.page(tx, tenant, only, "", None, MAX_TITLES)
     short = [doc.id for doc in docs if doc.size <= SHORT][:READ]
     texts = document_listing.texts(tx, tenant, short)
     searched = {*scope.ids}
     every = [] if scope.how == "all" else collection_store.all_ids(tx, tenant)
     titles = list(dict.fromkeys(doc.title for doc in docs))
-    return Shelf(
+    return Holdings(
         titles=titles,
         documents=document_listing.totals(tx, tenant, only).documents,
         texts=[*texts.values()],

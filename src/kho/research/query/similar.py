@@ -91,4 +91,4 @@ class Similarity:
 
 def _gist(doc: Doc, text: str) -> tuple[str, str]:
     """What a document says, and its words alone: what is like it in meaning, and what shares its words."""
-    return f"{doc.title}\n{document_context.telling(text, doc.title)}", f"{doc.title} {document_context.keywords(text)}"
+    return f"{doc.title}\n{document_context.gist(text, doc.title)}", f"{doc.title} {document_context.keywords(text)}"

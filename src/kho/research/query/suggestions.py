@@ -16,7 +16,7 @@ from kho.search.text.sentences import sentences
 from kho.search.text.stopwords import ENGLISH, HAN, VIETNAMESE
 from kho.search.text.tokens import FUNCTION_WORD, fold, index_tokens, query_tokens
 
-LONGEST = 60
+MAX_TERM = 60
 """Characters of a term; a longer heading is a sentence."""
 READ = 2_000
 """Characters of a passage that are read."""
@@ -146,7 +146,7 @@ def _terms(one: Text, telling: set[str]) -> list[tuple[str, float]]:
     found = [(clean(term), weight) for term, weight in named]
     text = _around(_CODE.sub(" ", one.text[:READ]), telling)
     found += _runs(text) if one.language == "zh" else _words(text, pairs_only=one.language == "vi")
-    return [(term, weight) for term, weight in found if 2 <= len(term) <= LONGEST and not term.endswith(("?", "？"))]
+    return [(term, weight) for term, weight in found if 2 <= len(term) <= MAX_TERM and not term.endswith(("?", "？"))]
 
 
 def _around(text: str, telling: set[str]) -> str:
