@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kho.devices.capability import assemble, described
-from kho.devices.connections.connection import Link
+from kho.devices.connections.connection import BoardConnection
 from kho.devices.protocol.session import Session
 from kho.devices.settings import Approval, DeviceSettings
 from kho.kernel.background import Background
@@ -41,7 +41,7 @@ class Wire:
     def __init__(self, board: Board, name: str = "websocket") -> None:
         self.name = name
         self.board = board
-        self.link: Link | None = None
+        self.link: BoardConnection | None = None
         self.heard: list[str] = []
         self.closed: tuple[int, str] | None = None
         self.over = asyncio.Event()

@@ -18,7 +18,7 @@ from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType
 from tests.devices.house import PATIENCE, House, approved_at_once, approved_by_code
 from tests.devices.web_house import Served, web
 
-from kho.devices.connections.connection import Link
+from kho.devices.connections.connection import BoardConnection
 from kho.devices.http.vision import Seer
 from kho.devices.mqtt.config import MqttServed
 from kho.devices.settings import DeviceSettings
@@ -147,14 +147,14 @@ class Desk:
         assert self.served.broker is not None
         return self.served.broker.port
 
-    async def link(self, device: str) -> Link:
+    async def link(self, device: str) -> BoardConnection:
         return await linked(self.house, device)
 
     async def credentials(self, device: str, client: str = "c-1") -> dict[str, Any]:
         return (await self.hub.ota(device, client))["mqtt"]
 
 
-async def linked(house: House, device: str) -> Link:
+async def linked(house: House, device: str) -> BoardConnection:
     async with asyncio.timeout(PATIENCE):
         while (link := house.live.find(house.tenant, device)) is None or link.session.state != "ready":  # noqa: ASYNC110 - nobody tells when a known board is ready again
             await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from tests.devices.web_house import Dialled, Served, closing, gone, ready, web
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from kho.devices.connections.connection import SLOW, Link
+from kho.devices.connections.connection import SLOW, BoardConnection
 from kho.devices.errors import BoardGone, DeviceOffline, NotApproved
 from kho.simulator.board import Board
 
@@ -172,8 +172,8 @@ async def deaf(hub: Served) -> ClientConnection:
 
 
 async def test_a_board_that_does_not_read_is_given_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    hasty = {**(Link.__init__.__kwdefaults__ or {}), "send_timeout": 0.2}
-    monkeypatch.setattr(Link.__init__, "__kwdefaults__", hasty)
+    hasty = {**(BoardConnection.__init__.__kwdefaults__ or {}), "send_timeout": 0.2}
+    monkeypatch.setattr(BoardConnection.__init__, "__kwdefaults__", hasty)
     question = {"jsonrpc": "2.0", "id": "x" * 500_000, "method": "what/is/this"}
     async with beside_a_neighbour(house) as hub:
         board = await deaf(hub)

@@ -133,7 +133,10 @@ async def test_calls_that_wait_for_a_forgotten_board_are_not_carried_out(house: 
     await house.ask("device_call", {"device": id, "tool": STATUS, "queue_for": "1h"})
     await house.ask("device_forget", {"device": id})
     [call] = (await house.ask("device_log", {"device": id}))["calls"]
-    assert (call["outcome"], call["message"]) == ("UNKNOWN_DEVICE", "The device was forgotten; it was not asked.")
+    assert (call["outcome"], call["message"]) == (
+        "UNKNOWN_DEVICE",
+        "The device was forgotten; the call was not executed.",
+    )
     back = await house.join(Board(id))
     await house.settle()
     assert back.calls() == 0

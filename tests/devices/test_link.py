@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kho.devices.connections.connection import MAX_UNSENT, MAX_UNTOLD, SILENCE, Link
+from kho.devices.connections.connection import MAX_UNSENT, MAX_UNTOLD, SILENCE, BoardConnection
 from kho.devices.errors import BoardGone, BoardRefused, CallTimedOut, DeviceOffline, DeviceTimeout, QueueFull
 from kho.devices.protocol.session import Notified, Session
 from kho.simulator.board import Board, HangUp
@@ -30,8 +30,8 @@ class Desk:
         self.gone = asyncio.Event()
         self.told: list[str] = []
         self.dropping: list[asyncio.Future[None]] = []
-        self.on_ready: Callable[[Link], Any] | None = None
-        self.link = Link(
+        self.on_ready: Callable[[BoardConnection], Any] | None = None
+        self.link = BoardConnection(
             "b",
             self,
             Session(session_id="s"),
@@ -61,16 +61,16 @@ class Desk:
     async def close(self, code: int = 1000, reason: str = "") -> None:
         self.closed.append((code, reason))
 
-    async def _ready(self, link: Link) -> None:
+    async def _ready(self, link: BoardConnection) -> None:
         self.told.append("ready")
         if self.on_ready is not None:
             await self.on_ready(link)
         self.ready.set()
 
-    async def _notified(self, link: Link, what: Notified) -> None:
+    async def _notified(self, link: BoardConnection, what: Notified) -> None:
         self.told.append(what.method)
 
-    async def _closed(self, link: Link, reason: str) -> None:
+    async def _closed(self, link: BoardConnection, reason: str) -> None:
         self.told.append(reason)
         self.gone.set()
 
@@ -95,7 +95,7 @@ async def a_desk(*, connected: bool = True, **rest: Any) -> AsyncGenerator[Desk]
     assert asyncio.all_tasks() == before
 
 
-async def begun(link: Link) -> None:
+async def begun(link: BoardConnection) -> None:
     """Until the calls wait for the board, and what can be sent is sent."""
     await asyncio.sleep(0)
     await link.settled()
@@ -107,7 +107,7 @@ async def test_a_board_connects_is_called_and_leaves() -> None:
         assert link.info is not None
         assert link.info.name == "kho-sim"
         assert len(link.tools) == 12
-        assert (link.since, link.idle, link.closed) == (1000.0, True, False)
+        assert (link.since, link.session.waiting == 0, link.closed) == (1000.0, True, False)
         result = await link.call("self.audio_speaker.set_volume", {"volume": 30})
         assert result.content == [{"type": "text", "text": "true"}]
         assert desk.board.state.volume == 30
@@ -134,7 +134,7 @@ async def test_whoever_is_told_that_a_board_is_ready_may_call_it() -> None:
     async with a_desk(connected=False) as desk:
         answers: list[Any] = []
 
-        async def greet(link: Link) -> None:
+        async def greet(link: BoardConnection) -> None:
             answers.append(await link.call("self.screen.set_theme", {"theme": "dark"}))
 
         desk.on_ready = greet
@@ -150,7 +150,7 @@ async def test_a_board_that_becomes_ready_again_and_again_is_announced_once() ->
     async with a_desk(connected=False) as desk:
         first, busy = asyncio.Event(), asyncio.Event()
 
-        async def linger(link: Link) -> None:
+        async def linger(link: BoardConnection) -> None:
             first.set()
             await busy.wait()
 
@@ -192,7 +192,7 @@ async def test_a_call_that_is_not_answered_times_out() -> None:
         call = asyncio.ensure_future(desk.link.call("self.get_device_status", {}, timeout=20))
         behind = asyncio.ensure_future(desk.link.call("self.get_device_status", {}, timeout=10))
         await begun(desk.link)
-        assert not desk.link.idle
+        assert desk.link.session.waiting > 0
         desk.now += 10
         desk.link.tick()
         with pytest.raises(CallTimedOut) as caught:
@@ -204,7 +204,7 @@ async def test_a_call_that_is_not_answered_times_out() -> None:
             await call
         assert caught.value.details == {"sent": True}
         assert caught.value.status == 504
-        assert desk.link.idle
+        assert desk.link.session.waiting == 0
         await desk.link.call("self.get_device_status", {})
 
 
@@ -296,7 +296,7 @@ async def test_a_wire_that_breaks_ends_the_link(problem: Exception) -> None:
 async def test_a_hub_that_fails_on_one_thing_is_told_the_next() -> None:
     async with a_desk(connected=False) as desk:
 
-        async def fail(link: Link) -> None:
+        async def fail(link: BoardConnection) -> None:
             raise RuntimeError("a bug of the hub")
 
         desk.on_ready = fail

@@ -129,7 +129,7 @@ async def test_a_code_is_its_board_s_alone_and_runs_out(houses: Houses) -> None:
 async def test_new_boards_from_one_address_are_limited_and_known_ones_are_not(
     houses: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rate_limit.Newcomers.__init__, "__defaults__", (3, 600 * SECOND))
+    monkeypatch.setattr(rate_limit.RateLimit.__init__, "__defaults__", (3, 600 * SECOND))
     async with web(houses(by_code=True), by_code=True) as hub:
         for number in (1, 2, 3, 1, 2, 3):
             await hub.ota(f"d0:4{number}")

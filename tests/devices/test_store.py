@@ -21,10 +21,10 @@ pytestmark = pytest.mark.anyio
 A, B = "ff:01", "ff:02"
 
 
-def entry(**more: Any) -> call_log.Entry:
+def entry(**more: Any) -> call_log.LoggedCall:
     given: dict[str, Any] = {"call": 0, "device": A, "tool": "t", "arguments": {}, "caller": "lan", "door": "mcp"}
     rest: dict[str, Any] = {"request_id": "r", "outcome": "ok", "message": "", "ms": 1, "at": 5}
-    return call_log.Entry(**{**given, **rest, **more})
+    return call_log.LoggedCall(**{**given, **rest, **more})
 
 
 async def test_the_history_is_bounded_by_tenant(house: House) -> None:

@@ -204,7 +204,7 @@ async def test_a_revoked_board_stays_out_with_the_tokens_it_had_even_when_it_is_
 async def test_unknown_boards_from_one_address_are_limited_and_known_ones_are_not(
     houses: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(websocket.Newcomers.__init__, "__defaults__", (2, 600 * SECOND))
+    monkeypatch.setattr(websocket.RateLimit.__init__, "__defaults__", (2, 600 * SECOND))
     async with web(houses(by_code=True), by_code=True) as hub:
         for device in ("bb:01", "bb:02", "bb:01"):
             await (await hub.dial(device_id=device)).close()

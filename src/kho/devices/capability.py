@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kho.devices.calls.queue import Queue
-from kho.devices.calls.service import Calling
-from kho.devices.connections.boards import Live
+from kho.devices.calls.service import DeviceCalls
+from kho.devices.connections.boards import ConnectedBoards
 from kho.devices.connections.forwarding import UnixForwarding
 from kho.devices.connections.forwarding_postgres import PostgresForwarding
 from kho.devices.contract import DEVICES
@@ -19,7 +19,7 @@ from kho.devices.pairing.registrations import Approving, Registrations
 from kho.devices.pairing.tokens import Tokens
 from kho.devices.routes import served
 from kho.devices.settings import Approval, DeviceSettings
-from kho.devices.tools.mcp_tools import Offering
+from kho.devices.tools.mcp_tools import BoardTools
 from kho.kernel.capability import Announcements, Capability
 from kho.search.core import Core
 
@@ -33,17 +33,19 @@ class Parts:
     approval: Approving
     events: Events
     registrations: Registrations
-    live: Live
+    live: ConnectedBoards
     queue: Queue
     notifications: Notifications
-    offering: Offering
+    offering: BoardTools
     service: Service
-    calling: Calling
+    calling: DeviceCalls
     announcements: Announcements
     tokens: Tokens
 
 
-def described(service: Service | type[Service] = Service, calling: Calling | type[Calling] = Calling) -> Capability:
+def described(
+    service: Service | type[Service] = Service, calling: DeviceCalls | type[DeviceCalls] = DeviceCalls
+) -> Capability:
     """What it offers; with the classes themselves, for help texts."""
     listed, tools, *management = DEVICES.bind(service)
     return Capability(
@@ -72,7 +74,7 @@ def assemble(
         db=db, background=background, clock=clock, events=events, announcements=announcements, process=process
     )
     queue = Queue(db=db, background=background, clock=clock, events=events, process=process)
-    live = Live(
+    live = ConnectedBoards(
         db=db,
         background=background,
         clock=clock,
@@ -82,8 +84,8 @@ def assemble(
         forwarding=forwarding,
         process=process,
     )
-    calling = Calling(db=db, clock=clock, events=events, live=live, waiting=queue)
-    offering = Offering(db=db, background=background, clock=clock, settings=settings, on_tool=calling.on_tool)
+    calling = DeviceCalls(db=db, clock=clock, events=events, live=live, waiting=queue)
+    offering = BoardTools(db=db, background=background, clock=clock, settings=settings, on_tool=calling.on_tool)
     live.on_change = offering.nudge
     service = Service(db=db, clock=clock, events=events, live=live, settings=settings)
     registrations = Registrations(db=db, clock=clock, approval=approval, tenant=tenant)

@@ -54,28 +54,24 @@ class Listener:
 class Events:
     def __init__(self, waiting: int = WAITING) -> None:
         self._waiting = waiting
-        self._listeners: dict[str, set[Listener]] = {}
+        self.listeners: dict[str, set[Listener]] = {}
 
     def publish(self, tenant: str, event: Event) -> None:
         """Never waits: a slow listener is its own trouble."""
-        for listener in self._listeners.get(tenant, ()):
+        for listener in self.listeners.get(tenant, ()):
             listener.put(event)
 
     @contextmanager
     def listen(self, tenant: str, device: str | None = None) -> Generator[Listener, None, None]:
         listener = Listener(device, self._waiting)
-        self._listeners.setdefault(tenant, set()).add(listener)
+        self.listeners.setdefault(tenant, set()).add(listener)
         try:
             yield listener
         finally:
-            others = self._listeners[tenant]
+            others = self.listeners[tenant]
             others.discard(listener)
             if not others:
-                del self._listeners[tenant]
-
-    @property
-    def listening(self) -> int:
-        return sum(map(len, self._listeners.values()))
+                del self.listeners[tenant]
 
 
 def stream(events: Events, normal: Callable[[str], str]) -> Stream:

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 from kho.devices import markdown, model, notifications, results, store
 from kho.devices.calls import call_log, queue
 from kho.devices.calls.arguments import honest
-from kho.devices.connections.boards import Live
+from kho.devices.connections.boards import ConnectedBoards
 from kho.devices.contract import ADMIN, DEVICES, SOME
 from kho.devices.errors import NotApproved, UnknownCode, UnknownDevice
 from kho.devices.events import Event, Events
@@ -38,7 +38,7 @@ class Service:
     db: Database
     clock: Clock
     events: Events
-    live: Live
+    live: ConnectedBoards
     settings: DeviceSettings
 
     @DEVICES.read(
@@ -120,7 +120,7 @@ class Service:
         """What devices said of their own accord, the newest first."""
         before = paging.place(params.cursor, int, str, int)
 
-        def work(tx: Tx) -> list[notifications.Said]:
+        def work(tx: Tx) -> list[notifications.Notification]:
             return notifications.page(
                 tx,
                 call.tenant,
@@ -145,7 +145,7 @@ class Service:
         """Calls of devices' tools: by whom, and what came of them; the newest first."""
         [before] = paging.place(params.cursor, int) or (None,)
 
-        def work(tx: Tx) -> list[call_log.Entry]:
+        def work(tx: Tx) -> list[call_log.LoggedCall]:
             return call_log.page(
                 tx,
                 call.tenant,
@@ -239,7 +239,9 @@ class Service:
         def work(tx: Tx) -> Device:
             device = the_one(tx, call.tenant, params.device)
             store.revoke(tx, call.tenant, device.id, self.clock())
-            queue.forget(tx, call.tenant, device.id, NotApproved.code, "The device was revoked; it was not asked.")
+            queue.forget(
+                tx, call.tenant, device.id, NotApproved.code, "The device was revoked; the call was not executed."
+            )
             return device
 
         return await self._shut_out(call, work, "revoked")
@@ -269,7 +271,9 @@ class Service:
             device = the_one(tx, call.tenant, params.device)
             store.forget(tx, device)
             store.forget_pending(tx, device.id)
-            queue.forget(tx, call.tenant, device.id, UnknownDevice.code, "The device was forgotten; it was not asked.")
+            queue.forget(
+                tx, call.tenant, device.id, UnknownDevice.code, "The device was forgotten; the call was not executed."
+            )
             return device
 
         return await self._shut_out(call, work, "forgotten")

@@ -42,7 +42,7 @@ MAX_PARAMS = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Notification:
     device: str
     place: int
     method: str
@@ -50,7 +50,7 @@ class Said:
     at: int
 
 
-STORED = Table("device_notifications", Said, json=("params",))
+STORED = Table("device_notifications", Notification, json=("params",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def page(
     since: int | None,
     before: tuple[int, str, int] | None,
     most: int,
-) -> list[Said]:
+) -> list[Notification]:
     """The newest first; of all devices when `devices` is None."""
     condition, values = of_devices(devices, {"tenant =": tenant, "method =": method, "at >=": since})
     if before is not None:
@@ -154,7 +154,7 @@ def page(
     return [_read(row) for row in rows]
 
 
-def elsewhere(tx: Tx, process: str, after: int, most: int) -> list[tuple[str, Said]]:
+def elsewhere(tx: Tx, process: str, after: int, most: int) -> list[tuple[str, Notification]]:
     """What other processes have stored since, with its tenant; the oldest first."""
     rows = tx.all(
         f"SELECT tenant, {STORED.columns} FROM device_notifications WHERE at > $1 AND process <> $2 "
@@ -229,6 +229,6 @@ def _clean(method: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in method[:MAX_METHOD])
 
 
-def _read(row: Row) -> Said:
+def _read(row: Row) -> Notification:
     said = STORED.read(row)
     return replace(said, params=_object(said.params))  # as it is, in rows of earlier versions

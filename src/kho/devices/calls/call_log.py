@@ -26,7 +26,7 @@ _ADDRESS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LoggedCall:
     call: int
     """Its number among the tenant's calls."""
     device: str
@@ -42,7 +42,7 @@ class Entry:
     at: int
 
 
-CALLS = Table("device_calls", Entry, json=("arguments",), names={"call": "number"})
+CALLS = Table("device_calls", LoggedCall, json=("arguments",), names={"call": "number"})
 
 
 def masked(value: Any) -> Any:
@@ -60,7 +60,7 @@ def masked(value: Any) -> Any:
     return value
 
 
-def add(tx: Tx, tenant: str, entry: Entry, most: int = MAX_CALLS) -> int:
+def add(tx: Tx, tenant: str, entry: LoggedCall, most: int = MAX_CALLS) -> int:
     """Files it under the tenant's next number, which it gives back. The oldest go when there are too many."""
     row = tx.one(
         "INSERT INTO device_counts (tenant, calls) VALUES ($1, 1) "
@@ -88,7 +88,7 @@ def page(
     since: int | None,
     before: int | None,
     most: int,
-) -> list[Entry]:
+) -> list[LoggedCall]:
     """The newest first; of all devices when `devices` is None."""
     wanted = {"tenant =": tenant, "tool =": tool, "at >=": since, "number <": before}
     condition, values = of_devices(devices, wanted)

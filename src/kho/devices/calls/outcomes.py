@@ -17,7 +17,7 @@ NONE = "None of the devices did it."
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CallOutcome:
     device: str
     tool: str
     arguments: dict[str, Any]
@@ -46,8 +46,8 @@ class Done:
         return text_of(self.result) if self.result is not None else ""
 
 
-def line(one: Done, call: Call, now: int) -> call_log.Entry:
-    return call_log.Entry(
+def line(one: CallOutcome, call: Call, now: int) -> call_log.LoggedCall:
+    return call_log.LoggedCall(
         call=0,
         device=one.device,
         tool=one.tool,
@@ -62,7 +62,7 @@ def line(one: Done, call: Call, now: int) -> call_log.Entry:
     )
 
 
-def outcome(one: Done, number: int | None, until: int) -> results.Outcome:
+def outcome(one: CallOutcome, number: int | None, until: int) -> results.Outcome:
     problem = one.problem
     blocks = one.result.content if one.result else []
     return results.Outcome(
@@ -87,7 +87,7 @@ def called(tool: str, told: Sequence[results.Outcome], several: bool) -> results
     return results.Called(tool=tool, status=told[0].status if len(states) == 1 else "partly", results=list(told))
 
 
-def for_door(called: results.Called, done: Sequence[Done], call: Call, *, structured: bool) -> Any:
+def for_door(called: results.Called, done: Sequence[CallOutcome], call: Call, *, structured: bool) -> Any:
     """Over MCP images are blocks of their own, and a board's tool answers as the board did. Where several were asked
     and none did it, that is a failure like any other."""
     if called.results and called.status == "failed":
@@ -105,7 +105,7 @@ def for_door(called: results.Called, done: Sequence[Done], call: Call, *, struct
     return _as_mcp(called, plain, binary, structured=structured)
 
 
-def _of_all(told: dict[str, results.Problem], done: Sequence[Done]) -> KhoError:
+def _of_all(told: dict[str, results.Problem], done: Sequence[CallOutcome]) -> KhoError:
     """What all of them failed for, if that is one thing; of each its reason, once."""
     codes, messages = {one.code for one in told.values()}, {one.message for one in told.values()}
     alike = [one.problem for one in done if one.problem is not None and codes == {one.problem.code}]

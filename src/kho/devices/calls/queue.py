@@ -24,7 +24,7 @@ from kho.lib.sql import Table
 MAX_WAITING = 100
 """Calls that wait for one board."""
 EXPIRED = "EXPIRED"
-TOO_LATE = "The device did not come back in time; it was not asked."
+TOO_LATE = "The device did not come back in time; the call was not executed."
 SENT = "sent"
 QUEUED = "queued"
 Carry = Callable[[str, str, str, dict[str, Any], float], Awaitable[CallResult]]

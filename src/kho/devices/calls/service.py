@@ -11,9 +11,9 @@ from cachetools import LRUCache
 
 from kho.devices import markdown, model, results, store
 from kho.devices.calls import arguments, call_log, outcomes, queue
-from kho.devices.calls.outcomes import Done
+from kho.devices.calls.outcomes import CallOutcome
 from kho.devices.calls.queue import Queue, Waiting, reason_of
-from kho.devices.connections.boards import Live
+from kho.devices.connections.boards import ConnectedBoards
 from kho.devices.contract import ADMIN, CALL, DEVICES, SOME
 from kho.devices.errors import (
     ANSWERED,
@@ -60,11 +60,11 @@ class _Target:
 
 
 @dataclass(slots=True, kw_only=True)
-class Calling:
+class DeviceCalls:
     db: Database
     clock: Clock
     events: Events
-    live: Live
+    live: ConnectedBoards
     waiting: Queue
     toolsets: LRUCache[tuple[str, str], tuple[BoardTool, ...]] = field(default_factory=lambda: LRUCache(MAX_TOOLSETS))
     """By tenant and digest, which says what is in them: they cannot become stale."""
@@ -183,10 +183,10 @@ class Calling:
         timeout: float,
         queue_for: int | None,
         call: Call,
-    ) -> list[Done]:
+    ) -> list[CallOutcome]:
         turns = asyncio.Semaphore(AT_ONCE)
 
-        async def one(target: _Target) -> Done:
+        async def one(target: _Target) -> CallOutcome:
             async with turns:
                 return await self._on_one(target, tool, given, call.remaining(timeout), queue_for, call)
 
@@ -200,16 +200,16 @@ class Calling:
         timeout: float,
         queue_for: int | None,
         call: Call,
-    ) -> Done:
+    ) -> CallOutcome:
         try:
             board, tool = _allowed(target, named, call)
         except KhoError as problem:
-            return Done(target.device, named, given, problem=problem)
+            return CallOutcome(target.device, named, given, problem=problem)
         try:
             fitting = arguments.check(arguments.honest(tool), given)
         except KhoError as problem:
-            return Done(board.id, tool.name, given, problem=problem)
-        done = Done(board.id, tool.name, fitting)
+            return CallOutcome(board.id, tool.name, given, problem=problem)
+        done = CallOutcome(board.id, tool.name, fitting)
         started = time.perf_counter()
         try:
             result = await self.live.call(board, tool.name, fitting, timeout)
@@ -225,7 +225,9 @@ class Calling:
                 done = replace(done, problem=problem if queue_for is None else not_kept(problem))
         return replace(done, ms=None if done.queued else round((time.perf_counter() - started) * 1000))
 
-    async def _told(self, done: Sequence[Done], several: bool, params: model.DeviceCall, call: Call) -> results.Called:
+    async def _told(
+        self, done: Sequence[CallOutcome], several: bool, params: model.DeviceCall, call: Call
+    ) -> results.Called:
         """Files what was done, and says it. Of one board a failure is the answer's failure."""
         now = self.clock()
         until = now + (params.queue_for or 0)
@@ -266,7 +268,7 @@ class Calling:
             raise self._full()
         return called
 
-    def _tell(self, done: Sequence[Done], call: Call) -> None:
+    def _tell(self, done: Sequence[CallOutcome], call: Call) -> None:
         for one in done:
             data = {"tool": one.tool, "outcome": one.outcome, "caller": call.principal.sub, "ms": one.ms}
             self.events.publish(call.tenant, Event("call", one.device, self.clock(), data))

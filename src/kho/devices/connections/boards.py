@@ -18,7 +18,7 @@ from typing import Any, cast
 from kho.devices import notifications, store
 from kho.devices.calls.queue import Queue, waiting
 from kho.devices.connections import forwarding_postgres
-from kho.devices.connections.connection import REPLACED, SHUT_OUT, Link, Wire
+from kho.devices.connections.connection import REPLACED, SHUT_OUT, BoardConnection, Wire
 from kho.devices.connections.forwarding import Forwarding, told
 from kho.devices.errors import DeviceOffline, NotApproved
 from kho.devices.events import Event, Events, Kind
@@ -42,12 +42,12 @@ SLACK = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    link: Link
+    link: BoardConnection
     connection: str
 
 
 @dataclass(slots=True, kw_only=True)
-class Live:
+class ConnectedBoards:
     db: Database
     background: Background
     clock: Clock
@@ -63,14 +63,14 @@ class Live:
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     closing: bool = False
 
-    def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> Link:
+    def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> BoardConnection:
         """A link that tells this what happens. `connected` is to follow before the first frame."""
 
-        async def notified(link: Link, what: Notified) -> None:
+        async def notified(link: BoardConnection, what: Notified) -> None:
             if self.find(tenant, device) is link:
                 self.said.said(tenant, device, what.method, what.params)
 
-        return Link(
+        return BoardConnection(
             device,
             wire,
             session,
@@ -79,7 +79,7 @@ class Live:
             on_closed=lambda link, reason: self.disconnected(tenant, device, link, reason),
         )
 
-    async def connected(self, tenant: str, device: str, link: Link) -> None:
+    async def connected(self, tenant: str, device: str, link: BoardConnection) -> None:
         """Replaces and closes an older connection of the board. Raises NotApproved."""
         held, key = _Held(link, uuid.uuid4().hex), (tenant, device)
         await self.reachable()
@@ -105,7 +105,7 @@ class Live:
         if link.closed:  # it was over before it was noted
             await self.disconnected(tenant, device, link)
 
-    async def disconnected(self, tenant: str, device: str, link: Link, reason: str = "") -> None:
+    async def disconnected(self, tenant: str, device: str, link: BoardConnection, reason: str = "") -> None:
         key = tenant, device
         held = self.boards.get(key)
         if held is None or held.link is not link:
@@ -119,7 +119,7 @@ class Live:
             log.warning("%s is gone, which could not be noted: %s", device, problem.message)
         self.on_change()
 
-    async def ready(self, tenant: str, device: str, link: Link) -> None:
+    async def ready(self, tenant: str, device: str, link: BoardConnection) -> None:
         """The board has said what it can do; it may say so again."""
         if self.find(tenant, device) is not link:
             return
@@ -155,7 +155,7 @@ class Live:
         self.on_change()
         self.queue.deliver(tenant, device, self.carry)
 
-    def find(self, tenant: str, device: str) -> Link | None:
+    def find(self, tenant: str, device: str) -> BoardConnection | None:
         held = self.boards.get((tenant, device))
         return None if held is None else held.link
 
@@ -347,7 +347,7 @@ def _warning(tool: str, changed: list[str]) -> dict[str, Any]:
     return {"tool": tool, "changed": changed, "message": message}
 
 
-async def _ended(link: Link) -> None:
+async def _ended(link: BoardConnection) -> None:
     await link.close("The hub stops.", 1001)
     await link.settled()
 

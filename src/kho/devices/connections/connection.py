@@ -58,16 +58,16 @@ class Wire(Protocol):
     async def close(self, code: int = 1000, reason: str = "") -> None: ...
 
 
-class Link:
+class BoardConnection:
     def __init__(
         self,
         device: str,
         wire: Wire,
         session: Session,
         *,
-        on_ready: Callable[["Link"], Awaitable[None]],
-        on_notified: Callable[["Link", Notified], Awaitable[None]],
-        on_closed: Callable[["Link", str], Awaitable[None]],
+        on_ready: Callable[["BoardConnection"], Awaitable[None]],
+        on_notified: Callable[["BoardConnection", Notified], Awaitable[None]],
+        on_closed: Callable[["BoardConnection", str], Awaitable[None]],
         queue: int = 32,
         clock: Callable[[], float] = time.monotonic,
         send_timeout: float = SEND_TIMEOUT,
@@ -103,10 +103,6 @@ class Link:
     def info(self) -> Info | None:
         """None until the board has introduced itself."""
         return self.session.info if self.session.info != Info() else None
-
-    @property
-    def idle(self) -> bool:
-        return self.session.waiting == 0
 
     @property
     def closed(self) -> bool:

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from kho.devices.errors import NotApproved, UnknownDevice
-from kho.devices.pairing.headers import Stated, base, socket_base, stated
-from kho.devices.pairing.rate_limit import Newcomers
+from kho.devices.pairing.headers import BoardHeaders, base, socket_base, stated
+from kho.devices.pairing.rate_limit import RateLimit
 from kho.devices.pairing.registrations import Approving, Registrations
 from kho.devices.pairing.tokens import Tokens
 from kho.devices.protocol.tool_listing import clean
@@ -44,7 +44,7 @@ class Ota:
         registrations: Registrations,
         tokens: Tokens,
         clock: Clock,
-        newcomers: Newcomers,
+        newcomers: RateLimit,
         *,
         approval: Approving,
         public_url: str = "",
@@ -101,7 +101,7 @@ class Ota:
             raise UnknownDevice(guidance=f"A board asks at {PATH} first.")
         return _json({}, 200) if board.approved else _json({"message": "Nobody has approved this board yet."}, 202)
 
-    async def _register(self, asked: Stated, info: dict[str, Any], peer: str) -> Device:
+    async def _register(self, asked: BoardHeaders, info: dict[str, Any], peer: str) -> Device:
         if await self._approval() == "code" and await self._registrations.find(asked.device, asked.client) is None:
             self._newcomers.admit(peer, self._clock())
         await self._tokens.ready()

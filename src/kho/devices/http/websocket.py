@@ -8,13 +8,13 @@ and otherwise ignored.
 import asyncio
 from typing import Protocol
 
-from kho.devices.connections.connection import Link, Wire
+from kho.devices.connections.connection import BoardConnection, Wire
 from kho.devices.errors import NotApproved
 from kho.devices.http.ota import PATH as OTA_PATH
 from kho.devices.http.ota import SOCKET_PATH
 from kho.devices.http.vision import PATH as VISION_PATH
-from kho.devices.pairing.headers import Stated, base, stated
-from kho.devices.pairing.rate_limit import Newcomers
+from kho.devices.pairing.headers import BoardHeaders, base, stated
+from kho.devices.pairing.rate_limit import RateLimit
 from kho.devices.pairing.registrations import Approving, Registrations
 from kho.devices.pairing.tokens import Tokens
 from kho.devices.protocol import frames
@@ -35,9 +35,9 @@ TRY_LATER = 1013
 class Boards(Protocol):
     """Who keeps the boards that are connected."""
 
-    def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> Link: ...
+    def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> BoardConnection: ...
 
-    async def connected(self, tenant: str, device: str, link: Link) -> None: ...
+    async def connected(self, tenant: str, device: str, link: BoardConnection) -> None: ...
 
 
 class SocketWire:
@@ -62,7 +62,7 @@ class WebSocketDoor:
         tokens: Tokens,
         boards: Boards,
         clock: Clock,
-        newcomers: Newcomers,
+        newcomers: RateLimit,
         *,
         approval: Approving,
         public_url: str = "",
@@ -96,7 +96,7 @@ class WebSocketDoor:
             return
         await self._converse(channel, board, hello)
 
-    async def _admitted(self, asked: Stated, peer: str) -> Device:
+    async def _admitted(self, asked: BoardHeaders, peer: str) -> Device:
         """The board, approved or not. Raises what the connection is to be refused with."""
         await self._tokens.ready()
         if asked.token:
@@ -109,7 +109,7 @@ class WebSocketDoor:
                 raise Unauthorized(f"This board has a token: it gets it at {OTA_PATH}, and must show it.")
         return await self._registrations.register(asked.device, asked.client, known.info if known else {})
 
-    async def _by_token(self, asked: Stated) -> Device:
+    async def _by_token(self, asked: BoardHeaders) -> Device:
         claims = self._tokens.check(asked.token, "socket", self._clock())
         if claims is None:
             raise Unauthorized(f"The token is not valid here, or no longer. The board gets a new one at {OTA_PATH}.")

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from kho.devices.connections.connection import SHUT_OUT, Link, Wire
+from kho.devices.connections.connection import SHUT_OUT, BoardConnection, Wire
 from kho.devices.errors import NotApproved
 from kho.devices.protocol import frames
 from kho.devices.protocol.session import Photos, Session
@@ -33,9 +33,9 @@ Deliver = Callable[[str], Awaitable[None]]
 class Boards(Protocol):
     """Who keeps the boards that are connected."""
 
-    def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> Link: ...
+    def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> BoardConnection: ...
 
-    async def connected(self, tenant: str, device: str, link: Link) -> None: ...
+    async def connected(self, tenant: str, device: str, link: BoardConnection) -> None: ...
 
 
 async def _nothing() -> None:

@@ -19,7 +19,7 @@ from uuid import uuid4
 from kho.devices import store
 from kho.devices.mqtt import topics
 from kho.devices.mqtt.board import Boards, Conversation, alert
-from kho.devices.pairing.rate_limit import Newcomers
+from kho.devices.pairing.rate_limit import RateLimit
 from kho.devices.pairing.registrations import Approving, Registrations
 from kho.devices.pairing.tokens import Tokens
 from kho.devices.protocol import frames
@@ -85,7 +85,7 @@ class MqttDoor:
         self._vision = vision
         self._udp_host = udp_host
         self._now = now
-        self._newcomers = Newcomers()
+        self._newcomers = RateLimit()
         self._met: dict[str, _Met] = {}
         self._sessions: dict[str, str] = {}
         """The board of each session."""

@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from kho.devices.connections.boards import Live
+from kho.devices.connections.boards import ConnectedBoards
 from kho.devices.http.ota import HUB, Mqtt
 from kho.devices.http.vision import PATH as VISION_PATH
 from kho.devices.mqtt import topics
 from kho.devices.mqtt.bridge import MqttDoor
 from kho.devices.mqtt.broker import KEEP_ALIVE, BoardBroker
-from kho.devices.mqtt.leader import Held, Holder
+from kho.devices.mqtt.leader import Holder, LeaderTask
 from kho.devices.mqtt.lease import broker_lease
 from kho.devices.pairing.registrations import Approving, Registrations
 from kho.devices.pairing.tokens import Tokens
@@ -43,7 +43,7 @@ class MqttServed:
         self,
         core: Core,
         settings: DeviceSettings,
-        live: Live,
+        live: ConnectedBoards,
         registrations: Registrations,
         tokens: Tokens,
         approval: Approving,
@@ -55,7 +55,7 @@ class MqttServed:
         self.broker: BoardBroker | None = None
         self.door: MqttDoor | None = None
         parts = live, registrations, tokens, core.clock
-        held: dict[str, Held] = {}
+        held: dict[str, LeaderTask] = {}
         if settings.mqtt_broker:
             where = _address(settings.mqtt_broker)
             self.broker = BoardBroker(where, *parts, vision=self._vision, udp_host=self._host(where))

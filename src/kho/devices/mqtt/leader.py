@@ -17,7 +17,7 @@ FIRST_PAUSE = 1.0
 LAST_PAUSE = 60.0
 
 
-class Held(Protocol):
+class LeaderTask(Protocol):
     """What is kept open."""
 
     @property
@@ -32,7 +32,7 @@ class Held(Protocol):
 
 class Holder:
     def __init__(
-        self, held: Held, lease: BrokerLease, background: Background, *, first_pause: float = FIRST_PAUSE
+        self, held: LeaderTask, lease: BrokerLease, background: Background, *, first_pause: float = FIRST_PAUSE
     ) -> None:
         self._held = held
         self._lease = lease

@@ -10,7 +10,7 @@ _ID = pattern(r"[A-Za-z0-9._:/-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class BoardHeaders:
     device: str
     """As it is kept: in lower case. Empty when it says nothing."""
     client: str
@@ -18,7 +18,7 @@ class Stated:
     token: str
 
     @property
-    def named(self) -> "Stated":
+    def named(self) -> "BoardHeaders":
         if not self.device:
             raise InvalidParams("Say which board this is, in the header Device-Id.", field="Device-Id")
         return self
@@ -28,7 +28,7 @@ def normal(device: str) -> str:
     return device.strip().lower()
 
 
-def stated(headers: Mapping[str, str], query: Mapping[str, str]) -> Stated:
+def stated(headers: Mapping[str, str], query: Mapping[str, str]) -> BoardHeaders:
     """Raises InvalidParams on what cannot be an id."""
 
     def said(name: str) -> str:
@@ -40,7 +40,7 @@ def stated(headers: Mapping[str, str], query: Mapping[str, str]) -> Stated:
             raise InvalidParams(f"{name} must be 1 to 128 of A-Z a-z 0-9 . _ : / -", field=name)
     credential = said("authorization")
     scheme, _, rest = credential.partition(" ")
-    return Stated(device, client, rest.strip() if scheme.lower() == "bearer" else credential)
+    return BoardHeaders(device, client, rest.strip() if scheme.lower() == "bearer" else credential)
 
 
 def base(public_url: str, scheme: str, headers: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ class TooManyBoards(KhoError):
     guidance = "Approve or switch off those that are waiting, and try again in ten minutes."
 
 
-class Newcomers:
+class RateLimit:
     def __init__(self, most: int = MOST, within: int = WITHIN) -> None:
         self._most = most
         self._within = within

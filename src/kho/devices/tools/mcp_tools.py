@@ -43,7 +43,7 @@ _WHICH = "Which device: its id, a list of ids, or a label. Needed only when seve
 
 
 @dataclass(slots=True, kw_only=True)
-class Offering:
+class BoardTools:
     """A `Source`."""
 
     db: Database
