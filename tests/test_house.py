@@ -5,7 +5,8 @@ a breach and a lawful twin, so that a rule that no longer bites fails too.
 """
 
 import ast
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -41,6 +42,12 @@ OWN_CHECKS = {"devices/management.py", "devices/calls/service.py"}
 """Within a call that the checkpoint let pass: a board's tools for people are for admins."""
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
+MAX_FOLDER_MODULES = 25
+USUAL_NAMES = {
+    "chunking", "document_listing", "encoding", "forwarding", "gc_tuning", "indexing", "ordering", "paging", "pairing",
+    "ranking", "reordering", "scoring", "tool_listing", "tracing",
+}  # fmt: skip
+"""Names of modules that look like participles and are words of the trade."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +204,34 @@ RULES: list[Rule] = [
     what_is_served_has_a_scope,
     scopes_are_checked_in_the_kernel,
 ]
+
+
+def crowded_folders(paths: Iterable[PurePosixPath]) -> Iterator[str]:
+    modules = Counter(str(path.parent) for path in paths if path.name != "__init__.py")
+    for folder, count in modules.items():
+        if count > MAX_FOLDER_MODULES:
+            yield f"{folder} has {count} modules, {MAX_FOLDER_MODULES} at most: cut it by subject"
+
+
+def names_of_deeds(paths: Iterable[PurePosixPath]) -> Iterator[str]:
+    """A module is named after what it holds (`queue`), not after what is done in it (`filling`) or to it (`listed`)."""
+    for path in paths:
+        if path.stem not in USUAL_NAMES and path.stem.endswith(("ing", "ed")):
+            yield f"{path} is named by a participle"
+
+
+def test_the_map_can_be_read() -> None:
+    paths = [PurePosixPath(path.relative_to(PACKAGE).as_posix()) for path in PACKAGE.rglob("*.py")]
+    assert [*crowded_folders(paths), *names_of_deeds(paths)] == []
+
+
+def test_the_rules_of_the_map_bite() -> None:
+    full = [PurePosixPath(f"memory/m{number}.py") for number in range(MAX_FOLDER_MODULES)]
+    assert list(crowded_folders([*full, PurePosixPath("memory/one_more.py")]))
+    assert not list(crowded_folders([*full, PurePosixPath("memory/__init__.py")]))
+    for breach, lawful in (("telling", "report"), ("listed", "list"), ("filing", "indexing")):
+        assert list(names_of_deeds([PurePosixPath(f"memory/{breach}.py")]))
+        assert not list(names_of_deeds([PurePosixPath(f"memory/{lawful}.py")]))
 
 
 def test_there_is_source_to_read() -> None:

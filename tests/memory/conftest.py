@@ -16,7 +16,7 @@ from kho.memory.capability import MIGRATIONS
 from kho.memory.resources import ConversationResources
 from kho.memory.service import Service
 from kho.memory.settings import MemorySettings
-from kho.memory.summaries import Summarizer
+from kho.memory.summarizer import Summarizer
 from kho.memory.transfer import Transfer
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher

@@ -8,7 +8,7 @@ from kho.experiences.prompts import PROMPTS
 from kho.experiences.service import EXPERIENCES, Limits, Service
 from kho.experiences.settings import ExperienceSettings
 from kho.experiences.store import SPACE, Store, all_documents
-from kho.experiences.usage import Usage
+from kho.experiences.usage_counter import Usage
 from kho.kernel.capability import Capability, Transfer
 from kho.search.core import Core
 from kho.search.indexing.reindex import reindex

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from kho.experiences import errors, markdown, model
 from kho.experiences.errors import Invalid, InvalidKeywords, NotSanitized
-from kho.experiences.rank import Candidate, ranked
+from kho.experiences.ranking import Candidate, ranked
 from kho.experiences.settings import ExperienceSettings
 from kho.experiences.store import FIELDS, SPACE, Experience, Store, gist, prepared
-from kho.experiences.usage import Usage
+from kho.experiences.usage_counter import Usage
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.command import Command

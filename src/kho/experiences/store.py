@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from kho.experiences.rank import Candidate
+from kho.experiences.ranking import Candidate
 from kho.kernel.ports import Tx
 from kho.lib.sql import Table, among, insert, replacing, to_json, update
 from kho.search.indexing import minhash

@@ -7,13 +7,13 @@ from pathlib import Path
 from kho.kernel.capability import Capability, Changes
 from kho.kernel.capability import Transfer as Transferred
 from kho.kernel.ports import Llm
-from kho.memory import filing
+from kho.memory import indexing
 from kho.memory.contract import MEMORY
 from kho.memory.resources import ConversationResources
 from kho.memory.service import Service
 from kho.memory.settings import MemorySettings
 from kho.memory.store import SPACE
-from kho.memory.summaries import Summarizer
+from kho.memory.summarizer import Summarizer
 from kho.memory.transfer import Transfer
 from kho.search.core import Core
 from kho.search.indexing.reindex import reindex
@@ -64,7 +64,7 @@ def capability(core: Core, settings: MemorySettings, *, llm: Llm | None = None) 
         resource_changes=changes,
         migrations=MIGRATIONS,
         start=(
-            partial(reindex, core.db, core.index, core.background, SPACE, filing.FORM, filing.all_documents),
+            partial(reindex, core.db, core.index, core.background, SPACE, indexing.FORM, indexing.all_documents),
             summarizer.run,
         ),
     )

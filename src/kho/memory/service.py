@@ -12,7 +12,7 @@ from kho.kernel.command import Command
 from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock, iso
-from kho.memory import filing, markdown, model, store
+from kho.memory import indexing, markdown, model, store
 from kho.memory.contract import MEMORY, SOME
 from kho.memory.errors import OtherMessage, UnknownConversation
 from kho.memory.settings import MemorySettings
@@ -80,7 +80,7 @@ class Service:
         """
         tenant, conversation, now = call.tenant, params.conversation_id, self.clock()
         message = Message(0, params.message_id or str(uuid.uuid4()), params.role, params.content, params.metadata, now)
-        entry = await filing.prepared(tenant, conversation, message)
+        entry = await indexing.prepared(tenant, conversation, message)
 
         def work(tx: Tx) -> tuple[model.Done, bool]:
             known = store.by_id(tx, tenant, conversation, message.id) if params.message_id else None

@@ -13,7 +13,7 @@ from kho.kernel.errors import InvalidParams, about
 from kho.kernel.params import Params
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, from_iso, iso
-from kho.memory import filing, model, store
+from kho.memory import indexing, model, store
 from kho.memory.contract import MEMORY
 from kho.memory.service import need, title_of
 from kho.memory.settings import MemorySettings
@@ -119,7 +119,7 @@ class Transfer:
         entries: dict[int, Prepared] = {}
         for number, line in enumerate(parsed):
             if isinstance(line, Line):
-                entries[number] = await filing.prepared(call.tenant, line.conversation_id, _message(line, 0))
+                entries[number] = await indexing.prepared(call.tenant, line.conversation_id, _message(line, 0))
 
         def work(tx: Tx) -> model.Imported:
             made = taken = known = 0

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
-from kho.experiences import usage
+from kho.experiences import usage_counter
 from kho.experiences.store import Store
-from kho.experiences.usage import Usage
+from kho.experiences.usage_counter import Usage
 from kho.kernel.background import Background
 from kho.kernel.errors import DatabaseError
 from kho.kernel.ports import Tx
@@ -54,7 +54,7 @@ async def test_what_comes_together_is_written_together() -> None:
 
 
 async def test_counts_are_written_within_a_second_without_any_end() -> None:
-    assert usage.INTERVAL < 1
+    assert usage_counter.INTERVAL < 1
     db = Writes()
     used, background = counting(db)
     used.add("t", ["a"])
@@ -74,7 +74,7 @@ async def test_nothing_is_written_where_nothing_was_returned() -> None:
 
 async def test_a_failed_batch_is_tried_again_and_counted_once() -> None:
     db = Writes()
-    db.failures = usage.RETRIES - 1
+    db.failures = usage_counter.RETRIES - 1
     used, background = counting(db)
     used.add("t", ["a", "b"])
     await background.drain()
@@ -83,7 +83,7 @@ async def test_a_failed_batch_is_tried_again_and_counted_once() -> None:
 
 async def test_after_too_many_failures_the_counts_wait_for_the_next_query() -> None:
     db = Writes()
-    db.failures = usage.RETRIES
+    db.failures = usage_counter.RETRIES
     used, background = counting(db)
     used.add("t", ["a"])
     await background.drain()

@@ -17,8 +17,8 @@ from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Llm, Tx
 from kho.kernel.ports import Message as Prompt
 from kho.lib.clock import Clock
-from kho.memory import extract, model, store
-from kho.memory.extract import Said
+from kho.memory import extractive_summary, model, store
+from kho.memory.extractive_summary import Said
 from kho.memory.settings import MemorySettings
 from kho.memory.store import Conversation, Message
 
@@ -103,7 +103,7 @@ class Summarizer:
 
     async def _piece(self, conversation: Conversation, old: Sequence[Message]) -> str:
         said = [Said(message.role, message.content) for message in old]
-        speech = extract.spoken(said)
+        speech = extractive_summary.spoken(said)
         most = min(MOST, max(LEAST, int(SHARE * sum(len(one.content) for one in said))))
         if self.llm is not None:
             try:
@@ -112,7 +112,7 @@ class Summarizer:
                     return " ".join(written.text.split("\n\n"))[: 2 * most].strip()
             except KhoError as failure:
                 log.warning("summarised by quoting, for want of a model: %s", failure.message)
-        return await asyncio.to_thread(extract.summary, said, most, speech)
+        return await asyncio.to_thread(extractive_summary.summary, said, most, speech)
 
 
 def appended(summary: str, piece: str, most: int) -> tuple[str, str]:
@@ -127,7 +127,7 @@ def appended(summary: str, piece: str, most: int) -> tuple[str, str]:
         old.append(paragraphs.pop(0))
     gone = JOINT.join(old)
     room = most - len(JOINT.join(paragraphs)) - len(JOINT)
-    brief = extract.shorter(gone, room)
+    brief = extractive_summary.shorter(gone, room)
     return JOINT.join(part for part in (brief, *paragraphs) if part), gone
 
 

@@ -10,7 +10,7 @@ from kho.kernel.errors import Unavailable
 from kho.kernel.ports import Message, Written
 from kho.memory import model
 from kho.memory.settings import MemorySettings
-from kho.memory.summaries import appended
+from kho.memory.summarizer import appended
 from kho.search.text.language import language as language_of
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.memory.chats import PLANTED, chat
 
-from kho.memory.extract import SPEAKERS, Said, shorter, spoken, summary
+from kho.memory.extractive_summary import SPEAKERS, Said, shorter, spoken, summary
 
 
 def said(language: str, first: int = 0, last: int = 54) -> list[Said]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.experiences.rank import HALF_LIFE, VERDICT, Candidate, freshness, ranked, score, use
+from kho.experiences.ranking import HALF_LIFE, VERDICT, Candidate, freshness, ranked, score, use
 from kho.lib.clock import DAY
 
 NOW = 1_767_225_600_000_000
