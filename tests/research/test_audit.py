@@ -197,3 +197,21 @@ async def test_a_cancelled_ingest_and_who_cancelled_it(desk: Desk, tmp_path: Pat
         ("cancel_job", begun.job.job_id, "another"),
     ]
     assert (found[0][4]["added"], found[0][4]["state"]) == (32, "cancelled")
+
+
+async def test_a_rebuild_keeps_its_receipt_with_its_row(room: Room) -> None:
+    """So that whoever sends it again with the same key gets the same answer, and nothing is done twice."""
+    kept: list[Any] = []
+
+    class Keeps:
+        def claim(self, tx: Tx) -> None:
+            return None
+
+        def keep(self, tx: Tx, result: Any) -> None:
+            kept.append(result)
+
+    await room.desk.collection("create", "papers")
+    await room.desk.add("papers")
+    answer = await room.ask("rebuild_index", room.desk.call(receipt=Keeps()))
+    assert kept == [answer]
+    assert [row[0] for row in await room.rows() if row[0] == "rebuild_index"] == ["rebuild_index"]
