@@ -104,8 +104,6 @@ def may_import(room: str, target: str) -> bool:
         return target in ROOMS | ROOT | CLIENTS
     if room in CLIENTS and target == "doors":
         return True
-    if room == "parsers":  # what is read in its process is cut there, too
-        return target in {"lib", "kernel", "search", room}
     if room in {"kernel", *SHARED, "doors", "simulator"}:  # virtual boards reach a hub from outside, as firmware does
         return target in {"lib", "kernel", room}
     return target in {"lib", "kernel", *LIBRARIES, room}
@@ -265,7 +263,12 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     (imports_follow_the_directions, "lib/x.py", "from kho.kernel import errors", "from kho.lib import clock"),
     (imports_follow_the_directions, "kernel/x.py", "import kho.storage.sqlite.database", "import kho.kernel.call"),
     (imports_follow_the_directions, "kernel/x.py", "from kho.search import rank", "from kho.lib import clock"),
-    (imports_follow_the_directions, "parsers/x.py", "from kho.research import plan", "from kho.search import chunk"),
+    (
+        imports_follow_the_directions,
+        "parsers/x.py",
+        "from kho.search import core",
+        "from kho.lib.chunking import chunker",
+    ),
     (imports_follow_the_directions, "search/x.py", "from kho.parsers import read", "from kho.kernel import errors"),
     (imports_follow_the_directions, "sanitizer/x.py", "from kho.memory import model", "from kho.lib import clock"),
     (imports_follow_the_directions, "kernel/x.py", "from kho import settings", "from kho import kernel"),

@@ -120,7 +120,7 @@ def tools(settings: Settings, search: DuckDuckGo) -> Capability:
     async def read(content: bytes, name: str) -> str:
         try:
             return (await reader.read(content, name)).text
-        except parsers.Unreadable as problem:
+        except parsers.UnreadableFile as problem:
             raise ToolFailed(f"The page cannot be read: {problem.reason}") from None
 
     return toolbox.capability(settings.toolbox, search=search, read=read, stop=(reader.aclose,))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kho.parsers import Readable, Unreadable, read
-from kho.search.chunking.chunker import chunks
+from kho.lib.chunking.chunker import chunks
+from kho.parsers import Readable, UnreadableFile, read
 
 PAGE = """<!doctype html>
 <html><head><title>Hướng dẫn — Kho</title><style>p { color: red }</style><script>alert("no")</script></head>
@@ -74,7 +74,7 @@ def test_a_heading_is_the_title_when_there_is_no_other_and_the_name_when_there_i
 
 
 def test_a_page_of_scripts_has_no_text() -> None:
-    with pytest.raises(Unreadable, match="no text"):
+    with pytest.raises(UnreadableFile, match="no text"):
         of("<html><body><script>app()</script><div id=root></div></body></html>")
 
 

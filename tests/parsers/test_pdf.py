@@ -7,8 +7,8 @@ import pytest
 from pypdf import PdfReader, PdfWriter
 from tests.parsers.samples import pdf
 
-from kho.parsers import Limits, Unreadable, read
-from kho.search.chunking.chunker import chunks
+from kho.lib.chunking.chunker import chunks
+from kho.parsers import Limits, UnreadableFile, read
 
 VIETNAMESE = "Cơ sở dữ liệu không kết nối được\nvì mật khẩu đã hết hạn."
 CHINESE = "数据库连接失败，请联系管理员。"
@@ -73,13 +73,13 @@ def encrypted(password: str) -> bytes:
 
 def test_a_password_is_asked_for_only_where_one_is_needed() -> None:
     assert read(encrypted(""), "a.pdf").text == "Secret words.\n"
-    with pytest.raises(Unreadable, match="password") as refused:
+    with pytest.raises(UnreadableFile, match="password") as refused:
         read(encrypted("x"), "a.pdf")
     assert refused.value.advice == "Save it without a password first."
 
 
 def test_pictures_of_pages_have_no_text() -> None:
-    with pytest.raises(Unreadable, match=r"only pictures of pages\. Run text recognition"):
+    with pytest.raises(UnreadableFile, match=r"only pictures of pages\. Run text recognition"):
         read(pdf(["", " "]), "scan.pdf")
 
 
@@ -98,7 +98,7 @@ WHOLE = pdf([VIETNAMESE, CHINESE])
     ],
 )
 def test_a_damaged_file_is_refused_with_what_to_do(data: bytes) -> None:
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(UnreadableFile) as refused:
         read(data, "a.pdf")
     assert "PDF" in refused.value.reason or "no text" in refused.value.reason
 
@@ -121,15 +121,15 @@ def test_pages_that_hold_each_other_end() -> None:
         rb"(\d+) 0 obj\n<< /Type /Pages /Kids \[[^\]]*\]", rb"\1 0 obj\n<< /Type /Pages /Kids [\1 0 R]", WHOLE
     )
     assert loop != WHOLE
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableFile):
         read(loop, "a.pdf")
 
 
 def test_too_many_pages() -> None:
-    with pytest.raises(Unreadable, match="it has 4 pages, more than 3"):
+    with pytest.raises(UnreadableFile, match="it has 4 pages, more than 3"):
         read(pdf(["a", "b", "c", "d"]), "a.pdf", limits=Limits(pages=3))
 
 
 def test_too_much_text() -> None:
-    with pytest.raises(Unreadable, match="far too long"):
+    with pytest.raises(UnreadableFile, match="far too long"):
         read(pdf([VIETNAMESE] * 4), "a.pdf", limits=Limits(unpacked=100))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.parsers import Limits, Readable, Unreadable, formats, is_readable, read
-from kho.search.chunking.chunker import SIZE, chunks, estimate
+from kho.lib.chunking.chunker import SIZE, chunks, estimate
+from kho.parsers import Limits, Readable, UnreadableFile, formats, is_readable, read
 
 
 def of(text: str, name: str) -> Readable:
@@ -172,7 +172,7 @@ def test_a_notebook() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', "[" * 100_000])
 def test_what_is_no_notebook(text: str) -> None:
-    with pytest.raises(Unreadable, match="no Jupyter notebook"):
+    with pytest.raises(UnreadableFile, match="no Jupyter notebook"):
         of(text, "a.ipynb")
 
 
@@ -237,7 +237,7 @@ def test_json_is_set_in_lines_and_letters_are_letters() -> None:
     ],
 )
 def test_a_text_that_is_many_times_its_file_is_refused(name: str, data: bytes) -> None:
-    with pytest.raises(Unreadable, match="characters, more than"):
+    with pytest.raises(UnreadableFile, match="characters, more than"):
         read(data, name)
 
 
@@ -258,11 +258,11 @@ def test_broken_and_endless_json_is_still_text() -> None:
 
 
 def test_nothing_and_too_much() -> None:
-    with pytest.raises(Unreadable, match="it is empty"):
+    with pytest.raises(UnreadableFile, match="it is empty"):
         read(b"", "a.txt")
-    with pytest.raises(Unreadable, match="it has no text"):
+    with pytest.raises(UnreadableFile, match="it has no text"):
         read(b"\xef\xbb\xbf \n\t\n", "a.md")
-    with pytest.raises(Unreadable, match=r"it has 2\.0 MB, more than 1\.0 MB\. Split it"):
+    with pytest.raises(UnreadableFile, match=r"it has 2\.0 MB, more than 1\.0 MB\. Split it"):
         read(b"a" * 2**21, "a.txt", limits=Limits(size=2**20))
 
 
@@ -294,7 +294,7 @@ PIECES = st.sampled_from(
 def test_any_bytes_give_a_clean_text_or_a_reason(data: bytes, name: str) -> None:
     try:
         found = read(data, name)
-    except Unreadable:
+    except UnreadableFile:
         return
     assert found.title
     assert found.text.strip()

@@ -11,9 +11,9 @@ import anyio
 import pytest
 from tests.parsers.samples import pdf, word
 
-from kho.parsers import Limits, Readable, Unreadable, Worker, read, read_text
+from kho.lib.chunking.chunker import chunks
+from kho.parsers import Limits, Readable, UnreadableFile, Worker, read, read_text
 from kho.parsers.worker import LARGE
-from kho.search.chunking.chunker import chunks
 
 WORD = word(lambda document: document.add_paragraph("Chữ trong tài liệu."))
 PDF = pdf(["Chữ trên trang."])
@@ -82,14 +82,14 @@ def test_a_file_that_grows_does_not_grow_in_the_hub() -> None:
     """Two million brackets were 164 million characters. A process of its own is asked for the most memory that it and
     its worker ever had: the worker's is limited, the hub's stays near what an empty one needs."""
     code = (
-        "import anyio, resource\nfrom kho.parsers import Unreadable, Worker\n"
+        "import anyio, resource\nfrom kho.parsers import UnreadableFile, Worker\n"
         "def most(who):\n    return resource.getrusage(who).ru_maxrss\n"
         "async def main():\n"
         "    async with Worker() as worker:\n"
         "        await worker.read(b'# a', 'a.md')\n"
         "        before = most(resource.RUSAGE_SELF)\n"
         "        try:\n            await worker.read(b'[' * 2_000_000, 'x.json')\n"
-        "        except Unreadable as error:\n            print(error.reason)\n"
+        "        except UnreadableFile as error:\n            print(error.reason)\n"
         "        print(most(resource.RUSAGE_SELF) - before)\n"
         "    print(most(resource.RUSAGE_CHILDREN))\n"
         "anyio.run(main)\n"
@@ -106,7 +106,7 @@ async def test_a_reason_comes_back_and_the_process_stays() -> None:
     async with Worker() as worker:
         await worker.read(WORD, "a.docx")
         first = worker.pid
-        with pytest.raises(Unreadable, match="only pictures") as refused:
+        with pytest.raises(UnreadableFile, match="only pictures") as refused:
             await worker.read(pdf([""]), "scan.pdf")
         assert refused.value.advice.startswith("Run text recognition")
         assert worker.pid == first
@@ -119,7 +119,7 @@ async def test_a_name_that_is_no_unicode() -> None:
 
 async def test_a_file_that_takes_too_long_is_given_up_and_the_next_is_read() -> None:
     async with Worker(Limits(seconds=0.5)) as worker:
-        with pytest.raises(Unreadable, match=r"took longer than 0\.5 seconds"):
+        with pytest.raises(UnreadableFile, match=r"took longer than 0\.5 seconds"):
             await worker.read(SLOW, "slow.pdf")
         assert worker.pid is None
     async with Worker() as worker:
@@ -128,7 +128,7 @@ async def test_a_file_that_takes_too_long_is_given_up_and_the_next_is_read() -> 
 
 async def test_a_file_that_eats_memory_is_refused_and_the_next_is_read() -> None:
     async with Worker(Limits(memory=120 * 2**20)) as worker:
-        with pytest.raises(Unreadable, match="more than 120 MB of memory"):
+        with pytest.raises(UnreadableFile, match="more than 120 MB of memory"):
             await worker.read(SLOW, "slow.pdf")
         assert worker.pid is None
         assert (await worker.read(PDF, "a.pdf")).text == "Chữ trên trang.\n"
@@ -137,7 +137,7 @@ async def test_a_file_that_eats_memory_is_refused_and_the_next_is_read() -> None
 async def test_a_file_that_crashes_its_parser_is_refused_and_the_next_is_read() -> None:
     """The parser of HTML has an error of its own for the end of the memory, which nobody expects."""
     async with Worker(Limits(memory=150 * 2**20)) as worker:
-        with pytest.raises(Unreadable, match="it crashes the program that reads it"):
+        with pytest.raises(UnreadableFile, match="it crashes the program that reads it"):
             await worker.read(b"<p>" + b"<b>x" * 5_000_000, "big.html")
         assert worker.pid is None
         assert (await worker.read(b"<p>small", "small.html")).text == "small\n"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from kho.documents import store
 from kho.documents.store import SPACE, DocumentVersion
 from kho.kernel.ports import Tx
-from kho.search.chunking.chunker import Kind, chunks
+from kho.lib.chunking.chunker import Kind, chunks
 from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare
 from kho.search.indexing.reindex import pages
 

@@ -15,7 +15,7 @@ from kho.kernel.hub import Backlog
 from kho.kernel.operation import Operation
 from kho.kernel.params import Params, Result
 from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.search.chunking.chunker import chunks, estimate
+from kho.lib.chunking.chunker import chunks, estimate
 from kho.search.indexing.index import Document, Index, Passage, Prepared, prepare
 from kho.search.indexing.index import Field as Text
 from kho.search.query.searcher import Searcher

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
+from kho.lib.chunking.sentences import sentences
 from kho.lib.lazy_regex import pattern
 from kho.search.text.language import language
-from kho.search.text.sentences import sentences
 from kho.search.text.tokens import index_tokens, query_tokens
 
 LONGEST_SENTENCE = 300

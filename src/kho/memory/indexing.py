@@ -2,8 +2,8 @@
 
 import asyncio
 
+from kho.lib.chunking.chunker import chunks
 from kho.memory.store import MESSAGES, SPACE, Message
-from kho.search.chunking.chunker import chunks
 from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare
 from kho.search.indexing.reindex import pages
 

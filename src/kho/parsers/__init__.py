@@ -4,8 +4,8 @@ Nothing heavy is imported here; a parser is loaded when the first file of its ki
 """
 
 from kho.parsers.formats import formats, is_readable
-from kho.parsers.model import Limits, Readable, TextChunk, Unreadable
+from kho.parsers.model import Limits, Readable, TextChunk, UnreadableFile
 from kho.parsers.reader import read, read_text
 from kho.parsers.worker import Worker
 
-__all__ = ["Limits", "Readable", "TextChunk", "Unreadable", "Worker", "formats", "is_readable", "read", "read_text"]
+__all__ = ["Limits", "Readable", "TextChunk", "UnreadableFile", "Worker", "formats", "is_readable", "read", "read_text"]

@@ -9,12 +9,12 @@ import io
 import re
 from collections.abc import Iterator
 
+from kho.lib.chunking.chunker import SIZE, estimate
 from kho.parsers.clean import clean
 from kho.parsers.encoding import Decoded
 from kho.parsers.markdown_writer import cell, row, rule
 from kho.parsers.model import Readable
 from kho.parsers.plain import of_text, stem
-from kho.search.chunking.chunker import SIZE, estimate
 
 _NUMBER = re.compile(r"[-+]?[\d.,\s]*\d[\d.,\s]*%?$")
 _SEEN = 50

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kho.parsers.clean import clean, one_line, tidy
 from kho.parsers.markdown_writer import fence, heading, item, paragraph, table
-from kho.parsers.model import Limits, Readable, Unreadable
+from kho.parsers.model import Limits, Readable, UnreadableFile
 from kho.parsers.pdf import BROKEN
 from kho.parsers.plain import stem, title_of
 
@@ -50,17 +50,17 @@ def of_docx(data: bytes, name: str, limits: Limits) -> Readable:
     from docx.opc.exceptions import OpcError
 
     if data.startswith(_OLE):
-        raise Unreadable("it needs a password, or it is a Word file from before 2007", _AGAIN)
+        raise UnreadableFile("it needs a password, or it is a Word file from before 2007", _AGAIN)
     if "[Content_Types].xml" not in _check_archive(data, limits):
-        raise Unreadable("it is a ZIP archive, but no Word document")
+        raise UnreadableFile("it is a ZIP archive, but no Word document")
     try:
         document = docx.Document(io.BytesIO(data))
         text = tidy(clean("\n\n".join(_Body(document).blocks())))
         title = one_line(clean(_title(document)))
     except (OpcError, SyntaxError, zipfile.BadZipFile, *BROKEN) as error:  # broken XML is a SyntaxError
-        raise Unreadable("it is a damaged Word document", _AGAIN) from error
+        raise UnreadableFile("it is a damaged Word document", _AGAIN) from error
     if not text.strip():
-        raise Unreadable("it has no text", "If it holds pictures of pages, run text recognition (OCR) on them.")
+        raise UnreadableFile("it has no text", "If it holds pictures of pages, run text recognition (OCR) on them.")
     return Readable(title or title_of(text) or stem(name), text, "markdown", "docx")
 
 
@@ -203,26 +203,26 @@ def _check_archive(data: bytes, limits: Limits) -> set[str]:
     # The number of entries stands in the directory too; it is read before zipfile builds an object for each.
     end = data.rfind(b"PK\x05\x06")
     if end < 0:
-        raise Unreadable("it is no DOCX file, or it is cut off", "Copy or download it again.")
+        raise UnreadableFile("it is no DOCX file, or it is cut off", "Copy or download it again.")
     if data.count(b"PK\x01\x02") > limits.members * 2:
-        raise Unreadable(_BOMB)
+        raise UnreadableFile(_BOMB)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
-        raise Unreadable("it is no DOCX file, or it is damaged", "Open it in Word and save it again.") from error
+        raise UnreadableFile("it is no DOCX file, or it is damaged", "Open it in Word and save it again.") from error
     names = {part.filename for part in parts}
     if (
         len(parts) > limits.members
         or len(names) < len(parts)
         or sum(part.file_size for part in parts) > limits.unpacked
     ):
-        raise Unreadable(_BOMB)
+        raise UnreadableFile(_BOMB)
     for part in parts:
         if part.flag_bits & 1:
-            raise Unreadable("it needs a password", "Save it without a password first.")
+            raise UnreadableFile("it needs a password", "Save it without a password first.")
         if part.file_size > _SMALL and part.file_size > limits.ratio * max(1, part.compress_size):
-            raise Unreadable(_BOMB)
+            raise UnreadableFile(_BOMB)
     _check_overlap(parts)
     return names
 
@@ -232,5 +232,5 @@ def _check_overlap(parts: list[zipfile.ZipInfo]) -> None:
     end = 0
     for part in sorted(parts, key=lambda part: part.header_offset):
         if part.header_offset < end:
-            raise Unreadable(_BOMB)
+            raise UnreadableFile(_BOMB)
         end = part.header_offset + part.compress_size

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from kho.parsers.legacy_encodings import guess, wide
-from kho.parsers.model import Unreadable
+from kho.parsers.model import UnreadableFile
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -40,7 +40,7 @@ class Decoded:
 
 
 def decode(data: bytes) -> Decoded:
-    """Raises Unreadable for what is no text."""
+    """Raises UnreadableFile for what is no text."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return _marked(data[len(mark) :], encoding)
@@ -56,7 +56,7 @@ def _marked(data: bytes, encoding: str) -> Decoded:
     text = data.decode(encoding, "replace")
     broken = text.count("\ufffd")
     if broken > max(8, len(text) // 20):
-        raise Unreadable(f"its first bytes say {encoding.upper()}, but it is no text in it")
+        raise UnreadableFile(f"its first bytes say {encoding.upper()}, but it is no text in it")
     return Decoded(text, encoding, _broken(broken))
 
 
@@ -69,7 +69,7 @@ def _wide(data: bytes) -> Decoded:
             return Decoded(text, name, (f"The encoding {name} was guessed.",))
     rest = data.replace(b"\0", b"")
     if (len(data) - len(rest)) * 1000 > len(data) or _is_noise(rest[:_SAMPLE]):
-        raise Unreadable("it is binary, not text")
+        raise UnreadableFile("it is binary, not text")
     kept = decode(rest)
     return Decoded(kept.text, kept.encoding, (*kept.notes, "NUL characters were left out."))
 
@@ -120,6 +120,6 @@ def _guessed(data: bytes) -> Decoded:
     text = data.decode(name, "replace")
     broken = text.count("\ufffd")
     if broken * 10 > len(text):
-        raise Unreadable("it is binary, or text in an encoding that is not known", "Save it as UTF-8.")
+        raise UnreadableFile("it is binary, or text in an encoding that is not known", "Save it as UTF-8.")
     shown = _NAMES.get(name, name)
     return Decoded(text, shown, (f"The encoding {shown} was guessed.", *_broken(broken)))

@@ -4,13 +4,13 @@ import struct
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kho.search.chunking.chunker import Content
+from kho.lib.chunking.chunker import Content
 
 Kind = Literal["markdown", "text", "code"]
 
 
 class TextChunk(NamedTuple):
-    """A passage of a document, as `kho.search.chunking.chunker.chunks` cut it."""
+    """A passage of a document, as `kho.lib.chunking.chunker.chunks` cut it."""
 
     text: str
     heading: tuple[str, ...]
@@ -23,7 +23,7 @@ class Readable:
     """What the document calls itself, else the name of the file."""
     text: str
     kind: Kind
-    """How to cut it: the argument of `kho.search.chunking.chunker.chunks`."""
+    """How to cut it: the argument of `kho.lib.chunking.chunker.chunks`."""
     format: str
     """What the file was: pdf, docx, html, csv, …"""
     encoding: str | None = None
@@ -40,7 +40,7 @@ class Readable:
     """The passages of the text, when the process of the `Worker` cut it; None when the caller has to."""
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """The file has no text for us. The reason completes the sentence "This file cannot be read: …"."""
 
     def __init__(self, reason: str, advice: str = "") -> None:
@@ -49,7 +49,7 @@ class Unreadable(Exception):
         self.advice = advice
         """What somebody can do about it; may be empty."""
 
-    def __reduce__(self) -> tuple[type["Unreadable"], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type["UnreadableFile"], tuple[str, str]]:
         return type(self), (self.reason, self.advice)
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 from kho.parsers.clean import clean, tidy
 from kho.parsers.encoding import Decoded
 from kho.parsers.markdown_writer import fence, paragraph
-from kho.parsers.model import Readable, Unreadable
+from kho.parsers.model import Readable, UnreadableFile
 from kho.parsers.plain import stem, title_of
 
 _LINES, _CHARACTERS = 20, 1_500
@@ -18,10 +18,12 @@ def of_notebook(decoded: Decoded, name: str) -> Readable:
     try:
         book: object = json.loads(decoded.text)
     except (ValueError, RecursionError) as error:
-        raise Unreadable("it is no Jupyter notebook: its JSON is broken", "Open it in Jupyter and save it.") from error
+        raise UnreadableFile(
+            "it is no Jupyter notebook: its JSON is broken", "Open it in Jupyter and save it."
+        ) from error
     cells = _cells(_dict(book))
     if cells is None:
-        raise Unreadable("it is no Jupyter notebook: it has no cells")
+        raise UnreadableFile("it is no Jupyter notebook: it has no cells")
     meta = _dict(_dict(book).get("metadata"))
     language = _text(_dict(meta.get("language_info")).get("name") or _dict(meta.get("kernelspec")).get("language"))
     text = tidy(clean("\n\n".join(part for cell in cells for part in _parts(cell, language))))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kho.parsers.clean import clean, one_line, tidy
 from kho.parsers.markdown_writer import heading, paragraph
-from kho.parsers.model import Limits, Readable, Unreadable
+from kho.parsers.model import Limits, Readable, UnreadableFile
 from kho.parsers.plain import stem
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def of_pdf(data: bytes, name: str, limits: Limits) -> Readable:
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise Unreadable("it needs a password", "Save it without a password first.")
+            raise UnreadableFile("it needs a password", "Save it without a password first.")
         count = len(reader.pages)
     except DependencyError as error:
-        raise Unreadable("it is encrypted in an unusual way", "Save it without a password first.") from error
+        raise UnreadableFile("it is encrypted in an unusual way", "Save it without a password first.") from error
     except broken as error:
-        raise Unreadable("it is a damaged PDF", _DAMAGED) from error
+        raise UnreadableFile("it is a damaged PDF", _DAMAGED) from error
     if count > limits.pages:
-        raise Unreadable(f"it has {count} pages, more than {limits.pages}", "Split it into smaller files.")
+        raise UnreadableFile(f"it has {count} pages, more than {limits.pages}", "Split it into smaller files.")
     pages: list[str] = []
     failed: list[int] = []
     length = 0
@@ -56,11 +56,11 @@ def of_pdf(data: bytes, name: str, limits: Limits) -> Readable:
         pages.append(text.strip())
         length += len(text)
         if length > limits.unpacked:
-            raise Unreadable("its text is far too long", "Split it into smaller files.")
+            raise UnreadableFile("its text is far too long", "Split it into smaller files.")
     if len(failed) == count:
-        raise Unreadable("it is a damaged PDF", _DAMAGED) if count else Unreadable("it is a PDF without pages")
+        raise UnreadableFile("it is a damaged PDF", _DAMAGED) if count else UnreadableFile("it is a PDF without pages")
     if not any(re.search(r"\w", page) for page in pages):
-        raise Unreadable("it has no text, only pictures of pages", "Run text recognition (OCR) on it first.")
+        raise UnreadableFile("it has no text, only pictures of pages", "Run text recognition (OCR) on it first.")
     notes = [f"Of {count} pages, {len(failed)} could not be read: {_listed(failed)}."] if failed else []
     try:
         marks = _bookmarks(reader)

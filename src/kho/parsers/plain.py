@@ -4,12 +4,12 @@ import re
 from dataclasses import replace
 from pathlib import PurePath
 
+from kho.lib.chunking.chunker import kind_of
+from kho.lib.chunking.markdown_blocks import markdown
 from kho.parsers import front_matter
 from kho.parsers.clean import clean, one_line
 from kho.parsers.encoding import Decoded
 from kho.parsers.model import Readable
-from kho.search.chunking.chunker import kind_of
-from kho.search.chunking.markdown_blocks import markdown
 
 _HEAD = 50_000
 """A title stands within the first this many characters, or nowhere."""

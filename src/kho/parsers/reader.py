@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+from kho.lib.chunking.chunker import kind_of
 from kho.parsers import front_matter
 from kho.parsers.clean import clean, one_line
 from kho.parsers.csv_tables import of_table
@@ -11,12 +12,11 @@ from kho.parsers.encoding import Decoded, decode
 from kho.parsers.formats import format_of, signature
 from kho.parsers.html_pages import of_html
 from kho.parsers.json_files import readable_json, readable_lines
-from kho.parsers.model import Limits, Readable, Unreadable
+from kho.parsers.model import Limits, Readable, UnreadableFile
 from kho.parsers.notebook import of_notebook
 from kho.parsers.pdf import of_pdf
 from kho.parsers.plain import of_code, of_markdown, of_text, title_of
 from kho.parsers.rst import of_rst
-from kho.search.chunking.chunker import kind_of
 
 _DEFAULT = Limits()
 _FIRST_LINE = 120
@@ -29,11 +29,11 @@ def read(data: bytes, name: str, *, limits: Limits = _DEFAULT) -> Readable:
     A file from somebody else may want all memory and all time there is: `Worker` reads it in another process.
     """
     if len(data) > limits.size:
-        raise Unreadable(
+        raise UnreadableFile(
             f"it has {len(data) / 2**20:.1f} MB, more than {limits.size / 2**20:.1f} MB", "Split it into smaller files."
         )
     if not data:
-        raise Unreadable("it is empty")
+        raise UnreadableFile("it is empty")
     format, language = format_of(data, name)
     if format == "pdf":
         found = of_pdf(data, name, limits)
@@ -42,13 +42,13 @@ def read(data: bytes, name: str, *, limits: Limits = _DEFAULT) -> Readable:
     else:
         binary = signature(data)
         if binary:
-            raise Unreadable(f"it is binary: {binary}")
+            raise UnreadableFile(f"it is binary: {binary}")
         found = _of_text(decode(data), name, format, language)
     if not re.search(r"\S", found.text):
-        raise Unreadable("it has no text")
+        raise UnreadableFile("it has no text")
     longest = limits.characters(format, len(data))
     if len(found.text) > longest:
-        raise Unreadable(
+        raise UnreadableFile(
             f"its text has {len(found.text):,} characters, more than {longest:,}",
             "Split it into smaller files.",
         )

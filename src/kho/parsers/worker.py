@@ -21,7 +21,7 @@ import anyio.to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from kho.parsers.formats import ISOLATED, format_of
-from kho.parsers.model import ANSWER, REQUEST, Limits, Readable, TextChunk, Unreadable
+from kho.parsers.model import ANSWER, REQUEST, Limits, Readable, TextChunk, UnreadableFile
 from kho.parsers.reader import read, read_text
 
 LARGE = 256 * 2**10
@@ -54,7 +54,7 @@ class _Answer:
     def readable(self, *, cut: bool) -> Readable:
         """Takes a while for a long text: not for the event loop."""
         if "unreadable" in self.outcome:
-            raise Unreadable(*self.outcome["unreadable"])
+            raise UnreadableFile(*self.outcome["unreadable"])
         found: dict[str, Any] = self.outcome["readable"]
         found["notes"], found["tags"] = tuple(found["notes"]), tuple(found["tags"])
         chunks = None
@@ -92,7 +92,7 @@ class _Process:
                 with anyio.fail_after(_START):
                     await started.answer()
         except (_ProcessEnded, TimeoutError) as error:
-            raise Unreadable("the program that reads it does not start", "The log of the hub says why.") from error
+            raise UnreadableFile("the program that reads it does not start", "The log of the hub says why.") from error
         return started
 
     @asynccontextmanager
@@ -196,10 +196,10 @@ class Worker:
                     with anyio.fail_after(self.limits.seconds):
                         answer = await process.ask(request)
             except TimeoutError as error:
-                raise Unreadable(f"reading it took longer than {self.limits.seconds:g} seconds", _ADVICE) from error
+                raise UnreadableFile(f"reading it took longer than {self.limits.seconds:g} seconds", _ADVICE) from error
             except _ProcessEnded as error:
                 if fresh:
-                    raise Unreadable("it crashes the program that reads it", _ADVICE) from error
+                    raise UnreadableFile("it crashes the program that reads it", _ADVICE) from error
                 continue
             if "memory" not in answer.outcome:
                 self._process = process
@@ -207,7 +207,7 @@ class Worker:
             await process.end()
             if fresh:
                 most = self.limits.memory // 2**20
-                raise Unreadable(f"reading it takes more than {most} MB of memory", _ADVICE)
+                raise UnreadableFile(f"reading it takes more than {most} MB of memory", _ADVICE)
 
 
 async def _in_thread(work: Callable[[], Readable]) -> Readable:

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
-from kho.parsers.model import ANSWER, REQUEST, Limits, Readable, Unreadable
+from kho.lib.chunking.chunker import chunks
+from kho.parsers.model import ANSWER, REQUEST, Limits, Readable, UnreadableFile
 from kho.parsers.reader import read, read_text
-from kho.search.chunking.chunker import chunks
 
 _GRACE = 30
 """Seconds past the limit after which the worker ends itself, should nobody be left to end it."""
@@ -66,7 +66,7 @@ def _read(request: _Request, limits: Limits) -> list[bytes] | None:
         if sum(map(len, frame)) > limits.answer:
             return _unreadable("its text is far too long", "Split it into smaller files.")
         return frame
-    except Unreadable as error:
+    except UnreadableFile as error:
         return _unreadable(error.reason, error.advice)
     except MemoryError:
         return None

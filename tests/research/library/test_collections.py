@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from tests.research.factories import Desk, told
 
 from kho.kernel.errors import KhoError
+from kho.lib.chunking.chunker import chunks
 from kho.research.errors import (
     CollectionExists,
     CollectionNotEmpty,
@@ -22,7 +23,6 @@ from kho.research.errors import (
 )
 from kho.research.ingest import indexing
 from kho.research.library.document_store import get_many
-from kho.search.chunking.chunker import chunks
 
 
 async def names(desk: Desk, **more: Any) -> list[str]:

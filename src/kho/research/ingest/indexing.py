@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from kho.lib.chunking.chunker import Content, Kind, chunks
 from kho.lib.sql import Table, digest
 from kho.parsers import TextChunk
 from kho.research import names
-from kho.search.chunking.chunker import Content, Kind, chunks
 from kho.search.indexing import minhash
 from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare, storable
 from kho.search.text.language import language

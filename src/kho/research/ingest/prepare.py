@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Protocol
 
-from kho import parsers
 from kho.lib.clock import SECOND, Clock
+from kho.parsers.model import Readable, UnreadableFile
 from kho.research.errors import DocumentError, Unreadable
 from kho.research.ingest import indexing
 from kho.research.ingest.allowed_paths import Roots
@@ -20,8 +20,8 @@ UNSETTLED = 2 * SECOND
 
 
 class Reader(Protocol):
-    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable: ...
-    async def read_text(self, text: str) -> parsers.Readable: ...
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> Readable: ...
+    async def read_text(self, text: str) -> Readable: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Preparing:
             return await self._prepare(wanted)
         except DocumentError as problem:
             return Failure(wanted.path, problem.message, problem.code, problem.guidance)
-        except parsers.Unreadable as problem:
+        except UnreadableFile as problem:
             return Failure(wanted.path, sentence(problem.reason), Unreadable.code, problem.advice)
         except OSError as problem:
             return Failure(wanted.path, f"It cannot be read: {problem.strerror}.", Unreadable.code)

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kho import parsers
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
 from kho.lib.markdown import counted
 from kho.parsers.clean import one_line
+from kho.parsers.model import Readable, UnreadableFile
 from kho.research import commands, errors, markdown, names, views
 from kho.research.contract import RESEARCH
 from kho.research.errors import InvalidDocumentRequest, Unreadable
@@ -75,7 +75,7 @@ class Augment:
         collection = await self._collection(call, params.collection)
         try:
             found = await self.reader.read_text(params.content)
-        except parsers.Unreadable as problem:
+        except UnreadableFile as problem:
             raise InvalidDocumentRequest(f"'content' cannot be read: {problem.reason}.", parameter="content") from None
         if not found.text.strip():
             raise InvalidDocumentRequest("'content' holds no text.", parameter="content")
@@ -105,7 +105,7 @@ class Augment:
             raise Unreadable(f"The file is larger than {most}.", guidance="Split it into smaller files.", path=name)
         try:
             found = await self.reader.read(raw, name)
-        except parsers.Unreadable as problem:
+        except UnreadableFile as problem:
             advice = problem.advice or None
             raise Unreadable(sentence(problem.reason), guidance=advice, path=name) from None
         title = one_line(params.title or "") or found.title
@@ -146,7 +146,7 @@ class Augment:
             updated_at=now,
         )
 
-    async def _add(self, doc: Doc, found: parsers.Readable, call: Call, *, force: bool) -> AugmentAnswer:
+    async def _add(self, doc: Doc, found: Readable, call: Call, *, force: bool) -> AugmentAnswer:
         made = await asyncio.to_thread(indexing.make, call.tenant, doc, found.text, found.chunks)
         compared: dict[tuple[str, str], _Alike] = {}
         for _ in range(ATTEMPTS):

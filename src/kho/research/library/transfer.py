@@ -11,6 +11,7 @@ from kho.kernel.call import Call
 from kho.kernel.errors import about
 from kho.kernel.params import Id, Params, Whole
 from kho.kernel.ports import Database, Tx
+from kho.lib.chunking.chunker import Kind
 from kho.lib.clock import Clock, from_iso, iso
 from kho.lib.markdown import counted
 from kho.research import errors, markdown, names, views
@@ -23,7 +24,6 @@ from kho.research.library.collection_store import Collection
 from kho.research.library.document_store import DocumentStore, at_places, get_many
 from kho.research.model import CollectionName, CollectionType, ExportKnowledge, ImportKnowledge, Line, Path, Tags
 from kho.research.results import Exported, Imported
-from kho.search.chunking.chunker import Kind
 
 _Count = Annotated[int, Field(ge=0, lt=2**62), Whole]
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from math import log
 
-from kho.search.text.graphemes import boundary
-from kho.search.text.sentences import sentences
+from kho.lib.chunking.graphemes import boundary
+from kho.lib.chunking.sentences import sentences
 from kho.search.text.tokens import FUNCTION_WORD, index_tokens, query_tokens
 
 BEGINNING, END = 24_000, 8_000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
-from kho.search.text.sentences import sentences
+from kho.lib.chunking.sentences import sentences
 from kho.search.text.stopwords import ENGLISH, HAN, VIETNAMESE
 from kho.search.text.tokens import FUNCTION_WORD, fold, index_tokens, query_tokens
 

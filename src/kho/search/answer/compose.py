@@ -14,10 +14,10 @@ from secrets import token_hex
 
 from kho.kernel.errors import Timeout, Unavailable
 from kho.kernel.ports import Llm, Message
+from kho.lib.chunking.graphemes import boundary
 from kho.search.answer.extractive import quotes
 from kho.search.indexing.index import storable
 from kho.search.query.searcher import SearchHit
-from kho.search.text.graphemes import boundary
 from kho.search.text.language import language
 
 SHOWN = 8

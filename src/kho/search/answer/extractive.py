@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log
 
+from kho.lib.chunking.graphemes import boundary
+from kho.lib.chunking.sentences import sentences
 from kho.search.answer.highlight import spans
 from kho.search.query.parsed_query import ParsedQuery
 from kho.search.query.searcher import SearchHit
-from kho.search.text.graphemes import boundary
 from kho.search.text.language import language
-from kho.search.text.sentences import sentences
 from kho.search.text.tokens import index_tokens
 
 SENTENCES, CHARACTERS = 3, 500

@@ -9,8 +9,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kho.search.text.graphemes import boundary
-from kho.search.text.sentences import sentence_starts
+from kho.lib.chunking.graphemes import boundary
+from kho.lib.chunking.sentences import sentence_starts
 from kho.search.text.tokens import FUNCTION_WORD, pieces, query_tokens, tokens_of
 from kho.search.text.unicode import plain
 

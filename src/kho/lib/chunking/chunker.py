@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
-from kho.search.chunking.code_blocks import code, looks_like_code
-from kho.search.chunking.markdown_blocks import Block, lines, markdown, paragraphs
-from kho.search.chunking.markdown_blocks import Kind as BlockKind
-from kho.search.text.graphemes import boundary
-from kho.search.text.sentences import sentences
+from kho.lib.chunking.code_blocks import code, looks_like_code
+from kho.lib.chunking.graphemes import boundary
+from kho.lib.chunking.markdown_blocks import Block, lines, markdown, paragraphs
+from kho.lib.chunking.markdown_blocks import Kind as BlockKind
+from kho.lib.chunking.sentences import sentences
 
 SIZE = 220
 OVERLAP = 0.15

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.search.chunking.chunker import OVERLAP, SIZE, Chunk, Content, Kind, chunks, estimate, kind_of
+from kho.lib.chunking.chunker import OVERLAP, SIZE, Chunk, Content, Kind, chunks, estimate, kind_of
 
 
 def words(text: str) -> int:

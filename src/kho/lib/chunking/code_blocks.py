@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from kho.search.chunking.markdown_blocks import Block, Line, lines
+from kho.lib.chunking.markdown_blocks import Block, Line, lines
 
 _OPENS = re.compile(
     r"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|unsafe|"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kho.search.text.graphemes import boundary
-from kho.search.text.sentences import sentence_starts, sentences
+from kho.lib.chunking.graphemes import boundary
+from kho.lib.chunking.sentences import sentence_starts, sentences
 
 
 @pytest.mark.parametrize(
