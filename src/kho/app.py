@@ -36,6 +36,7 @@ from kho.search.query.searcher import Searcher, SearchLimits
 from kho.settings import Settings
 from kho.simulator import faults
 from kho.storage.api_keys import SqlApiKeys
+from kho.storage.audit import refusals
 from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
@@ -200,7 +201,7 @@ async def open_hub(
         if core.embedding_queue is not None:
             background.add(core.embedding_queue.run)
         registry = Registry(slices, background)
-        registry.observers.append(logs.log_call)
+        registry.observers += [logs.log_call, refusals(core.db, background, core.clock)]
         if settings.observe.otlp_endpoint is not None:
             registry.observers.append(_spans(settings.observe.otlp_endpoint))
         yield Hub(

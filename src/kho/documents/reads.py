@@ -134,6 +134,7 @@ class Reads:
                 actor=params.actor,
                 since=params.since,
                 until=params.until,
+                outcome="done",
             )
 
         page, cursor = paging.cut(await self.reads.read(call, work), params.limit, lambda one: one.position)

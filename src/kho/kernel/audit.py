@@ -103,11 +103,14 @@ def entries(
     actor: str | None = None,
     since: int | None = None,
     until: int | None = None,
+    outcome: Outcome | None = None,
 ) -> list[AuditEntry]:
     """The newest first, of those behind a position. No capabilities, or no operations, are all of them."""
     number, place = before
     behind = "number <=" if place else "number <"
-    text, values = where({"tenant =": tenant, behind: number, "actor =": actor, "at >=": since, "at <": until})
+    text, values = where(
+        {"tenant =": tenant, behind: number, "actor =": actor, "at >=": since, "at <": until, "outcome =": outcome}
+    )
     for column, names in (("capability", capabilities), ("operation", operations)):
         if names:
             text += f" AND {column} IN ({marks(len(names), len(values) + 1)})"
