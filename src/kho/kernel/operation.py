@@ -134,35 +134,3 @@ class Operation(Generic[P, R]):
         except ValidationError as failure:
             problems = found(failure)
         raise self.invalid(problems)
-
-
-def everywhere(
-    of: str,
-    name: str,
-    run: Callable[[Any, Call], Awaitable[Any]],
-    params: type[BaseModel],
-    result: type[BaseModel],
-    summary: str,
-    cli: Command,
-    example: Mapping[str, Any],
-    text: Callable[[Any], str] | None = None,
-    *,
-    tool: bool = True,
-    action: bool = True,
-    **rest: Any,
-) -> Operation:
-    """An operation of a slice with one name on every wire, but for those that it is not served on."""
-    return Operation(
-        name=f"{of}.{name}",
-        summary=summary,
-        params=params,
-        run=run,
-        result=result,
-        tool=name if tool else None,
-        rpc=name,
-        action=name if action else None,
-        cli=(cli,),
-        example=example,
-        text=text,
-        **rest,
-    )
