@@ -6,7 +6,9 @@ SQL is written once, for both databases: parameters are `$1, $2, …`, first use
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypedDict, TypeVar
+
+from kho.lib.sql import Row, Value
 
 if TYPE_CHECKING:  # a hub that answers by words alone never loads it
     import numpy as np
@@ -16,8 +18,6 @@ if TYPE_CHECKING:  # a hub that answers by words alone never loads it
     Matrix = NDArray[np.float32]
 
 T = TypeVar("T")
-Value = str | int | float | bytes | None
-Row = tuple[Any, ...]
 
 
 class Tx(Protocol):

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import orjson
 
 from kho.kernel.ports import PassageRef, Row, SearchFilter, Tx
+from kho.lib.sql import among
 
 SHARDS = 8
-MAX_VALUES = 500
-"""Numbers in one statement."""
 MAX_ROWS = 50
 """New passages in one statement."""
 
@@ -73,12 +72,14 @@ def of_keys(
 ) -> dict[str, list[tuple[PassageRef, int, str]]]:
     """The passages of some documents: how they are filed, their part number and digest."""
     found: dict[str, list[tuple[PassageRef, int, str]]] = {key: [] for key in keys}
-    rows = _by_values(
+    rows = among(
         tx,
         "SELECT seq, kind, tags, created_at, part, digest, key FROM passages "
         "WHERE space = $1 AND tenant = $2 AND collection = $3 AND key",
-        (space, tenant, collection),
         list(found),
+        space,
+        tenant,
+        collection,
     )
     for seq, kind, tags, created_at, part, digest, key in rows:
         filed = PassageRef(seq, space, tenant, collection, kind, tuple(orjson.loads(tags)), created_at)
@@ -88,24 +89,16 @@ def of_keys(
 
 def get(tx: Tx, where: SearchFilter, seqs: Sequence[int]) -> dict[int, StoredPassage]:
     """Those of the passages that exist and are meant. An index may lag behind; this is how they are filed now."""
-    rows = _by_values(
-        tx,
-        f"SELECT {_COLUMNS} FROM passages WHERE {_OWN} AND seq",
-        (where.space, where.tenant),
-        seqs,
-    )
+    select = f"SELECT {_COLUMNS} FROM passages WHERE {_OWN} AND seq"
+    rows = among(tx, select, seqs, where.space, where.tenant)
     found = map(_stored, rows)
     return {stored.ref.seq: stored for stored in found if _is_meant(stored.ref, where)}
 
 
 def labels(tx: Tx, where: SearchFilter, seqs: Sequence[int]) -> dict[int, tuple[str, str, str]]:
     """The collection, key and digest of passages: which document each is of, and what is a copy of what."""
-    rows = _by_values(
-        tx,
-        f"SELECT seq, collection, key, digest FROM passages WHERE {_OWN} AND seq",
-        (where.space, where.tenant),
-        seqs,
-    )
+    select = f"SELECT seq, collection, key, digest FROM passages WHERE {_OWN} AND seq"
+    rows = among(tx, select, seqs, where.space, where.tenant)
     return {row[0]: row[1:] for row in rows}
 
 
@@ -164,7 +157,7 @@ def still_there(tx: Tx, seqs: Sequence[int]) -> dict[int, PassageRef]:
     # Locked, so that nobody files a passage elsewhere, or drops it, while its vector is being filed. SQLite has one
     # writer at a time anyway.
     lock = " FOR SHARE" if tx.engine == "postgres" else ""
-    rows = _by_values(tx, f"SELECT {_COLUMNS} FROM passages WHERE seq", (), sorted(seqs), lock)
+    rows = among(tx, f"SELECT {_COLUMNS} FROM passages WHERE seq", sorted(seqs), rest=lock)
     return {row[0]: _stored(row).ref for row in rows}
 
 
@@ -263,17 +256,6 @@ def _is_meant(filed: PassageRef, where: SearchFilter) -> bool:
         and (where.since is None or filed.created_at >= where.since)
         and (where.until is None or filed.created_at < where.until)
     )
-
-
-def _by_values(
-    tx: Tx, select: str, first: tuple[str, ...], values: Sequence[int] | Sequence[str], lock: str = ""
-) -> list[Row]:
-    rows: list[Row] = []
-    for start in range(0, len(values), MAX_VALUES):
-        batch = values[start : start + MAX_VALUES]
-        places = ", ".join(f"${n}" for n in range(len(first) + 1, len(first) + len(batch) + 1))
-        rows += tx.all(f"{select} IN ({places}){lock}", *first, *batch)
-    return rows
 
 
 def _values(stored: StoredPassage) -> tuple[str | int, ...]:

@@ -10,6 +10,7 @@ import orjson
 from kho.kernel.background import Background
 from kho.kernel.ports import Database, Row, Tx, Value
 from kho.lib.clock import Clock
+from kho.lib.sql import marks
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import LEASE, MODEL
 from kho.search.indexing.index import FORM, Document, Index, prepare
@@ -37,9 +38,8 @@ def pages(
     """Pages of a slice's rows. `place` are the columns of a unique key, in the order of an index; `start` lies before
     all of them. A row begins with its place, `columns` follow. `lock` is for PostgreSQL: SQLite has one writer."""
     order = ", ".join(place)
-    marks = ", ".join(f"${n}" for n in range(1, len(place) + 1))
     select = (
-        f"SELECT {order}, {columns} FROM {source} WHERE {where} AND ({order}) > ({marks}) "
+        f"SELECT {order}, {columns} FROM {source} WHERE {where} AND ({order}) > ({marks(len(place))}) "
         f"ORDER BY {order} LIMIT ${len(place) + 1}"
     )
 
