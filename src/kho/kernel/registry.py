@@ -92,8 +92,8 @@ class Registry:
     async def call(self, operation: Operation, arguments: Any, call: Call) -> Outcome:
         started = time.perf_counter()
         try:
-            call.need(operation.scope, operation.cli[0].words if operation.cli else "")
             call.operation = operation.audited_as
+            call.need(operation.scope, operation.cli[0].words if operation.cli else "")
             params = await self._parse(operation, arguments)
             result = await operation.run(params, call)
             outcome = Outcome(operation, operation.shape(result), result)

@@ -18,9 +18,10 @@ def refusals(db: Database, background: Background, clock: Clock) -> Observer:
 
     def observe(operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:
         if isinstance(outcome.error, Forbidden):
-            event = call.audit_event("", at=clock(), door=call.door, **outcome.error.details)
-            capability, _, name = operation.audited_as.partition("/")
-            background.add(lambda: _add(db, replace(event, capability=capability, operation=name, outcome="refused")))
+            event = replace(
+                call.audit_event("", at=clock(), door=call.door, **outcome.error.details), outcome="refused"
+            )
+            background.add(lambda: _add(db, event))
 
     return observe
 
