@@ -13,5 +13,6 @@ ENV KHO_HOME=/data
 VOLUME /data
 EXPOSE 8001
 HEALTHCHECK CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8001/health', timeout=3)"]
-# Reached from outside of the container, so it asks for keys: docker compose run --rm mcp-server kho keys create
-CMD ["kho", "serve", "--host", "0.0.0.0", "--port", "8001"]
+# Reached from outside of the container, so callers need a key. The first start makes one and prints it to the log, once;
+# more of them: docker compose exec mcp-server kho keys create NAME
+CMD ["kho", "serve", "--host", "0.0.0.0", "--port", "8001", "--first-key"]

@@ -9,7 +9,7 @@ FUZZ_REQUESTS ?= 20000
 QUICK := tests/test_house.py tests/test_requirements.py tests/test_settings.py tests/kernel tests/lib tests/sanitizer \
 	tests/experiences tests/toolbox tests/memory
 
-.PHONY: help setup run test check lint format fuzz conformance interop bench bench-check peers lock clean
+.PHONY: help setup run test check lint format fuzz conformance interop bench bench-check peers commands lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,10 @@ bench-check: .venv/.dev ## the short form of every benchmark beside the committe
 
 peers: .venv/.dev .venv-peers/.setup ## search beside Chroma, LanceDB and Qdrant (ARGS="--sizes 10k,100k,1m")
 	$(PY) -m bench.search --peers $(ARGS)
+
+commands: .venv/.dev ## list anew the commands, and the modules that a start loads, after a change to either
+	.venv/bin/python -m tests.doors.cli.command_table
+	.venv/bin/python -m tests.started
 
 lock: .venv/.dev ## pin the versions anew after a change to pyproject.toml (UPGRADE=1: the newest)
 	$(LOCK) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt

@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -28,12 +29,15 @@ from bench.ratios import Ratio
 BASE = 'python -c "import click, pydantic"'
 BARE, BARE_LIST = "bare SDK stdio, first answer", "bare SDK stdio, tools/list"
 HELP, VERSION, LIST, QUERY = "kho --help", "kho --version", "kho docs list", "kho experiences query x"
+LIST_ASKED, QUERY_ASKED = f"{LIST}, a hub runs", f"{QUERY}, a hub runs"
 STDIO, STDIO_LIST = "kho stdio, first answer", "kho stdio, tools/list"
 BARS = {
     HELP: (BASE, 2.5),
     VERSION: (BASE, 2.5),
     LIST: (BASE, 4.0),
     QUERY: (BASE, 4.0),
+    LIST_ASKED: (BASE, 4.0),
+    QUERY_ASKED: (BASE, 4.0),
     STDIO: (BARE, 1.15),
     STDIO_LIST: (BARE_LIST, None),
 }
@@ -46,6 +50,8 @@ COMMANDS = {
     LIST: [*KHO, "docs", "list"],
     QUERY: [*KHO, "experiences", "query", "x"],
 }
+ASKING = {LIST_ASKED: COMMANDS[LIST], QUERY_ASKED: COMMANDS[QUERY]}
+"""The same while a hub runs on the store, which they ask instead of loading what it has loaded."""
 SERVERS = {
     (BARE, BARE_LIST): [sys.executable, "-m", "bench.doors", "--serve", "bare-stdio", "0"],
     (STDIO, STDIO_LIST): [*KHO, "stdio"],
@@ -117,7 +123,25 @@ def measure(rounds: int) -> dict[str, Times]:
                 timed |= zip(names, server(arguments, own), strict=True)
             for name, (wall, cpu) in timed.items() if number else ():  # the first round compiles, and fills caches
                 found[name].add(wall, cpu)
+        with running_hub(own):
+            for number in range(rounds + 1):
+                timed = {name: command(arguments, own) for name, arguments in ASKING.items()}
+                for name, (wall, cpu) in timed.items() if number else ():
+                    found[name].add(wall, cpu)
     return found
+
+
+@contextmanager
+def running_hub(own: Mapping[str, str]) -> Generator[None, None, None]:
+    arguments = [*KHO, "serve", "--port", "0"]
+    with subprocess.Popen(arguments, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        while b"answers at" not in process.stderr.readline():
+            assert process.poll() is None, f"{arguments} ended with {process.returncode}"
+        try:
+            yield
+        finally:
+            process.terminate()
 
 
 def short() -> dict[str, Ratio]:

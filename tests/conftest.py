@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.engines import schema, words_of
 
 from kho.kernel.ports import Database, Words
@@ -23,6 +24,9 @@ os.environ.setdefault("KHO_TOOLBOX__SEARCH_PROXY", "http://127.0.0.1:9")
 # A shell that starts the tests in the background makes them deaf to Ctrl-C, and so the commands that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Hypothesis times examples and how they are made; on a busy machine both fail of nothing.
+settings.register_profile("kho", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kho")
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ async def test_a_conversation(hub: str) -> None:
         await kho.memory.add_message(chat, "user", "Xin chào, tôi là An.", message_id="m1", metadata={"via": "zalo"})
         await kho.memory.add_message(chat, "user", "Xin chào, tôi là An.", message_id="m1")
         await kho.memory.add_message(chat, "assistant", "Chào anh An!")
-        first, second = await kho.memory.get_context(chat)
+        first, second = await kho.memory.get_context(chat, details=True)
         assert (str(first), first.id, first.metadata) == ("user: Xin chào, tôi là An.", "m1", {"via": "zalo"})
         assert second.role == "assistant"
         assert await kho.memory.get_all_messages(chat) == [first, second]
@@ -57,6 +57,22 @@ async def test_resources_and_a_round_trip(hub: str) -> None:
         await kho.memory.delete(chat)
         assert await kho.memory.import_lines(lines) == 1
         assert await kho.memory.read_resource(uri) == held
+
+
+async def test_facts(hub: str) -> None:
+    async with Kho(hub) as kho:
+        old = await kho.remember("Lan thích uống trà xanh.", about="Lan", tags=["đồ uống"], source="chat")
+        assert (old.status, old.similar) == ("remembered", [])
+        new = await kho.remember("Lan thích uống trà sen.", about="Lan", expires_at="2999-01-01T00:00:00Z")
+        assert [(one.id, one.text, one.about) for one in new.similar] == [(old.id, "Lan thích uống trà xanh.", "Lan")]
+        assert "replaces" in new.message
+        assert (await kho.remember("Lan thích uống trà sen.", about="Lan", replaces=old.id)).status == "replaced"
+        await kho.forget(new.id, "a mistake")
+        with pytest.raises(NotFound):
+            await kho.forget("no-such-fact")
+        with pytest.raises(RpcError) as refused:
+            await kho.remember(" ")
+        assert refused.value.code == -32602
 
 
 async def test_servers_and_tools(hub: str) -> None:

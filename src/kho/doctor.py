@@ -1,5 +1,5 @@
-"""What only some commands need: measuring search (`kho eval`), looking after the store (`kho doctor`), virtual boards
-(`kho devices simulate`). Apart from `app`, which every start imports."""
+"""What only some commands need: measuring search (`kho eval`), checking and repairing the store (`kho doctor`), virtual
+boards (`kho devices simulate`). Separate from `app`, which every start imports."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +18,7 @@ from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Tx
 from kho.lib.clock import system_clock
+from kho.lib.merge import merged
 from kho.search.indexing import reindex
 from kho.search.query.searcher import SearchLimits
 from kho.settings import Settings
@@ -30,13 +31,13 @@ __all__ = ["change", "evaluator", "examine", "open_bench", "simulate"]
 async def open_bench(
     settings: Settings, chosen: evaluation.Configuration, folder: Path
 ) -> AsyncGenerator[tuple[Hub, evaluation.Bench], None]:
-    """A hub to measure search with, on a store of its own in `folder`: never the user's, whatever the settings say.
+    """Open a hub to measure search, on a separate store in `folder`: never the user's, whatever the settings say.
     Configurations with the same model share one, so that nothing is embedded twice."""
     usual = {"database_url": None, "search": {"vectors": {"engine": "database"}}}
-    wanted = {**evaluation.merged(usual, chosen.changes), "local": {"tenant": evaluation.TENANT}}
+    wanted = {**merged(usual, chosen.changes), "local": {"tenant": evaluation.TENANT}}
     changed = change(settings, wanted)
     if settings.database_url is not None and changed.database_url == settings.database_url:
-        raise KhoError(f"{chosen.name} names the database that Kho uses. Name an empty one to measure with.")
+        raise KhoError(f"{chosen.name} is the database that Kho uses. Name an empty one for measuring.")
     model = changed.search.embedder
     named = model.model_dump_json(include={"provider", "url", "model", "dimension", "query_prefix", "passage_prefix"})
     home = folder / f"{model.provider}-{blake2b(named.encode(), digest_size=6).hexdigest()}"
@@ -56,18 +57,18 @@ def evaluator(settings: Settings) -> evaluation.Evaluation:
 
 
 def change(settings: Settings, changes: dict[str, Any]) -> Settings:
-    """The settings with some of them changed."""
+    """Return a copy of the settings with changes."""
     if unknown := sorted(set(changes) - set(Settings.model_fields)):
         raise KhoError(f"There is no setting called {', '.join(unknown)}.")
     try:
-        return Settings.model_validate(evaluation.merged(settings.model_dump(), changes))
+        return Settings.model_validate(merged(settings.model_dump(), changes))
     except ValidationError as failure:
         first = failure.errors(include_url=False, include_input=False, include_context=False)[0]
         raise KhoError(f"The setting {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
 
 
 async def examine(settings: Settings, *, repair: bool, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
-    """How the store and its indexes are, for `kho doctor`; filed anew before, if that is asked for."""
+    """Check the store and its indexes, for `kho doctor`; with `repair`, repair and reindex them first."""
     async with opened(settings) as (core, slices):
         settled = None
         if repair:

@@ -1,90 +1,171 @@
-"""What the program does: a command, or MCP on stdio."""
+"""Entry point of the program: runs a command, or MCP on stdio. Everything is imported on first use, because importing
+all of it takes longer than most commands."""
 
-import asyncio
+from __future__ import annotations
+
+import gc
+import os
+import signal
 import sys
-from argparse import ArgumentParser
-from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
-from functools import cache, partial
-from importlib import import_module
-from typing import Any
+from collections.abc import AsyncGenerator, Collection, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from kho import __version__, app
-from kho.doors import logs
-from kho.kernel.errors import KhoError
-from kho.kernel.hub import Hub
-from kho.settings import InvalidSettings, Settings, load
+from kho import __version__
+from kho.lib.lazy_module import lazy
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kho import app, doctor, settings, slices
+    from kho.doors import cli, logs
+    from kho.doors.cli import context, hub_socket
+    from kho.doors.http import server
+    from kho.doors.mcp import dial_out, toolsets
+    from kho.doors.mcp import stdio as mcp_stdio
+    from kho.evaluation import hub_client
+    from kho.kernel import errors
+    from kho.kernel.hub import Hub
+    from kho.sanitizer import policy as sanitizer
+    from kho.settings import Settings
+    from kho.simulator import faults
+else:
+    asyncio, app, doctor, settings, slices = lazy("asyncio", "kho.app", "kho.doctor", "kho.settings", "kho.slices")
+    cli, context, hub_socket = lazy("kho.doors.cli", "kho.doors.cli.context", "kho.doors.cli.hub_socket")
+    logs, sanitizer = lazy("kho.doors.logs", "kho.sanitizer.policy")
+    server, dial_out, mcp_stdio = lazy("kho.doors.http.server", "kho.doors.mcp.dial_out", "kho.doors.mcp.stdio")
+    toolsets, hub_client = lazy("kho.doors.mcp.toolsets", "kho.evaluation.hub_client")
+    errors, faults = lazy("kho.kernel.errors", "kho.simulator.faults")
 
 
 def main() -> None:
-    try:
-        settings = load()
-    except InvalidSettings as problem:
-        sys.exit(f"error: the settings are not valid. {problem}")
-    # Doors and the doctor are loaded by name, when they are needed: importing them all takes longer than most commands.
     if sys.argv[1:2] == ["stdio"] and not {"-h", "--help"} & set(sys.argv):
-        # A client waits for the first answer. It gets by without the command line's imports.
+        # A client waits for the first answer, so the command line is not imported.
+        from argparse import ArgumentParser
+
         parser = ArgumentParser("kho stdio")
-        parser.add_argument("--tools", default="")
-        stdio(settings, [name for name in parser.parse_args(sys.argv[2:]).tools.split(",") if name])
-        return
-    # One command, one answer: its calls need no log, unless somebody looks for a mistake. `kho serve` sets the log up
-    # anew for the hub.
-    level = settings.observe.log_level
-    logs.set_up(level if level == "DEBUG" else "WARNING", settings.observe.log_format)
-    program = import_module("kho.doors.cli.context").Program(
+        parser.add_argument("--tools", action="append", default=[])
+        stdio(load(), parser.parse_args(sys.argv[2:]).tools)
+    else:
+        cli.main(program, __version__)
+
+
+def load() -> Settings:
+    try:
+        return settings.load()
+    except settings.InvalidSettings as problem:
+        sys.exit(f"error: the settings are not valid. {problem}")
+
+
+def program(name: str) -> context.Program:
+    """Return what the commands need. Help texts need none of it."""
+    try:
+        chosen = settings.load()
+    except settings.InvalidSettings as problem:
+        raise context.fail(settings.InvalidSettings(f"the settings are not valid. {problem}")) from None
+    # A command's calls are only logged for debugging. `kho serve` sets up logging again for the hub.
+    level = chosen.observe.log_level
+    logs.set_up(level if level == "DEBUG" else "WARNING", chosen.observe.log_format)
+    return context.Program(
         version=__version__,
-        home=settings.home,
-        http=settings.http,
-        admin=app.local_principal(settings, admin=True),
-        registry=cache(app.describe),
-        open_hub=lambda: app.open_hub(settings),
-        stdio=partial(stdio, settings),
-        serve=partial(serve, settings),
-        where=app.whereabouts(settings),
-        evaluate=partial(evaluate, settings),
-        examine=partial(examine, settings),
+        http=chosen.http,
+        admin=settings.local_principal(chosen, admin=True),
+        slices=tuple(slices.SLICES),
+        registry=slices.describe,
+        open_hub=partial(open_hub, chosen),
+        stdio=partial(stdio, chosen),
+        serve=partial(serve, chosen),
+        where=settings.whereabouts(chosen),
+        home=chosen.home,
+        environment=os.environ,
+        mask=lambda text: sanitizer.mask_secrets(text),
+        evaluate=partial(evaluate, chosen),
+        examine=partial(examine, chosen),
         asking=asking,
-        attach=partial(attach, settings),
+        attach=partial(attach, chosen),
         simulate=simulate,
-        faults=app.FAULTS,
-        listen_mqtt=partial(setattr, settings.devices, "mqtt_broker"),
+        faults=faults.FAULTS,
+        listen_mqtt=partial(setattr, chosen.devices, "mqtt_broker"),
+        name=name,
+        ask_hub=partial(ask_hub, chosen),
+        hub_is_running=partial(hub_is_running, chosen),
     )
-    import_module("kho.doors.cli").main(program)
 
 
-def serve(settings: Settings, host: str, port: int, workers: int, reload: bool) -> None:
-    times = {"header_timeout": settings.http.header_timeout, "body_timeout": settings.http.body_timeout}
-    import_module("kho.doors.http.server").run("kho.app:asgi", host, port, workers, reload, **times)
+def ask_hub(chosen: Settings, *asked: Any) -> dict[str, Any]:
+    folder = chosen.home / settings.SOCKETS
+    return hub_socket.ask(folder, chosen.fingerprint, *asked) if folder.is_dir() else {}
 
 
-def evaluate(settings: Settings, *arguments: Any, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
-    return import_module("kho.doctor").evaluator(settings)(*arguments, **options)
+def hub_is_running(chosen: Settings) -> bool:
+    folder = chosen.home / settings.SOCKETS
+    return folder.is_dir() and hub_socket.is_running(folder, chosen.fingerprint)
 
 
-def examine(settings: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
-    return import_module("kho.doctor").examine(settings, **options)
+@asynccontextmanager
+async def open_hub(chosen: Settings, only: Collection[str] | None = None) -> AsyncGenerator[Hub, None]:
+    async with app.open_hub(chosen, only=slices.SLICES if only is None else only) as hub:
+        collect_garbage()
+        yield hub
 
 
-def asking(door: str, hub: Hub) -> AbstractAsyncContextManager[Any]:
-    return import_module("kho.evaluation.hub_client").hub_client(door, hub)
+def collect_garbage() -> None:
+    """Enable garbage collection, with everything imported so far exempt: scanning it during imports takes a tenth of a
+    start."""
+    gc.freeze()
+    gc.enable()
 
 
-def attach(settings: Settings, url: str, tools: list[str], tell: Any) -> Coroutine[Any, Any, None]:
-    toolsets = frozenset(tools or settings.mcp.tools)
-    serve = import_module("kho.doors.mcp.dial_out").attach
-    return serve(lambda: app.open_hub(settings), url, toolsets, settings.mcp.page_size, tell)
+def serve(chosen: Settings, host: str, port: int, workers: int, reload: bool) -> None:
+    collect_garbage()
+    times = {"header_timeout": chosen.http.header_timeout, "body_timeout": chosen.http.body_timeout}
+    server.run("kho.app:asgi", host, port, workers, reload, modules=app.modules(chosen), **times)
+
+
+def evaluate(chosen: Settings, *arguments: Any, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+    collect_garbage()
+    return doctor.evaluator(chosen)(*arguments, **options)
+
+
+def examine(chosen: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+    collect_garbage()
+    return doctor.examine(chosen, **options)
+
+
+def asking(door: Any, hub: Hub) -> AbstractAsyncContextManager[Any]:
+    return hub_client.hub_client(door, hub)
+
+
+async def attach(chosen: Settings, url: str, tools: list[str], tell: Any) -> None:
+    await dial_out.attach(lambda: open_hub(chosen), url, select(chosen, tools), chosen.mcp.page_size, tell)
+
+
+def select(chosen: Settings, tools: list[str]) -> toolsets.Selection:
+    """The tools that MCP clients list: those that a command names, else those of the settings."""
+    return toolsets.select(tools or chosen.mcp.tools, [*slices.SLICES], slices.tools)
 
 
 def simulate(*arguments: Any, **options: Any) -> Coroutine[Any, Any, None]:
-    return import_module("kho.doctor").simulate(*arguments, **options)
+    collect_garbage()
+    return doctor.simulate(*arguments, **options)
 
 
-def stdio(settings: Settings, tools: list[str]) -> None:
-    logs.set_up(settings.observe.log_level, settings.observe.log_format)
-    toolsets = frozenset(tools or settings.mcp.tools)
-    serve = import_module("kho.doors.mcp.stdio").serve
+WAITING = """\
+'kho stdio' speaks MCP with a program that starts it; it waits for that program's first message on stdin. \
+'kho connect' sets up Claude, Cursor and others to start it, and 'kho serve' answers over HTTP. Ctrl-C ends it.
+"""
+"""For somebody who tries it at a terminal."""
+
+
+def stdio(chosen: Settings, tools: list[str]) -> None:
+    # Ctrl-C ends it like SIGTERM: a blocking read of stdin cannot be interrupted, and what was acknowledged is stored.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    logs.set_up(chosen.observe.log_level, chosen.observe.log_format)
+    if sys.stdin.isatty():
+        sys.stderr.write(WAITING)
     try:
-        asyncio.run(serve(lambda: app.open_hub(settings), toolsets, settings.mcp.page_size))
-    except KhoError as error:
+        listed, said = select(chosen, tools), slices.instructions()
+        asyncio.run(mcp_stdio.serve(lambda: open_hub(chosen), __version__, said, listed, chosen.mcp.page_size))
+    except errors.KhoError as error:
         sys.exit(f"error: {error.message}")

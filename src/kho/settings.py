@@ -1,37 +1,50 @@
-"""Every setting, in one place: the only reader of the environment and of the settings file.
+"""All settings. The only module that reads the environment and the settings file.
 
-`KHO_HOME`, `KHO_DATABASE_URL` and `KHO_CONFIG` stand alone; the others are nested, e.g. `KHO_HTTP__PORT=9000`,
-or in the TOML file that `KHO_CONFIG` names:
+`KHO_HOME`, `KHO_DATABASE_URL` and `KHO_CONFIG` are top-level; the others are nested, e.g. `KHO_HTTP__PORT=9000`, or in
+the TOML file that `KHO_CONFIG` names:
 
     [http]
     port = 9000
 
-A variable that is empty counts as one that is not set.
+An empty variable counts as not set.
 """
 
+import hashlib
+import json
 import os
-import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, cast, get_origin
 from urllib.parse import urlsplit
 
-import platformdirs
-from pydantic import Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
-from pydantic_settings.exceptions import SettingsError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from kho import __version__
 from kho.devices.settings import DeviceSettings
 from kho.documents.settings import DocumentSettings
 from kho.experiences.settings import ExperienceSettings
-from kho.kernel.section import Section, WebAddress
+from kho.facts.settings import FactSettings
+from kho.kernel import validation
+from kho.kernel.call import Principal
+from kho.kernel.errors import KhoError
+from kho.kernel.section import HostName, Origin, Section, WebAddress
+from kho.kernel.validation import Problem
+from kho.lib.merge import merged
 from kho.memory.settings import MemorySettings
-from kho.models.settings import Embedding, Llm, Reranking, Vision
+from kho.models.settings import Embedding, LlmSettings, Reranking, VisionSettings
 from kho.research.settings import ResearchSettings
 from kho.toolbox.settings import ToolboxSettings
 
+DATABASE = "kho.db"
+"""File name of the embedded database, in `home`."""
+SOCKETS = "run"
+"""Folder in `home` for the unix sockets between processes of this machine."""
 
-class InvalidSettings(Exception):
-    """What is wrong with the settings, in a sentence."""
+
+class InvalidSettings(KhoError):
+    """The settings are invalid; the message says why, in a sentence."""
+
+    code = "INVALID_SETTINGS"
 
 
 class Http(Section):
@@ -41,21 +54,21 @@ class Http(Section):
     max_body: int = Field(default=8 * 1024 * 1024, ge=1024)
     header_timeout: float = Field(default=10.0, gt=0)
     body_timeout: float = Field(default=30.0, gt=0)
-    allowed_hosts: list[str] = Field(default_factory=list[str])
-    """Names under which the hub is reached besides the loopback ones, e.g. 'kho.example.org'."""
-    allowed_origins: list[str] = Field(default_factory=list[str])
-    """Origins that the guard lets through besides the loopback ones, e.g. 'https://kho.example.org'."""
+    allowed_hosts: list[HostName] = Field(default_factory=list[HostName])
+    """Host names of the hub besides the loopback ones, e.g. 'kho.example.org'."""
+    allowed_origins: list[Origin] = Field(default_factory=list[Origin])
+    """Allowed origins besides the loopback ones, e.g. 'https://kho.example.org'."""
 
 
 class Local(Section):
-    """Who the user of this machine is."""
+    """Identity of this machine's user."""
 
     sub: str = "local"
     tenant: str = "local"
 
 
 class VectorIndex(Section):
-    """Where vectors are kept: in the database itself, or in a Qdrant server fed from it."""
+    """Where vectors are stored: in the database itself, or in a Qdrant server fed from it."""
 
     engine: Literal["database", "qdrant"] = "database"
     qdrant_url: WebAddress = ""
@@ -66,7 +79,7 @@ class VectorIndex(Section):
 class Search(Section):
     timeout: float = Field(default=10.0, gt=0)
     patience: float = Field(default=2.5, gt=0)
-    """Seconds that an answer waits for the model; then the words answer alone, and the answer says so."""
+    """Seconds that an answer waits for the model; then only keyword search answers, and the answer says so."""
     embedder: Embedding = Field(default_factory=Embedding)
     reranker: Reranking = Field(default_factory=Reranking)
     vectors: VectorIndex = Field(default_factory=VectorIndex)
@@ -74,9 +87,9 @@ class Search(Section):
 
 class Mcp(Section):
     tools: list[str] = Field(default_factory=list[str])
-    """Capabilities whose tools are offered over MCP; all when empty."""
+    """Tools that MCP clients list: sets (minimal, default, all), capabilities and names of tools; default if empty."""
     page_size: int = Field(default=200, ge=1, le=1000)
-    """Tools and resources on a page. All tools fit on one by default: not every client asks for the next."""
+    """Tools and resources on a page. All tools fit on one by default: not every client requests the next."""
 
 
 class Observe(Section):
@@ -84,76 +97,185 @@ class Observe(Section):
     log_format: Literal["auto", "json", "text"] = "auto"
     """'auto' is a readable line on a terminal and JSON elsewhere."""
     otlp_endpoint: WebAddress | None = None
-    """Where OpenTelemetry spans go, e.g. 'http://127.0.0.1:4318/v1/traces'. Needs kho[otel]."""
+    """Where OpenTelemetry spans are sent, e.g. 'http://127.0.0.1:4318/v1/traces'. Needs kho[otel]."""
 
 
-class Settings(BaseSettings):
-    model_config = SettingsConfigDict(
-        env_prefix="KHO_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore"
-    )
+class Settings(BaseModel):
+    """All settings. Arguments override the environment, which overrides the file."""
 
-    home: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("kho", appauthor=False)))
+    model_config = ConfigDict(extra="forbid")
+
+    home: Path = Field(default_factory=lambda: _data_folder())
     database_url: str | None = None
-    """'postgresql://…'; a SQLite file in `home` when absent."""
+    """'postgresql://…'; a SQLite file in `home` if absent."""
     http: Http = Field(default_factory=Http)
     local: Local = Field(default_factory=Local)
     mcp: Mcp = Field(default_factory=Mcp)
+    facts: FactSettings = Field(default_factory=FactSettings)
     experiences: ExperienceSettings = Field(default_factory=ExperienceSettings)
     research: ResearchSettings = Field(default_factory=ResearchSettings)
     memory: MemorySettings = Field(default_factory=MemorySettings)
     documents: DocumentSettings = Field(default_factory=DocumentSettings)
     devices: DeviceSettings = Field(default_factory=DeviceSettings)
     toolbox: ToolboxSettings = Field(default_factory=ToolboxSettings)
-    llm: Llm = Field(default_factory=Llm)
-    vision: Vision = Field(default_factory=Vision)
+    llm: LlmSettings = Field(default_factory=LlmSettings)
+    vision: VisionSettings = Field(default_factory=VisionSettings)
     search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
 
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the version and the settings that affect answers: equal for two processes that would answer the
+        same."""
+        decisive = self.model_dump_json(exclude={"http", "mcp", "observe", "devices", "vision"})
+        return hashlib.blake2b(f"{__version__} {decisive}".encode(), digest_size=16).hexdigest()
+
     @model_validator(mode="after")
     def _known_to_boards(self) -> Self:
-        """Boards address the hub as they were told to: that name is allowed, too."""
+        """Allow the host of the URL that boards are configured with."""
         host = urlsplit(self.devices.public_url).netloc
         if host and host not in self.http.allowed_hosts:
             self.http.allowed_hosts.append(host)
         return self
 
+    @model_validator(mode="before")
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = os.environ.get("KHO_CONFIG")
-        if not file:
-            return init_settings, env_settings
-        if not Path(file).is_file():
-            raise InvalidSettings(f"KHO_CONFIG names {file}, which is not a file.")
-        try:
-            return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(file))
-        except tomllib.TOMLDecodeError as problem:
-            raise InvalidSettings(f"{file} is not valid TOML: {problem}") from None
+    def _from_outside(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return merged(_file(), merged(_environment(cls), given))
 
 
-def _told(kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return "there is no such setting"
-    return message.removeprefix("Value error, ").replace("Input should be", "must be")
+PREFIX = "kho_"
+
+
+def _environment(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the variables that name a setting. A list is written as JSON or separated by commas, a whole section as
+    JSON. A misspelt section is returned as well, so that it is refused: nobody notices a setting that has no effect."""
+    found: dict[str, Any] = {}
+    for name, text in os.environ.items():
+        path = name.lower().removeprefix(PREFIX).split("__")
+        if not text or not name.lower().startswith(PREFIX) or path == ["config"]:
+            continue
+        if (
+            path[0] not in model.model_fields
+            and len(path) == 1
+            and not _similar(path[0], [*model.model_fields, "config"])
+        ):
+            continue  # a variable of another program: Kubernetes sets KHO_PORT and others for a service named kho
+        value: Any = text
+        kind = _kind(model, path)
+        if get_origin(kind) is list and text.lstrip()[0] not in "[{":
+            value = [part.strip() for part in text.split(",") if part.strip()]
+        elif get_origin(kind) in {list, dict} or _is_section(kind):
+            value = _json(name.upper(), text, kind)
+        for part in reversed(path):
+            value = {part: value}
+        found = merged(found, value)
+    return found
+
+
+def _json(name: str, text: str, kind: Any) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        if get_origin(kind) is list:
+            told = f'A list is written as {name}=\'["one", "two"]\' or {name}=one,two.'
+        else:
+            told = "A section is written as JSON, a single setting as KHO_HTTP__PORT=9000."
+        raise InvalidSettings(f"{name} is not JSON. {told}") from None
+
+
+def _kind(model: type[BaseModel], path: Sequence[str]) -> Any:
+    """Return the type of a setting or section; None if there is none at that path."""
+    kind: Any = model
+    for part in path:
+        field = kind.model_fields.get(part) if _is_section(kind) else None
+        if field is None:
+            return None
+        kind = field.annotation
+    return kind
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _data_folder() -> Path:
+    import platformdirs  # only if KHO_HOME is not set
+
+    return Path(platformdirs.user_data_dir("kho", appauthor=False))
+
+
+def _file() -> dict[str, Any]:
+    name = os.environ.get("KHO_CONFIG")
+    if not name:
+        return {}
+    import tomllib  # most installations have no file
+
+    try:
+        return tomllib.loads(Path(name).read_text("utf-8"))
+    except OSError:
+        raise InvalidSettings(f"KHO_CONFIG names {name}, which is not a file.") from None
+    except ValueError as problem:
+        raise InvalidSettings(f"{name} is not valid TOML: {problem}") from None
 
 
 def load() -> Settings:
-    """The settings of this process. What is wrong with them is told without the values, which may be secrets."""
+    """Load the settings of this process. Errors do not show the values, which may be secrets."""
     try:
         return Settings()
     except ValidationError as failure:
-        problems = [
-            f"KHO_{'__'.join(map(str, error['loc'])).upper()}: {_told(error['type'], error['msg'])}"
-            for error in failure.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        raise InvalidSettings("; ".join(problems)) from None
-    except SettingsError as failure:
-        raise InvalidSettings(
-            f"{failure}. A list is written as JSON, e.g. KHO_MCP__TOOLS='[\"experiences\"]'."
-        ) from None
+        told = [f"{_place(problem.field.split('.'))}: {_told(problem)}" for problem in validation.found(failure)]
+        raise InvalidSettings("; ".join(told)) from None
+
+
+def _place(path: Sequence[str]) -> str:
+    """Return the name of a setting where it was set: its variable, or its place in the settings file."""
+    path = [part for part in path if not part.isdigit()]  # of an item in a list, the list
+    variable = f"KHO_{'__'.join(path)}".upper()
+    if set_ := [name.upper() for name in os.environ if name.upper() == variable]:
+        return set_[0]
+    if set_ := sorted(name.upper() for name in os.environ if name.upper().startswith(f"{variable}__")):
+        return set_[0] if _kind(Settings, path) is None else variable
+    return variable if _at(_file(), path) is None else f"{'.'.join(path)} in {os.environ['KHO_CONFIG']}"
+
+
+def _at(values: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        values = cast(dict[str, Any], values).get(part) if isinstance(values, dict) else None
+    return values
+
+
+def _told(problem: Problem) -> str:
+    path = problem.field.split(".")
+    if problem.kind == "extra_forbidden":
+        section = _kind(Settings, path[:-1])
+        known = [*section.model_fields, *(["config"] if section is Settings else [])]
+        place = _place(path)
+        if similar := _similar(path[-1], known):
+            own, right = (path[-1], similar) if place.startswith(path[0]) else (path[-1].upper(), similar.upper())
+            return f"there is no such setting. Did you mean {place.replace(own, right, 1)}?"
+        return f"there is no such setting. There are: {', '.join(known)}"
+    if problem.kind == "model_type":
+        return "is a section, not a value. Its settings are written as KHO_HTTP__PORT, or below [http] in a file"
+    return problem.message
+
+
+def _similar(name: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches  # only for a name that is not known
+
+    return next(iter(get_close_matches(name, known, 1, 0.7)), "")
+
+
+def local_principal(settings: Settings, *, admin: bool = False) -> Principal:
+    """Return the principal of this machine's user. Only the command line, which could open the database anyway, is an
+    admin."""
+    scopes = frozenset({"*", "admin"}) if admin else frozenset({"*"})
+    return Principal(settings.local.sub, settings.local.tenant, scopes)
+
+
+def whereabouts(settings: Settings) -> str:
+    """Return where the data is, without the password."""
+    if settings.database_url is None:
+        return str(settings.home / DATABASE)
+    address = urlsplit(settings.database_url)
+    return f"PostgreSQL at {address.hostname or 'this machine'}{address.path}"

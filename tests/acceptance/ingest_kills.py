@@ -18,9 +18,9 @@ from typing import Any, Self
 import psycopg
 from tests.acceptance.kills import reading
 from tests.acceptance.running import Place
+from tests.patience import PATIENCE
 
 CHILD = Path(__file__).with_name("ingest_child.py")
-PATIENCE = 120.0
 EXPIRED = 31
 """Seconds after which a killed process has lost its jobs."""
 

@@ -106,7 +106,7 @@ def kill_and_count(place: Place, kills: int, seed: int) -> Tally:
         for _ in range(kills):
             load = Load(hub.port)
             load.start()
-            until(lambda load=load: load.acknowledged, "the first answer")
+            until(lambda load=load: load.acknowledged, "the first answer", hub.process)
             time.sleep(chance.uniform(0, LONGEST_LOAD))  # waits for nothing: the kill shall come at any moment
             hub.kill()
             load.join()

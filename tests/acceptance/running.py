@@ -14,15 +14,18 @@ from types import TracebackType
 from typing import Any, Self
 
 import orjson
+from tests.patience import PATIENCE
 
-PATIENCE = 30.0
 KHO = [sys.executable, "-m", "kho"]
 
 
-def until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    deadline = time.monotonic() + patience
+def until(condition: Callable[[], object], what: str, *processes: "subprocess.Popen[bytes]") -> None:
+    """Waits for it, for as long as the processes run that are to bring it about."""
+    deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"waited {patience} s in vain for {what}"
+        ended = [process.returncode for process in processes if process.poll() is not None]
+        assert not ended, f"who was to bring about {what} ended with {ended}"
+        assert time.monotonic() < deadline, f"waited {PATIENCE} s in vain for {what}"
         time.sleep(0.005)
 
 
@@ -91,10 +94,10 @@ class Hub:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE)
 
-    def terminate(self, patience: float = PATIENCE) -> int:
+    def terminate(self) -> int:
         """Asks it to stop, and gives back its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(patience)
+        return self.process.wait(PATIENCE)
 
     def __enter__(self) -> Self:
         return self

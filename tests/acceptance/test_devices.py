@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 from tests.acceptance.running import KHO, PATIENCE, Client, Hub, Place, until
-from tests.devices.mqtt_house import free_port
+from tests.devices.mqtt_brokers import free_port
 
 from kho.simulator.simulator import mac
 
@@ -37,7 +37,7 @@ def boards(place: Place, port: int, count: int) -> Generator[list[str], None, No
             env=place.environment(),
         )
     try:
-        until(lambda: connected(port) == count, "the boards to connect")
+        until(lambda: connected(port) == count, "the boards to connect", process)
         yield [mac(number) for number in range(1, count + 1)]
     finally:
         process.send_signal(signal.SIGINT)
@@ -118,6 +118,6 @@ def test_the_hub_starts_again_and_the_boards_come_back(place: Place, how: str) -
             again.ready()
             for board, volume in zip(ids, (8, 70, 70), strict=True):
                 # Where a process was killed, its boards count as connected until its lease is over: a call knows.
-                until(lambda board=board: answers(again.port, board), f"{board} to come back", 2 * PATIENCE)
+                until(lambda board=board: answers(again.port, board), f"{board} to come back", again.process)
                 assert volume_of(again.port, board) == volume, "a board keeps its state"
             assert connected(again.port) == len(ids)

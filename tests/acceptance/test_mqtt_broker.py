@@ -43,7 +43,7 @@ def test_boards_are_served_and_are_back_when_the_hub_is(tmp_path: Path, workers:
         for volume in (21, 22):
             with Hub(place, *options) as hub:
                 hub.ready()
-                until(lambda volume=volume: call(place, volume), "the board to be there", 2 * PATIENCE)
+                until(lambda volume=volume: call(place, volume), "the board to be there", hub.process, boards)
                 hub.terminate()
                 assert "Traceback" not in hub.log
     finally:
@@ -65,4 +65,4 @@ def test_a_port_that_is_taken_and_nonsense_are_a_sentence(tmp_path: Path) -> Non
             f"error: port {port} is taken. Choose another with --mqtt-broker.\n",
         )
     done = place.run("serve", "--port", "0", "--mqtt-broker", "somewhere")
-    assert (done.returncode, done.stderr.decode()) == (1, "error: --mqtt-broker is written HOST:PORT.\n")
+    assert (done.returncode, done.stderr.decode()) == (1, "error: --mqtt-broker must be HOST:PORT.\n")

@@ -4,10 +4,11 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,27 @@ def test_four_hubs_start_at_once_on_nothing(place: Place) -> None:
 # --- workers ----------------------------------------------------------------------------------------------------------
 
 
+def parents(hub: Hub) -> dict[int, int]:
+    """The processes that the hub started, and those that they did: each with its parent."""
+    found: dict[int, int] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # one that has just ended
+            _, parent, _, session = file.read_text().rpartition(") ")[2].split()[:4]
+            if int(session) == hub.process.pid != int(file.parent.name):
+                found[int(file.parent.name)] = int(parent)
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each worker is a new interpreter")
+def test_workers_are_copies_of_one_process(place: Place) -> None:
+    with Hub(place, "--workers", "3") as hub:
+        hub.ready()
+        [origin] = {parent for parent in parents(hub).values() if parent != hub.process.pid}
+        assert [*parents(hub).values()].count(origin) == 3
+        threads = [*Path(f"/proc/{origin}/task").iterdir()]
+        assert len(threads) == 1, "a copy gets none of the others, and waits for ever for what they had locked"
+
+
 def mcp_post(port: int, method: str, params: dict[str, Any], *, session: str | None, modern: bool) -> Any:
     """The result of one message on a connection of its own, so that either worker may get it."""
     body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
@@ -173,7 +195,7 @@ def test_two_workers_serve_both_eras_and_count_together(tmp_path: Path) -> None:
             in_threads(submit_and_find, 8)
             return len({file.name for file in counters.glob("counter_*.db")}) == 2
 
-        until(both_had_some, "both workers to get calls")
+        until(both_had_some, "both workers to get calls", hub.process)
 
         def counted() -> float:
             with Client(hub.port) as client:
@@ -182,7 +204,7 @@ def test_two_workers_serve_both_eras_and_count_together(tmp_path: Path) -> None:
             return sum(map(float, found))
 
         assert [counted() for _ in range(8)] == [calls] * 8
-        hub.terminate(15)
+        hub.terminate()
 
 
 # --- stdio ------------------------------------------------------------------------------------------------------------
@@ -271,13 +293,11 @@ def test_sigterm_writes_what_waits_and_ends_the_streams(place: Place) -> None:
                 assert client.post(submission.path, submission.body)[0] == 200
                 for _ in range(7):
                     assert client.act("query_experiences", keywords=submission.word)["total"] == 1
-                began = time.monotonic()
-                assert hub.terminate(10) in (0, -signal.SIGTERM)
-                assert time.monotonic() - began < 5
+                assert hub.terminate() in (0, -signal.SIGTERM)
         finally:
             for connection in connections:
                 connection.close()
-        assert hub.log.count("\n") == 1, hub.log
+        assert hub.log.count("\n") == 1, f"a stream had to be cut off, which the log tells: {hub.log}"
     with reading(place) as rows:
         assert rows("SELECT query_count FROM experience_uses") == [(7,)]
         assert half_applied(place) == []
@@ -288,10 +308,9 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path) -> None:
     with Hub(place) as hub:
         load = Load(hub.ready().port)
         load.start()
-        until(lambda: len(load.acknowledged) > 50, "some answers")
-        began = time.monotonic()
-        hub.terminate(10)
-        assert time.monotonic() - began < 5
+        until(lambda: len(load.acknowledged) > 50, "some answers", hub.process)
+        hub.terminate()
+        assert hub.log.count("\n") == 1, f"a request had to be cut off, which the log tells: {hub.log}"
         load.join()
     assert load.refused == []
     assert {orjson.loads(answer)["result"]["data"]["id"] for _, answer in load.acknowledged} <= ids_in(place)
@@ -348,4 +367,4 @@ def test_a_full_disk_is_told_and_survived(small_disk: Path) -> None:
         assert [submit(client, Submission.make(by_action=True)) for _ in range(5)] == [{}] * 5
         assert ids_in(place) == set(acknowledged)
         assert half_applied(place) == []
-        hub.terminate(10)
+        hub.terminate()

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
+from tests.patience import PATIENCE
 
 from kho.kernel.background import Background
 from kho.kernel.hub import Settled
@@ -19,10 +20,10 @@ from kho.models.hash_embedder import HashEmbedder
 from kho.search.indexing.embedding_queue import BATCH, LEASE_DURATION, EmbeddingQueue
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query.searcher import Searcher
+from kho.storage.leases import SqlLeases
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.sqlite import SqliteVectors
 
-PATIENCE = 60.0
 T = SearchFilter("s", "t")
 
 CHILD = """
@@ -35,6 +36,7 @@ from kho.models.hash_embedder import HashEmbedder
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query.searcher import Searcher
+from kho.storage.leases import SqlLeases
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.vector_index.postgres import PostgresVectors
@@ -64,7 +66,7 @@ async def main(engine, place):
     model = Gated()
     index = Index(words, vectors, model.model, system_clock)
     searcher = Searcher(db, words, vectors, model)
-    embedding_queue = EmbeddingQueue(db, vectors, model, Background(), system_clock)
+    embedding_queue = EmbeddingQueue(db, vectors, model, Background(), system_clock, SqlLeases(system_clock))
     say("ready")
     while line := await asyncio.to_thread(sys.stdin.readline):
         match json.loads(line):
@@ -143,8 +145,11 @@ class Mine:
         self.searcher = Searcher(self.db, self.words, self.vectors, self.model)
         self.ahead = 0
         self.embedding_queue = EmbeddingQueue(
-            self.db, self.vectors, self.model, Background(), lambda: system_clock() + self.ahead
+            self.db, self.vectors, self.model, Background(), self.clock, SqlLeases(self.clock)
         )
+
+    def clock(self) -> int:
+        return system_clock() + self.ahead
 
     def child(self) -> Child:
         return Child(self.db.engine, self.place)

@@ -18,7 +18,7 @@ from mcp.server.context import ServerRequestContext
 from pydantic import BaseModel, ConfigDict
 
 from kho.kernel.call import Call
-from kho.kernel.capability import Argument, Capability, Content, Prompt, Resource
+from kho.kernel.capability import Argument, Capability, Prompt, Resource, ResourceContent
 from kho.kernel.errors import KhoError
 from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import Operation
@@ -387,13 +387,13 @@ class FixtureResources:
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
         return self.listed, None
 
-    async def read(self, call: Call, uri: str) -> Content | None:
+    async def read(self, call: Call, uri: str) -> ResourceContent | None:
         if uri == "test://static-text":
-            return Content(uri, "text/plain", text="This is the content of the static text resource.")
+            return ResourceContent(uri, "text/plain", text="This is the content of the static text resource.")
         if uri == "test://static-binary":
-            return Content(uri, "image/png", blob=_png())
+            return ResourceContent(uri, "image/png", blob=_png())
         if found := re.fullmatch(r"test://template/(\w+)/data", uri):
-            return Content(uri, "application/json", text=f'{{"id": "{found[1]}"}}')
+            return ResourceContent(uri, "application/json", text=f'{{"id": "{found[1]}"}}')
         return None
 
     async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:

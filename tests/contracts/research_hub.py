@@ -1,6 +1,7 @@
 """A hub with research collections, as the tests of contract 004 use it: a folder of notes that it may read, and clients
 of it on every wire and in both eras."""
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from tests.doors.doors import KHO, MODERN, Json, Served, served, talking
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
+from kho.doors.mcp.toolsets import ALL
 from kho.kernel.background import Background
 from kho.research.settings import ResearchSettings
 from kho.settings import Settings
@@ -32,10 +34,15 @@ NOTES = {
 }
 
 
+LONG_AGO = 1_700_000_000
+"""When the notes were written: of a file that changed just now, no time is kept, because it may change again."""
+
+
 def write_notes(folder: Path) -> Path:
     for name, text in NOTES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
+        os.utime(folder / name, (LONG_AGO, LONG_AGO))
     return folder
 
 
@@ -61,16 +68,17 @@ async def connected(wire: str, era: str, settings: Settings, **more: Any) -> Asy
         case "memory":
             async with open_hub(settings) as hub:
                 background = Background()
-                door = McpDoor(hub, background, lambda ctx: hub.local, frozenset(), 50)
+                door = McpDoor(hub, background, lambda ctx: hub.local, ALL, 50)
                 async with Client(door.server, mode=era, **more) as client:
                     yield client
                 await background.drain()
         case "stdio":
             roots = f'["{settings.research.roots[0]}"]'
-            async with talking(settings.home, era, KHO, "stdio", env={"KHO_RESEARCH__ROOTS": roots}, **more) as client:
+            env = {"KHO_RESEARCH__ROOTS": roots, "KHO_MCP__TOOLS": "all"}
+            async with talking(settings.home, era, KHO, "stdio", env=env, **more) as client:
                 yield client
         case _:
-            async with served(settings) as hub, Client(f"{hub.url}/mcp", mode=era, **more) as client:
+            async with served(settings) as hub, Client(f"{hub.url}/mcp?tools=all", mode=era, **more) as client:
                 yield client
 
 

@@ -123,7 +123,7 @@ async def asking(hub: Served, wire: str) -> AsyncGenerator[Ask, None]:
     if kind != "mcp":
         yield by_action if kind == "actions" else by_rpc
         return
-    async with Client(f"{hub.url}/mcp", mode=detail) as client:
+    async with Client(f"{hub.url}/mcp?tools=all", mode=detail) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
 
         async def by_tool(action: str, payload: Json) -> tuple[bool, Json]:

@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 from mcp.client.session import IncomingMessage
 from tests.doors.doors import ERAS, MODERN, served
+from tests.patience import PATIENCE
 
 from kho.settings import Settings
 from kho.simulator import simulator
@@ -21,7 +22,6 @@ from kho.simulator.board_tools import STATE_CHANGED
 from kho.simulator.simulator import Simulated
 
 MAC = simulator.mac(1)
-PATIENCE = 20.0
 
 
 class Told:
@@ -103,7 +103,7 @@ async def scene(home: Path, database_url: str | None, era: str) -> AsyncGenerato
     told = Told()
     async with (
         served(Settings(home=home, database_url=database_url)) as hub,
-        Client(f"{hub.url}/mcp", mode=era, message_handler=told) as client,
+        Client(f"{hub.url}/mcp?tools=all", mode=era, message_handler=told) as client,
         simulator.http() as http,
     ):
         made = Scene(client, Simulated(Board(MAC), hub.url, http, first_pause=0.05), told)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.devices.mqtt_house import dialled, free_port, listening
+from tests.devices.mqtt_brokers import dialled, free_port, listening
 from tests.doors.doors import Json, Served, served
+from tests.patience import PATIENCE
 from websockets.asyncio.client import connect
 
 from kho.devices.settings import DeviceSettings
 from kho.settings import Settings
 
 MAC = "02:4b:00:00:00:01"
-PATIENCE = 20.0
 VOLUME = "self.audio_speaker.set_volume"
 
 HELLO: Json = {

@@ -19,11 +19,11 @@ URI = "memory://conversation/chat_1"
 @asynccontextmanager
 async def client_of(home: Path, transport: str, era: str) -> AsyncGenerator[Client]:
     if transport == "stdio":
-        async with talking(home, era, KHO, "stdio") as client:
+        async with talking(home, era, KHO, "stdio", "--tools", "all") as client:
             yield client
     else:
         settings = Settings(home=home, database_url=None)
-        async with served(settings) as hub, Client(f"{hub.url}/mcp", mode=era) as client:
+        async with served(settings) as hub, Client(f"{hub.url}/mcp?tools=all", mode=era) as client:
             yield client
 
 

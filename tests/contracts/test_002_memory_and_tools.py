@@ -139,7 +139,11 @@ def test_messages(rpc: Rpc, chat: str) -> None:
     old = rpc("memory-server/memory/get_old_messages", conversation_id=chat)
     assert set(old) == {"messages", "total_count"}
     assert old["total_count"] == 5
-    assert set(rpc("memory-server/memory/get_context", conversation_id=chat)) == {"messages"}
+    found = rpc("memory-server/memory/get_context", conversation_id=chat)
+    assert set(found) == {"messages"}
+    assert all(set(message) == {"role", "content"} for message in found["messages"])
+    more = rpc("memory-server/memory/get_context", conversation_id=chat, details=True)["messages"]
+    assert all({"role", "content", "id", "created_at"} <= set(message) for message in more)
 
 
 @pytest.mark.requirement("002.memory.get-or-create-summary")

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from tests.acceptance.running import Client, Hub, Place, until
 from tests.contracts.test_002_memory_and_tools import Rpc
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +34,7 @@ def started(place: Place, *command: str) -> Generator[None]:
         yield
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
+        process.wait(PATIENCE)
 
 
 def free_port() -> int:
@@ -117,7 +118,7 @@ def test_the_commands_of_the_contract_work_as_printed(tmp_path: Path) -> None:
         said = {
             name: orjson.loads(
                 subprocess.run(
-                    command.replace(":8001", f":{port}"), shell=True, capture_output=True, timeout=30, check=True
+                    command.replace(":8001", f":{port}"), shell=True, capture_output=True, timeout=PATIENCE, check=True
                 ).stdout
             )
             for name, command in CURLS.items()

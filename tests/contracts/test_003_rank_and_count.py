@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from tests.contracts.conftest import MakeDesk
 from tests.contracts.desk import NOW, Desk, Json
+from tests.patience import PATIENCE
 
 from kho.experiences.service import Limits
 from kho.kernel.ports import Tx
@@ -288,7 +289,7 @@ async def test_the_answer_does_not_wait_for_the_count(own_desk: Desk) -> None:
             "UPDATE experience_uses SET query_count = query_count WHERE tenant = $1 AND id = $2", own_desk.tenant, id
         )
         held.set()
-        assert release.wait(30)
+        assert release.wait(PATIENCE)
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(own_desk.db.write(hold))

@@ -123,7 +123,7 @@ def test_each_command_answers_as_its_tool_does(tmp_path: Path) -> None:
     for command, tool, arguments in MAPPING:
         with chdir(here / "notes"):
             typed_out = run_in_process(commands, *typed(command, here / "notes"), "--json")
-        status, answer = calls.run(partial(called, calls, tool, given(arguments, there / "notes")))
+        status, answer = calls.run(partial(called, calls, tool, given(arguments, there / "notes")), "research")
         assert alike(json.loads(typed_out.out), here) == alike(answer, there), command
         assert typed_out.status == status, command
 
@@ -187,8 +187,8 @@ def test_what_to_do_next_is_a_command(tmp_path: Path) -> None:
     assert "`kho collections create paper`" in unknown.err
     run(settings, "kb", "add-folder", str(settings.research.roots[0]), "--collection", "papers", "--recursive")
     found = run(settings, "query", "e5-small", "--top-k", "1").out
-    assert "what stands around a result: `--neighbours 1`" in found
-    assert "why a result is where it is: `--explain`" in found
+    assert "the text around a result: `--neighbours 1`" in found
+    assert "why a result has its rank: `--explain`" in found
     told = run(settings, "collections", "delete", "papers")
     assert told.err.count("--yes") == 1
     assert "`kho collections delete papers --yes`" in told.err

@@ -45,6 +45,8 @@ async def test_resources_are_listed_read_and_completed(era: str, tmp_path: Path,
         document = (await read(client, f"kho://research/documents/{id}"))["document"]
         assert (document["title"], "text" in document) == ("Kettles", False)
         asked = await read(client, listed["Query history"])
+        while not asked["queries"]:  # a query is recorded once it is answered
+            asked = await read(client, listed["Query history"])
         assert [one["query"] for one in asked["queries"]] == ["descaling kettles"]
         for gone in (
             "kho://research/collections/nothing",
@@ -215,7 +217,10 @@ def test_the_doctor_says_so(tmp_path: Path, database_url: str | None) -> None:
 
 
 async def test_a_question_at_jsonrpc_is_the_tool_s(tmp_path: Path, database_url: str | None) -> None:
-    async with served(settings_of(tmp_path, database_url)) as hub, Client(f"{hub.url}/mcp", mode=MODERN) as client:
+    async with (
+        served(settings_of(tmp_path, database_url)) as hub,
+        Client(f"{hub.url}/mcp?tools=all", mode=MODERN) as client,
+    ):
         await filled(client)
         by_tool = await done(client, "query_knowledge_base", query="descaling")
         assert (await by_jsonrpc(hub, "query_knowledge_base", {"query": "descaling"}))["result"] == by_tool

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
@@ -97,7 +98,7 @@ async def test_a_simple_operation_is_given_up_while_the_database_is_stuck(make_r
         refused = (await room.ask("manage_collections", {"action": "create", "collection_name": "late"})).error
         assert refused is not None
         assert (refused.code, refused.contract_code) == ("TIMEOUT", -32000)
-        assert "Look whether a change was made" in refused.guidance
+        assert "Check whether the change was made" in refused.guidance
     async with stuck(room.db.read, 64):
         for tool, arguments in (SIMPLE[0], SIMPLE[3], SIMPLE[5], SIMPLE[6]):
             refused = (await room.ask(tool, arguments)).error
@@ -127,7 +128,7 @@ async def stuck(do: Callable[[Callable[[Tx], None]], Coroutine[Any, Any, None]],
         if times == 1 and tx.engine == "postgres":  # one writer of several
             tx.run("LOCK TABLE research_collections IN EXCLUSIVE MODE")
         begun.set()
-        let_go.wait(60)
+        let_go.wait(PATIENCE)
 
     works = [asyncio.ensure_future(do(hold)) for _ in range(times)]
     try:

@@ -29,6 +29,8 @@ async def test_the_tools_are_listed_with_schemas_that_hold(
 ) -> None:
     async with connected(wire, era, settings_of(tmp_path, database_url)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        more = {name: text(await client.call_tool("more", {"tool": name})) for name in PRINTED}
+    shown = {name: orjson.loads(told.partition("Arguments: ")[2]) for name, told in more.items()}
     assert {*FIVE} < {*RESEARCH} <= tools.keys()
     for name in RESEARCH:
         for schema in (tools[name].input_schema, tools[name].output_schema):
@@ -41,7 +43,9 @@ async def test_the_tools_are_listed_with_schemas_that_hold(
         schema = tools[name].input_schema
         assert parameters <= schema["properties"].keys()
         assert {*schema["required"]} == required
-        assert all(schema["properties"][one].get("description") for one in schema["properties"])
+        explained = shown[name]["properties"]
+        assert explained.keys() == schema["properties"].keys()
+        assert all(one.get("description") for one in explained.values())
     assert tools["query_knowledge_base"].input_schema["properties"]["top_k"]["default"] == 10
     assert tools["ingest_documents"].input_schema["properties"]["recursive"]["default"] is False
 

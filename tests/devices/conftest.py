@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.devices.house import House
-from tests.devices.mqtt_house import BROKERS, Amqtt, AnyBroker, Mosquitto, free_port, mosquitto
+from tests.devices.factories import HubWorker
+from tests.devices.mqtt_brokers import BROKERS, Amqtt, AnyBroker, Mosquitto, free_port, mosquitto
 
 from kho.devices.capability import MIGRATIONS
 from kho.kernel.ports import Database
@@ -45,22 +45,22 @@ async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
 
 
 @pytest.fixture
-async def houses(ground: Ground) -> AsyncIterator[Callable[..., House]]:
-    """Makes houses: several are several processes of one hub."""
-    made: list[House] = []
+async def workers(ground: Ground) -> AsyncIterator[Callable[..., HubWorker]]:
+    """Makes workers: several are several processes of one hub."""
+    made: list[HubWorker] = []
 
-    def make(**chosen: Any) -> House:
-        made.append(House(ground.db, ground.home, ground.url, **chosen))
+    def make(**chosen: Any) -> HubWorker:
+        made.append(HubWorker(ground.db, ground.home, ground.url, **chosen))
         return made[-1]
 
     yield make
-    for house in made:
-        await house.close()
+    for worker in made:
+        await worker.close()
 
 
 @pytest.fixture
-def house(houses: Callable[..., House]) -> House:
-    return houses()
+def worker(workers: Callable[..., HubWorker]) -> HubWorker:
+    return workers()
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import pty
 from pathlib import Path
 
 import pytest
-from tests.devices.house import PATIENCE
+from tests.devices.factories import PATIENCE
 from tests.devices.test_operations import dialled, known
 from tests.doors.command_line import program_of, run_in_process
 from tests.doors.doors import KHO, environment, kho, served
 
 from kho.settings import Settings
 from kho.simulator.board import Board
-from kho.simulator.board_tools import Context, Refused, Tool
+from kho.simulator.board_tools import Context, FirmwareTool, ToolRefused
 from kho.simulator.faults import FAULTS
 
 pytestmark = pytest.mark.anyio
@@ -59,17 +59,17 @@ def test_the_device_may_come_from_a_file(settings: Settings, tmp_path: Path) -> 
 def test_every_fault_is_offered(settings: Settings) -> None:
     shown = run_in_process(program_of(settings), "devices", "simulate", "--help").out
     assert f"[{'|'.join(FAULTS)}]" in shown
-    assert "each board's first call" in " ".join(shown.split())
+    assert "each board's answer to its first call" in " ".join(shown.split())
 
 
 def test_what_is_no_address_of_a_broker_is_refused(settings: Settings) -> None:
     done = run_in_process(program_of(settings), "devices", "simulate", "--mqtt", "nonsense")
-    assert (done.status, done.err.strip()) == (1, "error: --mqtt is written HOST:PORT.")
+    assert (done.status, done.err.strip()) == (1, "error: --mqtt must be HOST:PORT.")
 
 
 @pytest.mark.parametrize(
     ("verb", "truth"),
-    [("revoke", "until you approve it again"), ("forget", "what it said are deleted")],
+    [("revoke", "until you approve it again"), ("forget", "notifications are deleted")],
 )
 async def test_what_is_asked_first_is_true(settings: Settings, verb: str, truth: str) -> None:
     refused = await kho(settings.home, "devices", verb, MAC)
@@ -99,11 +99,11 @@ async def test_somebody_at_a_terminal_is_asked(settings: Settings) -> None:
 
 
 def refuse(context: Context, arguments: dict[str, object]) -> str:
-    raise Refused("The lamp is broken")
+    raise ToolRefused("The lamp is broken")
 
 
 async def test_a_failure_is_its_message_and_what_to_do_and_no_line_of_a_log(settings: Settings) -> None:
-    lamp = Tool("self.lamp.on", "Turns it on.", (), refuse)
+    lamp = FirmwareTool("self.lamp.on", "Turns it on.", (), refuse)
     async with served(settings) as hub, dialled(hub.url, Board(MAC, extra=[lamp])) as dial:
         await known(hub.http, MAC)
         failed = await kho(settings.home, "devices", "call", MAC, "self.lamp.on")

@@ -5,8 +5,8 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.devices.house import PATIENCE
-from tests.devices.web_house import Dialled, Houses, Json, Served, forget_keys, new_key, ready, web
+from tests.devices.factories import PATIENCE
+from tests.devices.http_server import Dialled, Json, MakeWorker, Served, forget_keys, new_key, ready, web
 
 from kho.devices.events import Event, Events
 from kho.lib.clock import SECOND
@@ -68,12 +68,12 @@ async def hearing(hub: Served, path: str, **headers: str) -> AsyncGenerator[Asyn
         yield told()
 
 
-async def test_the_stream_tells_of_boards_that_come_say_something_and_go(houses: Houses) -> None:
-    async with web(houses()) as hub, hearing(hub, "/devices/events?device=AA:01") as told:
+async def test_the_stream_tells_of_boards_that_come_say_something_and_go(workers: MakeWorker) -> None:
+    async with web(workers()) as hub, hearing(hub, "/devices/events?device=AA:01") as told:
         board, other = Board("aa:01"), Board("aa:02")
         async with hub.dial(device_id="aa:02") as second, hub.dial(device_id="aa:01") as socket:
             elsewhere, dialled = Dialled(other, second), Dialled(board, socket)
-            await ready(hub.house, "aa:01")
+            await ready(hub.worker, "aa:01")
             for said in board.say([{"jsonrpc": "2.0", "method": "notifications/state_changed", "params": {"newState": "idle"}}]):  # fmt: skip
                 await socket.send(said.text)  # type: ignore[union-attr] # the board says, it does not hang up
             await elsewhere.leave()
@@ -89,8 +89,8 @@ async def test_the_stream_tells_of_boards_that_come_say_something_and_go(houses:
         assert seen["connected"]["transport"] == "websocket"
 
 
-async def test_the_stream_needs_the_scope_and_shows_the_key_s_tenant_only(houses: Houses) -> None:
-    mine, other = houses(), houses()
+async def test_the_stream_needs_the_scope_and_shows_the_key_s_tenant_only(workers: MakeWorker) -> None:
+    mine, other = workers(), workers()
     reading, writing = await new_key(mine, "devices:read"), await new_key(mine, "devices:write")
     try:
         async with web(mine) as hub:

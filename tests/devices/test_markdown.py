@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from kho.devices import markdown, results
+from kho.devices import markdown, model
 
 AT = "2026-07-28T09:00:05.123456Z"
 MAC = "02:4b:00:00:00:01"
 
 
-def tool(**schema: Any) -> results.Tool:
-    return results.Tool(
+def tool(**schema: Any) -> model.ToolEntry:
+    return model.ToolEntry(
         name="self.volume", alias="board_volume", description="Sets it.", input_schema=schema, user_only=False
     )
 
 
-def shown(*tools: results.Tool) -> str:
-    return markdown.tools(results.Tools(device=MAC, status="connected", as_of=AT, tools=list(tools)))
+def shown(*tools: model.ToolEntry) -> str:
+    return markdown.tools(model.ToolList(device=MAC, status="connected", as_of=AT, tools=list(tools)))
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,10 @@ def test_what_a_board_says_cannot_pass_for_ours() -> None:
 
 
 def test_a_list_says_how_each_board_is() -> None:
-    def device(id: str, **more: Any) -> results.Device:
-        return results.Device(device=id, last_seen=AT, **more)
+    def device(id: str, **more: Any) -> model.DeviceEntry:
+        return model.DeviceEntry(device=id, last_seen=AT, **more)
 
-    found = results.Devices(
+    found = model.DeviceList(
         devices=[
             device("a", status="connected", name="kho-sim", version="2.4.2", tools=1, label="hall", connected_since=AT),
             device("b", status="never_connected"),
@@ -56,7 +56,7 @@ def test_a_list_says_how_each_board_is() -> None:
     assert markdown.devices(found).splitlines() == [
         "- `a` **hall**: connected, kho-sim 2.4.2, 1 tool, since 2026-07-28 09:00 UTC",
         "- `b`: never connected, seen 2026-07-28 09:00 UTC",
-        "- `c`: revoked, shows a code to be let in again, 2 calls waiting, seen 2026-07-28 09:00 UTC",
+        "- `c`: revoked, shows a code to be approved again, 2 calls waiting, seen 2026-07-28 09:00 UTC",
         "",
         "These wait to be approved (`kho devices approve CODE`):",
         "",
@@ -65,33 +65,35 @@ def test_a_list_says_how_each_board_is() -> None:
 
 
 def test_notifications_and_calls_are_a_line_each() -> None:
-    said = results.Notification(device=MAC, at=AT, method="notifications/state", params={"on": True, "by": "An\nBé"})
-    plain = results.Notification(device=MAC, at=AT, method="ping")
-    assert markdown.notifications(results.Notifications(notifications=[said, plain])).splitlines() == [
+    said = model.NotificationEntry(device=MAC, at=AT, method="notifications/state", params={"on": True, "by": "An\nBé"})
+    plain = model.NotificationEntry(device=MAC, at=AT, method="ping")
+    assert markdown.notifications(model.NotificationList(notifications=[said, plain])).splitlines() == [
         f'- 2026-07-28 09:00:05 UTC `{MAC}` `notifications/state` `{{"on":true,"by":"An\\nBé"}}`',
         f"- 2026-07-28 09:00:05 UTC `{MAC}` `ping`",
     ]
     entry: dict[str, Any] = {"device": MAC, "at": AT, "tool": "self.volume", "caller": "local", "request_id": "r"}
     calls = [
-        results.Entry(call=2, arguments={"volume": 37}, door="cli", outcome="ok", message="true", ms=4, **entry),
-        results.Entry(call=1, arguments={}, door="cli", outcome="DEVICE_FAILED", message="x" * 300, **entry),
+        model.CallLogEntry(call=2, arguments={"volume": 37}, door="cli", outcome="ok", message="true", ms=4, **entry),
+        model.CallLogEntry(call=1, arguments={}, door="cli", outcome="DEVICE_FAILED", message="x" * 300, **entry),
     ]
-    first, second = markdown.log(results.Log(calls=calls)).splitlines()
+    first, second = markdown.log(model.CallLog(calls=calls)).splitlines()
     assert first == f'2. 2026-07-28 09:00:05 UTC `{MAC}` `self.volume` `{{"volume":37}}` by local: ok, 4 ms, `true`'
     assert second.startswith(f"1. 2026-07-28 09:00:05 UTC `{MAC}` `self.volume` by local: DEVICE_FAILED, `xxx")
     assert second.endswith("…`")
 
 
 def test_what_a_board_answers() -> None:
-    one = results.Called(tool="t", status="ok", text="line one\nline two")
+    one = model.Called(tool="t", status="ok", text="line one\nline two")
     assert markdown.called(one) == "```text\nline one\nline two\n```"
     image: dict[str, Any] = {"type": "image", "data": "", "mimeType": "image/jpeg"}
-    several = results.Called(
+    several = model.Called(
         tool="t",
         status="partly",
         results=[
-            results.Outcome(device="a", status="ok", text="x\ny", content=[image]),
-            results.Outcome(device="b", status="failed", error=results.Problem(code="DEVICE_OFFLINE", message="Off.")),
+            model.DeviceOutcome(device="a", status="ok", text="x\ny", content=[image]),
+            model.DeviceOutcome(
+                device="b", status="failed", error=model.CallProblem(code="DEVICE_OFFLINE", message="Off.")
+            ),
         ],
     )
     assert markdown.called(several).splitlines() == [
@@ -106,9 +108,9 @@ def test_what_a_board_answers() -> None:
         ("approved", "hall", f"`{MAC}` (hall) is approved."),
         ("labelled", "hall", f"`{MAC}` is called hall now."),
         ("labelled", None, f"`{MAC}` has no label now."),
-        ("revoked", None, f"`{MAC}` is shut out. `kho devices approve {MAC}` lets it in again."),
+        ("revoked", None, f"`{MAC}` is blocked. `kho devices approve {MAC}` approves it again."),
         ("forgotten", None, f"`{MAC}` is forgotten. If it connects again, it is a new board; `revoke` keeps one out."),
     ],
 )
 def test_what_became_of_a_board(status: Any, label: str | None, text: str) -> None:
-    assert markdown.changed(results.Changed(device=MAC, status=status, label=label)) == text
+    assert markdown.changed(model.DeviceChange(device=MAC, status=status, label=label)) == text

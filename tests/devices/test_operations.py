@@ -15,14 +15,14 @@ from mcp import Client
 from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from tests.acceptance.running import Hub, Place
-from tests.devices.house import PATIENCE
-from tests.devices.web_house import Dialled
+from tests.devices.factories import PATIENCE
+from tests.devices.http_server import Dialled
 from tests.doors.doors import PLAIN, Served, bearer, new_key, served
 from websockets.asyncio.client import connect
 
-from kho.app import describe
 from kho.settings import Settings
 from kho.simulator.board import Board
+from kho.slices import describe
 
 pytestmark = pytest.mark.anyio
 A, B = "ee:01", "ee:02"
@@ -89,7 +89,7 @@ async def talking(hub: Served, told: Told) -> AsyncGenerator[Client, None]:
     async with (
         httpx2.AsyncClient(timeout=PATIENCE, trust_env=False, verify=PLAIN) as http,
         Client(
-            streamable_http_client(f"{hub.url}/mcp", http_client=http), mode="legacy", message_handler=told
+            streamable_http_client(f"{hub.url}/mcp?tools=all", http_client=http), mode="legacy", message_handler=told
         ) as client,
     ):
         yield client
@@ -193,7 +193,7 @@ async def test_a_tenants_boards_are_nobody_elses(settings: Settings) -> None:
 async def tools(hub: Served, key: str) -> set[str]:
     async with (
         httpx2.AsyncClient(timeout=PATIENCE, trust_env=False, verify=PLAIN, headers=bearer(key)) as http,
-        Client(streamable_http_client(f"{hub.url}/mcp", http_client=http)) as client,
+        Client(streamable_http_client(f"{hub.url}/mcp?tools=all", http_client=http)) as client,
     ):
         return await listed(client)
 
@@ -219,6 +219,7 @@ async def test_beside_a_running_hub_and_among_its_workers(settings: Settings, wo
             assert board.state.volume == 99
             await dial.leave()
         gone = await asyncio.to_thread(place.run, *words)
-        assert json.loads(gone.stdout)["error"]["code"] == "DEVICE_OFFLINE"
+        error = json.loads(gone.stdout)["error"]
+        assert (error["code"], error["guidance"][:4]) == ("DEVICE_OFFLINE", "Wake")  # a hub is running
         assert await asyncio.to_thread(hub.terminate) in (0, -signal.SIGTERM)  # uvicorn ends as it was told to
         assert "Traceback" not in hub.log

@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -91,7 +92,13 @@ def matches(expected: str, output: str) -> bool:
 def run(block: Block, folder: Path, environment: dict[str, str]) -> None:
     def output(command: list[str]) -> str:
         done = subprocess.run(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, f"line {block.line}:\n{block.text}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -116,7 +123,7 @@ def hub(folder: Path, environment: dict[str, str]) -> Generator[str]:
         command = [sys.executable, "-m", "kho", "serve", "--port", str(port)]
         server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while True:
             with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
                 break
@@ -126,7 +133,7 @@ def hub(folder: Path, environment: dict[str, str]) -> Generator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         server.send_signal(signal.SIGTERM)
-        server.wait(30)
+        server.wait(PATIENCE)
 
 
 def run_page(page: str, folder: Path) -> None:

@@ -12,7 +12,7 @@ from kho.documents import capability as documents
 from kho.documents import store
 from kho.documents.knowledge import WebSearch
 from kho.documents.settings import DocumentSettings
-from kho.documents.store import Document, DocumentVersion, Revision
+from kho.documents.store import DocumentVersion, Revision, StoredDocument
 from kho.documents.tree import GAP
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
@@ -46,7 +46,6 @@ class Desk:
     clock: Clock = field(default_factory=Clock)
     background: Background = field(default_factory=Background)
     scopes: frozenset[str] = frozenset({"*"})
-    max_folders: int = 20
 
     def __post_init__(self) -> None:
         model = self.embedder.model if self.embedder else ""
@@ -54,13 +53,13 @@ class Desk:
         searcher = Searcher(self.db, self.words, self.vectors, self.embedder)
         leases = SqlLeases(self.clock)
         core = Core(self.db, index, searcher, self.background, None, leases, model, clock=self.clock)
-        self.capability = documents.capability(
-            core, DocumentSettings(timeout=30.0), llm=self.llm, web_search=self.web, max_folders=self.max_folders
-        )
+        self.capability = documents.capability(core, DocumentSettings(timeout=30.0), llm=self.llm, web_search=self.web)
         self.registry = Registry([self.capability], self.background)
         self.embedding_queue: EmbeddingQueue | None = None
         if self.vectors is not None and self.embedder is not None:
-            self.embedding_queue = EmbeddingQueue(self.db, self.vectors, self.embedder, self.background, self.clock)
+            self.embedding_queue = EmbeddingQueue(
+                self.db, self.vectors, self.embedder, self.background, self.clock, SqlLeases(self.clock)
+            )
 
     def neighbour(self, **more: Any) -> "Desk":
         """Another tenant on the same database, or another hub for the same."""
@@ -70,7 +69,7 @@ class Desk:
         return Call(Principal(by, self.tenant, self.scopes), **more)
 
     async def ask(self, operation: str, arguments: Any, *, by: str = "somebody") -> Outcome:
-        found = self.registry.action(operation)
+        found = self.registry.action(operation) or self.registry.method(f"documents-server/{operation}")
         assert found is not None, operation
         return await self.registry.call(found, arguments, self.call(by))
 
@@ -98,7 +97,7 @@ class Desk:
         def work(tx: Tx) -> None:
             for place, (id, parent) in enumerate(rows):
                 version = DocumentVersion(1, "text/plain", {}, True)
-                store.insert(tx, self.tenant, Document(id, parent, place * GAP, 1, 0, 0, None, None, version))
+                store.insert(tx, self.tenant, StoredDocument(id, parent, place * GAP, 1, 0, 0, None, None, version))
                 store.add_revision(tx, self.tenant, id, Revision(1, "create_document", "somebody", 0, version), "x")
 
         await self.db.write(work)

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.patience import PATIENCE
 
 from kho.app import opened
 from kho.documents.settings import DocumentSettings
@@ -26,7 +27,6 @@ from kho.storage.sqlite.database import Sqlite
 
 Json = dict[str, Any]
 
-PATIENCE = 30.0
 """Seconds after which a test has failed; nothing is expected to take that long."""
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 FAILS = b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n"

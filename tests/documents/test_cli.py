@@ -164,7 +164,7 @@ def test_folders(docs: Docs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [one["path"] for one in json.loads(broken.out)["error"]["details"]["failed"]] == ["b.md"]
     (tmp_path / "in" / "b.md").write_text("# B\n")
     gone = docs("import", "in").out
-    assert "1 document came from this folder before, and the file is gone:\n\n- `c` (`c.md`)" in gone
+    assert "1 document imported from this folder before, and the file is gone:\n\n- `c` (`c.md`)" in gone
     assert "`kho docs delete` deletes one; `--prune` deletes all" in gone
     docs("delete", "c")
     docs("delete", "b")

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.documents.desk import Desk
+from tests.patience import PATIENCE
 
 DELETED_AT = 7
 """Which column of a document's row that is."""
@@ -275,7 +276,7 @@ async def test_the_background_tells_of_it(desk: Desk) -> None:
     desk.clock.pass_seconds(30)
     for work in desk.capability.start:
         desk.background.add(work)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not (await desk.dump(["documents"]))["documents"][0][DELETED_AT]:
             pass
     assert [one["action"] for one in await desk.audited(document_id="once")][-1] == "delete_document"

@@ -16,7 +16,7 @@ from kho.documents.knowledge import External
 from kho.kernel.call import Call
 from kho.kernel.errors import Unavailable
 from kho.models import factory
-from kho.models.settings import Llm
+from kho.models.settings import LlmSettings
 from kho.settings import Settings
 
 KETTLE = (
@@ -231,7 +231,7 @@ async def model() -> AsyncIterator[ModelServer]:
 @pytest.fixture
 async def modelled(stocked: Desk, model: ModelServer) -> AsyncIterator[Desk]:
     """The same documents, asked through a hub with a language model."""
-    llm = factory.llm(Llm(url=model.url, model="m", timeout=30.0))
+    llm = factory.llm(LlmSettings(url=model.url, model="m", timeout=30.0))
     assert llm is not None
     yield stocked.neighbour(tenant=stocked.tenant, llm=llm)
     await llm.aclose()
@@ -283,7 +283,7 @@ async def test_a_model_that_takes_too_long_is_not_waited_for(stocked: Desk, mode
     assert not release.is_set()
     assert "limescale" in answer["response"]
     assert answer["response"] == (await stocked.query(query))["response"]
-    assert answer["degraded"] == ["Quoted, for want of a model. It took too long."]
+    assert answer["degraded"] == ["The answer quotes the passages, because the model did not answer. It took too long."]
     assert answer["usage"]["llm_tokens_prompt"] == 0
     assert len(model.asked) == 1
     hasty = await modelled.query(query, routing={"max_latency_ms": 200})
@@ -296,7 +296,7 @@ async def test_a_model_that_fails_is_said(modelled: Desk, model: ModelServer) ->
     model.usual = lambda body: asyncio.sleep(0, JSONResponse({"error": {"message": "no such model"}}, 404))
     answer = await modelled.query("How do I take limescale off a kettle?")
     assert "limescale" in answer["response"]
-    assert answer["degraded"][0].startswith("Quoted, for want of a model.")
+    assert answer["degraded"][0].startswith("The answer quotes the passages, because the model did not answer.")
 
 
 @pytest.mark.requirement("000.query.nothing")
@@ -309,7 +309,7 @@ async def test_a_model_is_not_asked_about_nothing(modelled: Desk, model: ModelSe
 async def test_no_time_at_all(stocked: Desk) -> None:
     answer = await stocked.query("limescale", routing={"max_latency_ms": 1})
     assert (answer["response"], answer["context"]) == ("", [])
-    assert answer["degraded"] == ["The time that was allowed was over before the store had been searched."]
+    assert answer["degraded"] == ["The allowed time was over before the search was complete."]
 
 
 # -- the web -----------------------------------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ async def test_the_toolbox_is_what_searches_it(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("000.query.usage")
 async def test_the_model_of_the_settings_answers(tmp_path: Path, model: ModelServer) -> None:
-    settings = Settings(home=tmp_path / "home", database_url=None, llm=Llm(url=model.url, model="m"))
+    settings = Settings(home=tmp_path / "home", database_url=None, llm=LlmSettings(url=model.url, model="m"))
     model.answers = [completion("Twenty grams [1].")]
     async with served(settings) as hub:
         await hub.act("create_document", {"document_id": "kettle", "content": {"body": KETTLE}})

@@ -5,33 +5,40 @@ from functools import partial
 from click.testing import CliRunner
 from tests.doors.doors import Finished
 
-from kho import app, doctor
+from kho import app, doctor, slices
 from kho.doors.cli import build
 from kho.doors.cli.context import Program
 from kho.entrypoint import asking, attach, serve
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability
 from kho.kernel.registry import Registry
-from kho.settings import Settings
+from kho.sanitizer.policy import mask_secrets
+from kho.settings import Settings, local_principal, whereabouts
+from kho.simulator.faults import FAULTS
 
 
 def program_of(settings: Settings, *extra: Capability, name: str = "kho") -> Program:
     return Program(
         version="0",
-        home=settings.home,
         http=settings.http,
-        admin=app.local_principal(settings, admin=True),
-        registry=lambda: Registry([*app.describe().capabilities, *extra], Background()),
-        open_hub=lambda: app.open_hub(settings, extra),
+        admin=local_principal(settings, admin=True),
+        slices=[*slices.SLICES, *(one.name for one in extra)],
+        registry=lambda names: Registry(
+            [one for one in (*slices.describe(names).capabilities, *extra) if one.name in names], Background()
+        ),
+        open_hub=lambda names: app.open_hub(settings, extra, only=names),
         stdio=lambda tools: None,
         serve=partial(serve, settings),
-        where=app.whereabouts(settings),
+        where=whereabouts(settings),
+        home=settings.home,
+        environment={},
+        mask=mask_secrets,
         evaluate=doctor.evaluator(settings),
         examine=partial(doctor.examine, settings),
         asking=asking,
         attach=partial(attach, settings),
         simulate=doctor.simulate,
-        faults=app.FAULTS,
+        faults=FAULTS,
         listen_mqtt=partial(setattr, settings.devices, "mqtt_broker"),
         name=name,
     )

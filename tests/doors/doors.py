@@ -20,11 +20,13 @@ import uvicorn
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from pydantic import BaseModel, ConfigDict
+from tests.patience import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.http.app import Application
 from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.doors.mcp.stdio import serve
+from kho.doors.mcp.toolsets import ALL
 from kho.kernel import api_keys
 from kho.kernel.api_keys import ApiKey
 from kho.kernel.call import Call
@@ -49,23 +51,26 @@ MEMORY = [
     "memory_get_all_messages", "memory_search", "memory_list", "memory_get_summary", "memory_set_summary",
 ]  # fmt: skip
 TOOLBOX = ["duckduckgo_search", "fetch_url"]
+FACTS = ["remember", "forget", "restore_fact", "list_facts", "fact_history", "update_fact"]
 EXPERIENCES = [
     "query_experiences", "submit_experience", "get_experience", "update_experience", "rate_experience",
     "delete_experience", "restore_experience",
 ]  # fmt: skip
 RESEARCH = [
     "query_knowledge_base", "manage_collections", "manage_projects", "ingest_documents", "augment_knowledge",
-    "submit_feedback", "similar_documents", "ingest_status",
+    "submit_feedback", "similar_documents", "ingest_status", "list_kb_documents", "get_kb_document", "remove_kb_document",
 ]  # fmt: skip
 DOCUMENTS = [
     "create_document", "update_document", "delete_document", "move_document", "query_knowledge", "edit_document",
     "restore_document", "restore_revision", "get_document", "get_documents", "list_documents", "document_history",
-    "diff_revisions", "audit_log",
+    "diff_revisions",
 ]  # fmt: skip
 DEVICES = ["devices_list", "device_tools", "device_call", "device_notifications", "device_log", "device_label"]
+AUDIT = ["audit_log"]
 """The tools of each capability, in the order in which they are listed."""
 SERVERS = [
-    "memory-server", "tool-server", "experiences-server", "research-server", "documents-server", "devices-server",
+    "memory-server", "tool-server", "facts-server", "experiences-server", "research-server", "documents-server",
+    "devices-server", "audit-server",
 ]  # fmt: skip
 
 KHO = str(Path(sys.executable).with_name("kho"))
@@ -114,7 +119,7 @@ async def listening(app: Application) -> AsyncGenerator[tuple[str, httpx2.AsyncC
         await server.startup([listener])
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         try:
-            async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=PLAIN) as http:
+            async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False, verify=PLAIN) as http:
                 yield url, http
         finally:
             await server.shutdown([listener])
@@ -178,7 +183,7 @@ async def kho(home: Path, *arguments: str, stdin: bytes = b"", env: Mapping[str,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             out, err = await process.communicate(stdin)
     finally:
         if process.returncode is None:
@@ -269,4 +274,4 @@ class Boards:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(lambda: open_hub(Settings(), (Boards().capability,)), frozenset(), 200))
+    asyncio.run(serve(lambda: open_hub(Settings(), (Boards().capability,)), "0", {}, ALL, 200))

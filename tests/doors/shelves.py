@@ -14,10 +14,12 @@ from tests.doors.command_line import program_of
 from kho.app import open_hub
 from kho.doors.cli import build
 from kho.doors.mcp.stdio import serve
+from kho.doors.mcp.toolsets import ALL
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
+from kho.kernel.hints import Hint, Op
 from kho.kernel.operation import Operation
 from kho.kernel.params import Params, Result
 from kho.settings import Settings
@@ -36,7 +38,7 @@ class ShelfError(KhoError):
     code = "SHELF_ERROR"
     rpc = -32002
     status = 400
-    guidance = "See what there is with manage_shelves(action='list')."
+    guidance = Hint("See what there is with ", Op("manage_shelves", action="list"), ".")
 
 
 class UnknownShelf(ShelfError):
@@ -190,6 +192,6 @@ class Shelves:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["stdio"]:
-        asyncio.run(serve(lambda: open_hub(Settings(), (Shelves().capability,)), frozenset(), 50))
+        asyncio.run(serve(lambda: open_hub(Settings(), (Shelves().capability,)), "0", {}, ALL, 50))
     else:
         build(program_of(Settings(), Shelves().capability))(prog_name="kho")

@@ -10,7 +10,7 @@ from kho.kernel.access import OPEN
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.errors import Conflict, KhoError, Unauthorized
-from kho.kernel.web import Channel, Page, Reply, Request, Socket, Stream
+from kho.kernel.web import Channel, Page, Socket, Stream, WebReply, WebRequest
 
 
 @dataclass
@@ -19,18 +19,18 @@ class Shop:
 
     happenings: asyncio.Queue[tuple[str, Any]] = field(default_factory=asyncio.Queue[tuple[str, Any]])
     listening: int = 0
-    seen: list[Request] = field(default_factory=list[Request])
+    seen: list[WebRequest] = field(default_factory=list[WebRequest])
     channels: list[Channel] = field(default_factory=list[Channel])
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def mirror(self, request: Request) -> Reply:
+    async def mirror(self, request: WebRequest) -> WebReply:
         self.seen.append(request)
         if request.query.get("fail"):
             raise Conflict("The shop is shut.")
         sub = request.principal.sub if request.principal else None
-        return Reply(200, json.dumps({"size": len(request.body), "sub": sub}).encode(), headers={"X-Shop": "open"})
+        return WebReply(200, json.dumps({"size": len(request.body), "sub": sub}).encode(), headers={"X-Shop": "open"})
 
-    async def events(self, call: Call, request: Request) -> AsyncGenerator[tuple[str, Any], None]:
+    async def events(self, call: Call, request: WebRequest) -> AsyncGenerator[tuple[str, Any], None]:
         self.listening += 1
         try:
             while True:
@@ -59,8 +59,8 @@ class Shop:
 
     @property
     def capability(self) -> Capability:
-        def tells(error: KhoError) -> Reply:
-            return Reply(error.status, json.dumps({"ok": False, "why": error.code}).encode())
+        def tells(error: KhoError) -> WebReply:
+            return WebReply(error.status, json.dumps({"ok": False, "why": error.code}).encode())
 
         return Capability(
             "shop",

@@ -17,9 +17,11 @@ import pytest
 from mcp import Client
 from mcp_types import TextContent
 from tests.doors.doors import KHO, MODERN, Json, Served, kho, served, talking
+from tests.patience import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
+from kho.doors.mcp.toolsets import ALL
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.settings import Settings
@@ -57,7 +59,7 @@ async def story(ask: Ask) -> list[Json]:
     submitted = await ask("submit_experience", RECORD)
     id: str = submitted["data"]["id"]
     told = [submitted, await ask("query_experiences", QUERY)]
-    async with asyncio.timeout(10):  # the count follows the answer, within a second
+    async with asyncio.timeout(PATIENCE):  # the count follows the answer, within a second
         while (await ask("get_experience", {"id": id}))["data"]["query_count"] == 0:
             pass
     told.append(await ask("rate_experience", {"id": id, "helpful": True}))
@@ -107,7 +109,7 @@ def in_memory(era: str) -> Door:
     async def door(settings: Settings) -> AsyncGenerator[Ask, None]:
         async with open_hub(settings) as hub:
             background = Background()
-            server = McpDoor(hub, background, lambda ctx: hub.local, frozenset(), 50).server
+            server = McpDoor(hub, background, lambda ctx: hub.local, ALL, 50).server
             async with Client(server, mode=era) as client:
                 yield over_mcp(client)
             await background.drain()
@@ -118,7 +120,7 @@ def in_memory(era: str) -> Door:
 def stdio(era: str) -> Door:
     @asynccontextmanager
     async def door(settings: Settings) -> AsyncGenerator[Ask, None]:
-        async with talking(settings.home, era, KHO, "stdio") as client:
+        async with talking(settings.home, era, KHO, "stdio", "--tools", "all") as client:
             assert client.protocol_version >= MODERN if era == MODERN else client.protocol_version < MODERN
             yield over_mcp(client)
 
@@ -128,7 +130,7 @@ def stdio(era: str) -> Door:
 def streamable_http(era: str) -> Door:
     @asynccontextmanager
     async def door(settings: Settings) -> AsyncGenerator[Ask, None]:
-        async with served(settings) as hub, Client(f"{hub.url}/mcp", mode=era) as client:
+        async with served(settings) as hub, Client(f"{hub.url}/mcp?tools=all", mode=era) as client:
             yield over_mcp(client)
 
     return door

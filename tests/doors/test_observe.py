@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.logs import JsonFormatter, LineFormatter, log_call, log_refusal
@@ -142,7 +143,7 @@ def test_spans_reach_a_collector(tmp_path: Path) -> None:
                 "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
             }
             command = [sys.executable, "-m", "kho", "experiences", "query", CANARY, "--json"]
-            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=60)
+            subprocess.run(command, env=environment, check=True, capture_output=True, timeout=PATIENCE)
         finally:
             collector.shutdown()
             thread.join()

@@ -20,6 +20,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import ERAS, PLAIN, Json, Served, add_key, bearer, listening
 from tests.doors.streams import board_that_speaks, streamed
+from tests.patience import PATIENCE
 
 from kho.app import open_hub
 from kho.devices.settings import DeviceSettings
@@ -30,7 +31,7 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
 from kho.kernel.web import Page, Socket, Stream
-from kho.settings import Local, Settings
+from kho.settings import Local, Mcp, Settings
 
 TENANT = "acme"
 WORD, SECRET = "kestrel", "zq4711"
@@ -43,6 +44,13 @@ FILLED: dict[str, tuple[set[str], Sequence[tuple[str, Json]]]] = {
         [
             ("memory-server/memory/get_or_create", {"conversation_id": SECRET}),
             ("memory-server/memory/add_message", {"conversation_id": SECRET, "role": "user", "content": TEXT}),
+        ],
+    ),
+    "facts": (
+        {"resources", "resource_changes"},
+        [
+            ("facts-server/import_facts", {"lines": [{"id": SECRET, "text": TEXT}]}),
+            ("facts-server/remember", {"text": TEXT, "about": SECRET}),
         ],
     ),
     "experiences": (
@@ -87,7 +95,7 @@ def served_by(capability: Capability) -> dict[str, Access]:
     if capability.resources is not None:
         things["resources"] = capability.resources.scope
     for source in capability.sources:
-        things["sources"] = frozenset(operation.scope for operation in source.operations())
+        things["sources"] = frozenset(name for operation in source.operations() for name in names(operation.scope))
     things |= {f"prompt {prompt.name}": prompt.scope for prompt in capability.prompts}
     return things | {one.path: one.scope for one in capability.web}
 
@@ -131,6 +139,7 @@ async def house(both_settings: Settings) -> AsyncIterator[House]:
         "experiences": ExperienceSettings(public_tenant=TENANT),
         "devices": DeviceSettings(approval="auto"),
         "local": Local(tenant=TENANT),
+        "mcp": Mcp(tools=["all"]),
     }
     settings = both_settings.model_copy(update=update)
     hubs: list[Hub] = []
@@ -239,7 +248,7 @@ async def known(house: House) -> Known:
 
 async def seen(house: House, caller: Caller, era: str, there: Known) -> Seen:
     async with (
-        httpx2.AsyncClient(headers=caller.headers, verify=PLAIN, trust_env=False, timeout=30) as http,
+        httpx2.AsyncClient(headers=caller.headers, verify=PLAIN, trust_env=False, timeout=PATIENCE) as http,
         Client(streamable_http_client(f"{house.served.url}/mcp", http_client=http), mode=era) as client,
     ):
         result = Seen()
@@ -359,7 +368,7 @@ class Hearing:
             self._news.set()
 
     async def until(self, *words: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while not all(word in self.text for word in words):
                 self._news.clear()
                 await self._news.wait()
@@ -382,8 +391,10 @@ def told(house: House, kind: str) -> list[Access]:
 
 
 async def change(house: House, number: int) -> None:
-    """A conversation begins and another grows: which resources there are changes, and what one says."""
+    """A fact and a conversation come, and others change: which resources there are changes, and what one says."""
     for method, params in (
+        ("facts-server/remember", {"text": f"{TEXT} Take {number}."}),
+        ("facts-server/update_fact", {"id": SECRET, "text": f"{TEXT} Change {number}."}),
         ("memory-server/memory/get_or_create", {"conversation_id": f"{SECRET}-{number}"}),
         ("memory-server/memory/add_message", {"conversation_id": SECRET, "role": "user", "content": TEXT}),
     ):

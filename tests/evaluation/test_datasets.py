@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kho.evaluation.configurations import NAMED, configuration, merged
+from kho.evaluation.configurations import NAMED, configuration
 from kho.evaluation.datasets import Variant, read, tasks, unmarked
 from kho.evaluation.errors import BadConfiguration, BadData
+from kho.lib.merge import merged
 
 CORPUS = {"1": "Mèo ngủ trên mái nhà.", "2": "Chó đuổi theo xe."}
 QUERIES = [["q1", "Con gì ngủ?", ["1"]], ["q2", "Con gì đuổi xe?", ["2"]]]

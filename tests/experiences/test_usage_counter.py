@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
-from kho.experiences import usage_counter
+from tests.patience import PATIENCE
+
+from kho.experiences import service
+from kho.experiences.service import UsageCounter
 from kho.experiences.store import Store
-from kho.experiences.usage_counter import Usage
 from kho.kernel.background import Background
 from kho.kernel.errors import DatabaseError
 from kho.kernel.ports import Tx
@@ -38,9 +40,9 @@ class Writes:
         return sum((Counter(batch) for batch in self.batches), Counter[tuple[str, str]]())
 
 
-def counting(db: Writes) -> tuple[Usage, Background]:
+def counting(db: Writes) -> tuple[UsageCounter, Background]:
     background = Background()
-    return Usage(cast(Any, db), Store(cast(Any, None)), background, lambda: 1), background
+    return UsageCounter(cast(Any, db), Store(cast(Any, None)), background, lambda: 1), background
 
 
 async def test_what_comes_together_is_written_together() -> None:
@@ -54,11 +56,11 @@ async def test_what_comes_together_is_written_together() -> None:
 
 
 async def test_counts_are_written_within_a_second_without_any_end() -> None:
-    assert usage_counter.INTERVAL < 1
+    assert service.COUNT_INTERVAL < 1
     db = Writes()
     used, background = counting(db)
     used.add("t", ["a"])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await db.written.wait()
     assert db.total == {("t", "a"): 1}
     await background.drain()
@@ -74,7 +76,7 @@ async def test_nothing_is_written_where_nothing_was_returned() -> None:
 
 async def test_a_failed_batch_is_tried_again_and_counted_once() -> None:
     db = Writes()
-    db.failures = usage_counter.RETRIES - 1
+    db.failures = service.COUNT_RETRIES - 1
     used, background = counting(db)
     used.add("t", ["a", "b"])
     await background.drain()
@@ -83,7 +85,7 @@ async def test_a_failed_batch_is_tried_again_and_counted_once() -> None:
 
 async def test_after_too_many_failures_the_counts_wait_for_the_next_query() -> None:
     db = Writes()
-    db.failures = usage_counter.RETRIES
+    db.failures = service.COUNT_RETRIES
     used, background = counting(db)
     used.add("t", ["a"])
     await background.drain()

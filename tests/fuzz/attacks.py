@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.fuzz.corpus import VALUES
 from tests.fuzz.target import MODERN, SEED, Request, Target, action, mcp_handshake, mcp_modern, rpc
 
-from kho import app
+from kho import slices
 from kho.kernel.call import Principal
 from kho.kernel.operation import Operation
 from kho.lib.jsonrpc import ParseError, loads
 
 T = TypeVar("T")
 
-REGISTRY = app.describe()
+REGISTRY = slices.describe()
 # Not those that reach out of this machine: each would wait for a network that tests have none of.
 OPERATIONS: Sequence[Operation] = [
     operation
@@ -112,8 +112,8 @@ def objects(draw: st.DrawFn, members: dict[str, Bytes], spoil: int = 8) -> bytes
     """An object with these members, of which one time in `spoil` one is missing, given twice, or something else."""
     pairs = [(dumps(name), draw(values)) for name, values in members.items()]
     if draw(st.integers(1, spoil)) == spoil:
-        at = draw(st.integers(0, len(pairs) - 1))
-        match draw(st.sampled_from(["missing", "twice", "else", "more"])):
+        at = draw(st.integers(0, max(0, len(pairs) - 1)))
+        match draw(st.sampled_from(["missing", "twice", "else", "more"] if pairs else ["more"])):
             case "missing":
                 del pairs[at]
             case "twice":

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from tests.patience import PATIENCE
 
 from kho.kernel.background import Background
 
@@ -37,14 +38,14 @@ async def test_drain_ends_pauses() -> None:
         done.append("woken")
 
     background.add(patient)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await background.drain()
         await background.pause(3600)  # from now on nobody pauses
     assert done == ["woken"]
 
 
 async def test_a_pause_ends_by_itself() -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await Background().pause(0.001)
 
 

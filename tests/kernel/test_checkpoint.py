@@ -1,5 +1,6 @@
 """The checkpoint: what a caller may not have is neither shown nor told, and nothing is served without a scope."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Announcements, Capability, Changes, Prompt
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import Forbidden
+from kho.kernel.operation import Operation
 from kho.kernel.web import Page
 
 
@@ -21,7 +23,7 @@ class Ears:
 
     heard: list[Any] = field(default_factory=list[Any])
 
-    def tools_changed(self) -> None:
+    def tools_changed(self, changed: Sequence[Operation]) -> None:
         self.heard.append("tools")
 
     def resources_changed(self, uri: str | None) -> None:

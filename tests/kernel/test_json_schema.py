@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, Field
 
-from kho.app import describe
 from kho.kernel import json_schema
 from kho.kernel.call import Principal
+from kho.slices import describe
 
 
 class Inner(BaseModel):

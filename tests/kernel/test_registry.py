@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -104,7 +105,7 @@ async def test_many_wrong_values_are_counted_and_not_listed() -> None:
     outcome = await run(noting, {"texts": [0] * 90_000})
     assert outcome.error is not None
     assert outcome.error.message == (
-        "Invalid parameters: 90,000 values are wrong; 1,000 would be named one by one. Compare them with the schema"
+        "Invalid parameters: 90,000 values are wrong; 1,000 is the most that is listed. Compare them with the schema"
     )
 
 
@@ -139,7 +140,7 @@ async def test_wrong_arguments_name_the_field() -> None:
         assert [problem["field"] for problem in error.details["problems"]] == [field]
     poisoned = (await run(operation(), {"size": "x\0"})).error
     assert poisoned is not None
-    assert poisoned.details["problems"] == [{"field": "size", "message": "Text must not hold the NUL character."}]
+    assert poisoned.details["problems"] == [{"field": "size", "message": "Text must not contain the NUL character."}]
 
 
 async def test_the_scope_is_needed() -> None:
@@ -231,7 +232,7 @@ async def test_live_operations_come_and_go_and_say_so() -> None:
     changes: list[list[str]] = []
 
     class Noting(Ears):
-        def tools_changed(self) -> None:
+        def tools_changed(self, changed: Sequence[Operation]) -> None:
             changes.append([found.name for found in names.operations(EVERYTHING)][-2:])
 
     names.checkpoint.listen(EVERYTHING, Noting())

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kho.kernel import api_keys, paging, values
+from kho.kernel import api_keys, paging
 from kho.kernel.api_keys import ApiKey
 from kho.kernel.call import Call, Principal, until
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, Timeout
 from kho.kernel.params import Id, Strings, Whole
+from kho.kernel.validation import MAX_NAME, check_values
 from kho.lib.clock import DAY, from_iso, iso, system_clock
 from kho.lib.jsonrpc import MAX_DEPTH
 from kho.lib.markdown import counted, minute
@@ -116,13 +117,13 @@ def test_the_clock_is_the_systems() -> None:
 )
 def test_text_that_one_database_would_refuse(value: Any, field: str) -> None:
     with pytest.raises(InvalidParams) as refused:
-        values.check(value)
+        check_values(value)
     assert refused.value.details["field"] == field
 
 
 @pytest.mark.parametrize("value", [None, 1, True, "é\n\t\x01", {"đ": [1, {"🏠": "状"}]}, [], {}, "x" * 1_000_000])
 def test_everything_else_passes(value: Any) -> None:
-    values.check(value)
+    check_values(value)
 
 
 def test_a_path_is_put_together_only_for_what_is_wrong() -> None:
@@ -130,23 +131,23 @@ def test_a_path_is_put_together_only_for_what_is_wrong() -> None:
         def __format__(self, spec: str) -> str:
             raise AssertionError("nothing is wrong below this key")
 
-    values.check({Key("a"): [0, "x", {Key("b"): [1, 2]}]})
+    check_values({Key("a"): [0, "x", {Key("b"): [1, 2]}]})
     with pytest.raises(InvalidParams) as refused:
-        values.check({"k" * 1_000_000: ["\0"]})
-    assert refused.value.details["field"] == "k" * values.LONGEST_NAME
+        check_values({"k" * 1_000_000: ["\0"]})
+    assert refused.value.details["field"] == "k" * MAX_NAME
 
 
 def test_nesting_is_bounded() -> None:
     value: Any = "x"
     for _ in range(MAX_DEPTH):
         value = [value]
-    values.check(value)
+    check_values(value)
     with pytest.raises(InvalidParams, match="nested more than"):
-        values.check([value])
+        check_values([value])
     for _ in range(100_000):
         value = {"a": value}
     with pytest.raises(InvalidParams):
-        values.check(value)
+        check_values(value)
 
 
 # -- fields ------------------------------------------------------------------------------------------------------------

@@ -2,24 +2,24 @@
 
 import pytest
 
-from kho.lib.front_matter import Front, find, number, toml
+from kho.lib.front_matter import FrontMatter, find, number, toml
 
 
 @pytest.mark.parametrize(
     ("text", "front"),
     [
-        ("---\na: 1\n---\nx", Front("a: 1\n", False, 13)),
-        ("---\r\na: 1\r\n---\r\nx", Front("a: 1\r\n", False, 16)),
-        ("---\n---", Front("", False, 7)),
-        ("---\na: 1\n...\nx", Front("a: 1\n", False, 13)),
-        ("+++\na = 1\n...\n+++\nx", Front("a = 1\n...\n", True, 18)),
-        ("--- \t\na: 1\n----\n--- \nx", Front("a: 1\n----\n", False, 21)),
+        ("---\na: 1\n---\nx", FrontMatter("a: 1\n", False, 13)),
+        ("---\r\na: 1\r\n---\r\nx", FrontMatter("a: 1\r\n", False, 16)),
+        ("---\n---", FrontMatter("", False, 7)),
+        ("---\na: 1\n...\nx", FrontMatter("a: 1\n", False, 13)),
+        ("+++\na = 1\n...\n+++\nx", FrontMatter("a = 1\n...\n", True, 18)),
+        ("--- \t\na: 1\n----\n--- \nx", FrontMatter("a: 1\n----\n", False, 21)),
         ("----\na: 1\n----\n", None),
         ("---\na: 1\n+++\n", None),
         ("\n---\na: 1\n---\n", None),
     ],
 )
-def test_where_it_is(text: str, front: Front | None) -> None:
+def test_where_it_is(text: str, front: FrontMatter | None) -> None:
     assert find(text) == front
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kho.lib import jsonrpc
-from kho.lib.jsonrpc import MAX_DEPTH, MAX_VALUES, Invalid, Message, ParseError, Request, Response, parse
+from kho.lib.jsonrpc import MAX_DEPTH, MAX_VALUES, InvalidMessage, Message, ParseError, RpcRequest, RpcResponse, parse
 
 
 def one(value: Any, *, lenient: bool = False) -> Message:
@@ -20,7 +20,7 @@ def one(value: Any, *, lenient: bool = False) -> Message:
 
 def refusal(message: Message) -> tuple[Any, int]:
     """The id and the code of the reply to what is no request."""
-    assert isinstance(message, Invalid)
+    assert isinstance(message, InvalidMessage)
     assert message.reply["jsonrpc"] == "2.0"
     assert message.reply["error"]["message"] == "Invalid Request"
     return message.reply["id"], message.reply["error"]["code"]
@@ -29,18 +29,18 @@ def refusal(message: Message) -> tuple[Any, int]:
 @pytest.mark.parametrize("id", [1, -7, 0, 2.5, "x", "", "đ", None, 10**15])
 def test_an_id_is_kept_as_it_came(id: Any) -> None:
     message = one({"jsonrpc": "2.0", "method": "m", "params": {"a": 1}, "id": id})
-    assert message == Request("m", {"a": 1}, id, is_notification=False)
-    assert isinstance(message, Request)
+    assert message == RpcRequest("m", {"a": 1}, id, is_notification=False)
+    assert isinstance(message, RpcRequest)
     assert type(message.id) is type(id)
 
 
 def test_without_an_id_it_is_a_notification() -> None:
-    assert one({"jsonrpc": "2.0", "method": "m"}) == Request("m", None, None, is_notification=True)
+    assert one({"jsonrpc": "2.0", "method": "m"}) == RpcRequest("m", None, None, is_notification=True)
 
 
 @pytest.mark.parametrize("params", [{}, {"a": [1, None]}, [], [1, "b"], None])
 def test_params_are_an_object_an_array_or_nothing(params: Any) -> None:
-    assert one({"jsonrpc": "2.0", "method": "m", "params": params, "id": 1}) == Request("m", params, 1)
+    assert one({"jsonrpc": "2.0", "method": "m", "params": params, "id": 1}) == RpcRequest("m", params, 1)
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_a_batch_may_mix_everything() -> None:
         )
     )
     assert batch
-    assert messages[:2] == [Request("a", None, 1), Request("b", None, None, is_notification=True)]
+    assert messages[:2] == [RpcRequest("a", None, 1), RpcRequest("b", None, None, is_notification=True)]
     assert [refusal(message) for message in messages[2:4]] == [(None, -32600), (None, -32600)]
-    assert messages[4] == Response(9, 3)
+    assert messages[4] == RpcResponse(9, 3)
 
 
 def test_a_batch_of_one_is_a_batch() -> None:
-    assert parse(b'[{"jsonrpc": "2.0", "method": "a", "id": 1}]') == ([Request("a", None, 1)], True)
+    assert parse(b'[{"jsonrpc": "2.0", "method": "a", "id": 1}]') == ([RpcRequest("a", None, 1)], True)
 
 
 def test_a_batch_within_a_batch_is_no_request() -> None:
@@ -99,19 +99,19 @@ def test_a_batch_within_a_batch_is_no_request() -> None:
 
 
 def test_responses() -> None:
-    assert one({"jsonrpc": "2.0", "result": None, "id": 1}) == Response(1)
+    assert one({"jsonrpc": "2.0", "result": None, "id": 1}) == RpcResponse(1)
     failure = {"code": -1, "message": "no", "data": [1]}
-    assert one({"jsonrpc": "2.0", "error": failure, "id": "x"}) == Response("x", error=failure)
+    assert one({"jsonrpc": "2.0", "error": failure, "id": "x"}) == RpcResponse("x", error=failure)
     for wrong in ({"message": "no code"}, "text", {"code": "1", "message": "m"}, {"code": True, "message": "m"}):
         assert refusal(one({"jsonrpc": "2.0", "error": wrong, "id": 1})) == (1, -32600)
 
 
 def test_firmware_that_forgets_is_understood() -> None:
-    assert one({"method": "m", "id": 1}, lenient=True) == Request("m", None, 1)
-    assert one({"result": {}, "id": 1}, lenient=True) == Response(1, {})
+    assert one({"method": "m", "id": 1}, lenient=True) == RpcRequest("m", None, 1)
+    assert one({"result": {}, "id": 1}, lenient=True) == RpcResponse(1, {})
     expected = {"code": jsonrpc.INTERNAL_ERROR, "message": "Unknown tool"}
-    assert one({"error": {"message": "Unknown tool"}, "id": 1}, lenient=True) == Response(1, error=expected)
-    assert one({"error": "Unknown tool", "id": 1}, lenient=True) == Response(1, error=expected)
+    assert one({"error": {"message": "Unknown tool"}, "id": 1}, lenient=True) == RpcResponse(1, error=expected)
+    assert one({"error": "Unknown tool", "id": 1}, lenient=True) == RpcResponse(1, error=expected)
     assert refusal(one({"params": {}}, lenient=True)) == (None, -32600)
 
 

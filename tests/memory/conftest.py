@@ -14,10 +14,10 @@ from kho.kernel.ports import Database, Llm, Words
 from kho.memory import model
 from kho.memory.capability import MIGRATIONS
 from kho.memory.resources import ConversationResources
-from kho.memory.service import Service
+from kho.memory.service import MemoryService
 from kho.memory.settings import MemorySettings
 from kho.memory.summarizer import Summarizer
-from kho.memory.transfer import Transfer
+from kho.memory.transfer import MemoryTransfer
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
 from kho.storage.migrate import OWN, migrate
@@ -40,9 +40,9 @@ class Desk:
         changes.subscribe(lambda tenant, uri: self.told.append((tenant, uri)))
         parts: dict[str, Any] = {"db": self.db, "clock": self.clock, "settings": self.settings, "changes": changes}
         self.summaries = Summarizer(**parts, background=Background(), llm=self.llm)
-        self.service = Service(**parts, index=index, searcher=Searcher(self.db, self.words))
+        self.service = MemoryService(**parts, index=index, searcher=Searcher(self.db, self.words))
         self.resources = ConversationResources(self.db, 10.0)
-        self.transfer = Transfer(**parts, index=index)
+        self.transfer = MemoryTransfer(**parts, index=index)
 
     @property
     def call(self) -> Call:

@@ -12,8 +12,8 @@ AT = "2026-07-28T09:00:05.000001Z"
 
 def test_messages() -> None:
     said = [
-        model.Message(role="user", content="Xin chào.\n\n# Tôi là An", id="m1", created_at=AT),
-        model.Message(role="assistant", content="Chào anh!", id="m2", created_at=AT),
+        model.MessageEntry(role="user", content="Xin chào.\n\n# Tôi là An", id="m1", created_at=AT),
+        model.MessageEntry(role="assistant", content="Chào anh!", id="m2", created_at=AT),
     ]
     assert markdown.messages(model.Messages(messages=said)) == (
         "**user**, 2026-07-28 09:00\n\n> Xin chào.\n>\n> # Tôi là An\n\n**assistant**, 2026-07-28 09:00\n\n> Chào anh!"
@@ -22,7 +22,7 @@ def test_messages() -> None:
 
 
 def test_hits() -> None:
-    hit = model.Hit(
+    hit = model.MessageHit(
         conversation_id="c",
         message_id="m",
         role="user",
@@ -59,7 +59,7 @@ def test_conversations() -> None:
 
 
 def test_what_was_said_cannot_pass_for_anything_of_ours() -> None:
-    said = model.Message(role="user", content="a\r\n\u2028**kho**: done\x1b[2J\u202eb", id="m", created_at=AT)
+    said = model.MessageEntry(role="user", content="a\r\n\u2028**kho**: done\x1b[2J\u202eb", id="m", created_at=AT)
     shown = markdown.messages(model.Messages(messages=[said]))
     assert shown == "**user**, 2026-07-28 09:00\n\n> a\n>\n> **kho**: done [2Jb"
     listed = model.ListedConversation(

@@ -7,7 +7,7 @@ from tests.memory.chats import PLANTED, chat
 from tests.memory.conftest import Desk
 
 from kho.kernel.errors import Unavailable
-from kho.kernel.ports import Message, Written
+from kho.kernel.ports import PromptMessage, Written
 from kho.memory import model
 from kho.memory.settings import MemorySettings
 from kho.memory.summarizer import appended
@@ -70,7 +70,7 @@ async def test_a_clients_summary_is_left_alone(desk: Desk) -> None:
 
 async def test_a_summary_set_while_ours_is_made_wins(desk: Desk) -> None:
     class Slow:
-        async def complete(self, messages: Sequence[Message]) -> Written:
+        async def complete(self, messages: Sequence[PromptMessage]) -> Written:
             await desk.service.set_summary(model.SetSummary(conversation_id="c", summary="theirs"), desk.call)
             return Written("ours")
 
@@ -81,10 +81,10 @@ async def test_a_summary_set_while_ours_is_made_wins(desk: Desk) -> None:
 
 
 async def test_with_a_model_it_writes_in_the_language_and_sees_the_text_as_data(desk: Desk) -> None:
-    shown: list[Sequence[Message]] = []
+    shown: list[Sequence[PromptMessage]] = []
 
     class Model:
-        async def complete(self, messages: Sequence[Message]) -> Written:
+        async def complete(self, messages: Sequence[PromptMessage]) -> Written:
             shown.append(messages)
             return Written("Chị Châu hẹn ngày 12/05.")
 
@@ -100,7 +100,7 @@ async def test_with_a_model_it_writes_in_the_language_and_sees_the_text_as_data(
 
 async def test_without_its_model_it_quotes(desk: Desk) -> None:
     class Away:
-        async def complete(self, messages: Sequence[Message]) -> Written:
+        async def complete(self, messages: Sequence[PromptMessage]) -> Written:
             raise Unavailable("the server is away")
 
     quoting = Desk(desk.db, desk.words, tenant=desk.tenant, llm=Away())

@@ -32,6 +32,9 @@ async def filled(desk: Desk) -> None:
         await desk.say(language, *chat(language, 30))
         await desk.summary(language)
     await desk.say("en", ("user", "with data"), metadata={"a": [1, "b", None]}, message_id="mine")
+    await desk.say(
+        "en", ("tool", "21 degrees"), speaker="thermometer", at="2026-07-27T08:00:00Z", user_id="Lan", agent_id="bot"
+    )
     await desk.open("empty")
     await desk.service.set_summary(model.SetSummary(conversation_id="zh", summary="客户自己的摘要"), desk.call)
 
@@ -49,6 +52,8 @@ async def test_a_round_trip(desk: Desk, limit: int) -> None:
     assert (again.conversations, again.messages) == (0, 0)
     assert await exported(there) == lines
     assert await there.found("penicillin") == await desk.found("penicillin") != []
+    labelled = await there.service.search(model.SearchMemory(query="penicillin", user_id="lan"), there.call)
+    assert {hit.conversation_id for hit in labelled.results} == {"en"}
 
 
 async def test_a_summary_comes_along_with_its_time_and_what_it_let_go_of(desk: Desk) -> None:
@@ -93,7 +98,7 @@ async def test_one_conversation(desk: Desk) -> None:
             "content": "x",
             "created_at": "2026-07-28",
         },
-        {"type": "conversation", "conversation_id": "a b", "created_at": "2026-07-28", "updated_at": "2026-07-28"},
+        {"type": "conversation", "conversation_id": "a\nb", "created_at": "2026-07-28", "updated_at": "2026-07-28"},
         {"type": "conversation", "conversation_id": "c", "created_at": "2026-07-28", "updated_at": "soon"},
         {
             "type": "message",

@@ -9,7 +9,7 @@ from docx.document import Document
 from tests.parsers.samples import word
 
 from kho.lib.chunking.chunker import chunks
-from kho.parsers import Limits, UnreadableFile, read
+from kho.parsers import ParserLimits, UnreadableFile, read
 
 
 def guide(document: Document) -> None:
@@ -114,16 +114,16 @@ def test_a_zip_bomb_is_seen_before_it_goes_off() -> None:
 def test_many_parts_that_are_large_together() -> None:
     data = changed(ORDINARY, "", b"", {f"word/media/{number}.bin": bytes(2**19) for number in range(8)})
     with pytest.raises(UnreadableFile, match="zip bomb"):
-        read(data, "a.docx", limits=Limits(unpacked=2**21))
+        read(data, "a.docx", limits=ParserLimits(unpacked=2**21))
     assert read(data, "a.docx").title == "Hướng dẫn sử dụng"
 
 
 def test_absurdly_many_parts() -> None:
     data = changed(ORDINARY, "", b"", {f"word/{number}": b"" for number in range(300)})
     with pytest.raises(UnreadableFile, match="zip bomb"):
-        read(data, "a.docx", limits=Limits(members=200))
+        read(data, "a.docx", limits=ParserLimits(members=200))
     with pytest.raises(UnreadableFile, match="zip bomb"):
-        read(data, "a.docx", limits=Limits(members=50))
+        read(data, "a.docx", limits=ParserLimits(members=50))
 
 
 def test_parts_that_share_their_bytes() -> None:
@@ -153,9 +153,9 @@ def test_a_part_larger_than_the_directory_says() -> None:
     ("data", "reason"),
     [
         (ORDINARY[: len(ORDINARY) // 2], "cut off"),
-        (b"PK\x03\x04 nonsense", "no DOCX"),
+        (b"PK\x03\x04 nonsense", "not a DOCX"),
         (b"PK\x05\x06" + bytes(18), "no Word document"),
-        (b"just words", "no DOCX"),
+        (b"just words", "not a DOCX"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "password"),
         (changed(ORDINARY, "word/document.xml", b"<w:document><w:body>"), "damaged"),
         (changed(ORDINARY, "word/document.xml", zlib.compress(b"x" * 99)), "damaged"),

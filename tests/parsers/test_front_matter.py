@@ -3,7 +3,7 @@
 import pytest
 
 from kho.parsers import read
-from kho.parsers.front_matter import MAX_TAGS, Front, split
+from kho.parsers.front_matter import MAX_TAGS, FileMetadata, split
 
 BODY = "\n# Kettles\n\nCitric acid.\n"
 
@@ -11,27 +11,36 @@ BODY = "\n# Kettles\n\nCitric acid.\n"
 @pytest.mark.parametrize(
     ("matter", "said"),
     [
-        ("---\ntitle: Sổ tay\n---\n", Front("Sổ tay")),
-        ('---\ntitle: "A: \\"b\\"" # so\n---\n', Front('A: "b"')),
-        ("---\nTitle: 'It''s'\ntags: [a, \"b, c\", 'd']\n...\n", Front("It's", ("a", "b, c", "d"))),
-        ("---\ntags:\n  - one\n  - two\n- three\n---\n", Front(tags=("one", "two", "three"))),
-        ("---\ntags: one, two, One\n---\n", Front(tags=("one", "two"))),
-        ("---\nauthor: Mai\ndate: 2026-07-28\n---\n", Front(author="Mai", published="2026-07-28")),
-        ("---\nauthors:\n- Mai\n- Lan\ndate: 2026-07-28T10:00:00Z\n---\n", Front("", (), "Mai, Lan", "2026-07-28")),
-        ("---\ntitle: Tea: a guide\nauthor: *anyone\ntags: [a\n---\n", Front("Tea: a guide", ("[a",), "*anyone")),
-        ('---\ntitle: 1.10\nauthor: true\ntags: [2024, "x # y"]\n---\n', Front("1.10", ("2024", "x # y"), "true")),
-        ("---\ndate: last week\ntitle:\n---\n", Front()),
-        ("---\ndate: 2026-13-01\n---\n", Front()),
-        ("---\n# a comment\nlayout: post\nnested:\n  title: no\n  tags: [x]\n\ntitle: yes\n---\n", Front("yes")),
-        ("---\ntitle: >\n  folded\n  lines\n---\n", Front("folded lines")),
-        (f"---\ntags: [{', '.join(map(str, range(50)))}]\n---\n", Front(tags=tuple(map(str, range(MAX_TAGS))))),
+        ("---\ntitle: Sổ tay\n---\n", FileMetadata("Sổ tay")),
+        ('---\ntitle: "A: \\"b\\"" # so\n---\n', FileMetadata('A: "b"')),
+        ("---\nTitle: 'It''s'\ntags: [a, \"b, c\", 'd']\n...\n", FileMetadata("It's", ("a", "b, c", "d"))),
+        ("---\ntags:\n  - one\n  - two\n- three\n---\n", FileMetadata(tags=("one", "two", "three"))),
+        ("---\ntags: one, two, One\n---\n", FileMetadata(tags=("one", "two"))),
+        ("---\nauthor: Mai\ndate: 2026-07-28\n---\n", FileMetadata(author="Mai", published="2026-07-28")),
+        (
+            "---\nauthors:\n- Mai\n- Lan\ndate: 2026-07-28T10:00:00Z\n---\n",
+            FileMetadata("", (), "Mai, Lan", "2026-07-28"),
+        ),
+        (
+            "---\ntitle: Tea: a guide\nauthor: *anyone\ntags: [a\n---\n",
+            FileMetadata("Tea: a guide", ("[a",), "*anyone"),
+        ),
+        (
+            '---\ntitle: 1.10\nauthor: true\ntags: [2024, "x # y"]\n---\n',
+            FileMetadata("1.10", ("2024", "x # y"), "true"),
+        ),
+        ("---\ndate: last week\ntitle:\n---\n", FileMetadata()),
+        ("---\ndate: 2026-13-01\n---\n", FileMetadata()),
+        ("---\n# a comment\nlayout: post\nnested:\n  title: no\n  tags: [x]\n\ntitle: yes\n---\n", FileMetadata("yes")),
+        ("---\ntitle: >\n  folded\n  lines\n---\n", FileMetadata("folded lines")),
+        (f"---\ntags: [{', '.join(map(str, range(50)))}]\n---\n", FileMetadata(tags=tuple(map(str, range(MAX_TAGS))))),
         (
             '+++\ntitle = "Hugo"\ntags = ["a", "b"]\ndate = 2026-07-28\n+++\n',
-            Front("Hugo", ("a", "b"), None, "2026-07-28"),
+            FileMetadata("Hugo", ("a", "b"), None, "2026-07-28"),
         ),
     ],
 )
-def test_what_it_says_is_taken_out(matter: str, said: Front) -> None:
+def test_what_it_says_is_taken_out(matter: str, said: FileMetadata) -> None:
     assert split(matter + BODY) == (said, BODY)
 
 
@@ -52,7 +61,7 @@ def test_what_it_says_is_taken_out(matter: str, said: Front) -> None:
     ],
 )
 def test_what_is_none_stays_text(text: str) -> None:
-    assert split(text) == (Front(), text)
+    assert split(text) == (FileMetadata(), text)
 
 
 def test_a_file_is_read_without_it() -> None:

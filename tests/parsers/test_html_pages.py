@@ -3,7 +3,7 @@
 import pytest
 
 from kho.lib.chunking.chunker import chunks
-from kho.parsers import Readable, UnreadableFile, read
+from kho.parsers import ParsedFile, UnreadableFile, read
 
 PAGE = """<!doctype html>
 <html><head><title>Hướng dẫn — Kho</title><style>p { color: red }</style><script>alert("no")</script></head>
@@ -30,7 +30,7 @@ PAGE = """<!doctype html>
 </body></html>"""
 
 
-def of(page: str, name: str = "a.html") -> Readable:
+def of(page: str, name: str = "a.html") -> ParsedFile:
     return read(page.encode(), name)
 
 

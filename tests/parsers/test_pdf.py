@@ -8,7 +8,7 @@ from pypdf import PdfReader, PdfWriter
 from tests.parsers.samples import pdf
 
 from kho.lib.chunking.chunker import chunks
-from kho.parsers import Limits, UnreadableFile, read
+from kho.parsers import ParserLimits, UnreadableFile, read
 
 VIETNAMESE = "Cơ sở dữ liệu không kết nối được\nvì mật khẩu đã hết hạn."
 CHINESE = "数据库连接失败，请联系管理员。"
@@ -127,9 +127,9 @@ def test_pages_that_hold_each_other_end() -> None:
 
 def test_too_many_pages() -> None:
     with pytest.raises(UnreadableFile, match="it has 4 pages, more than 3"):
-        read(pdf(["a", "b", "c", "d"]), "a.pdf", limits=Limits(pages=3))
+        read(pdf(["a", "b", "c", "d"]), "a.pdf", limits=ParserLimits(pages=3))
 
 
 def test_too_much_text() -> None:
     with pytest.raises(UnreadableFile, match="far too long"):
-        read(pdf([VIETNAMESE] * 4), "a.pdf", limits=Limits(unpacked=100))
+        read(pdf([VIETNAMESE] * 4), "a.pdf", limits=ParserLimits(unpacked=100))

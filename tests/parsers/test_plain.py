@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kho.lib.chunking.chunker import SIZE, chunks, estimate
-from kho.parsers import Limits, Readable, UnreadableFile, formats, is_readable, read
+from kho.parsers import ParsedFile, ParserLimits, UnreadableFile, formats, is_readable, read
 
 
-def of(text: str, name: str) -> Readable:
+def of(text: str, name: str) -> ParsedFile:
     return read(text.encode(), name)
 
 
@@ -172,7 +172,7 @@ def test_a_notebook() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}', "[" * 100_000])
 def test_what_is_no_notebook(text: str) -> None:
-    with pytest.raises(UnreadableFile, match="no Jupyter notebook"):
+    with pytest.raises(UnreadableFile, match="not a Jupyter notebook"):
         of(text, "a.ipynb")
 
 
@@ -263,7 +263,7 @@ def test_nothing_and_too_much() -> None:
     with pytest.raises(UnreadableFile, match="it has no text"):
         read(b"\xef\xbb\xbf \n\t\n", "a.md")
     with pytest.raises(UnreadableFile, match=r"it has 2\.0 MB, more than 1\.0 MB\. Split it"):
-        read(b"a" * 2**21, "a.txt", limits=Limits(size=2**20))
+        read(b"a" * 2**21, "a.txt", limits=ParserLimits(size=2**20))
 
 
 NAMES = st.sampled_from(

@@ -12,7 +12,7 @@ import pytest
 from tests.parsers.samples import pdf, word
 
 from kho.lib.chunking.chunker import chunks
-from kho.parsers import Limits, Readable, UnreadableFile, Worker, read, read_text
+from kho.parsers import ParsedFile, ParserLimits, UnreadableFile, Worker, read, read_text
 from kho.parsers.worker import LARGE
 
 WORD = word(lambda document: document.add_paragraph("Chữ trong tài liệu."))
@@ -118,7 +118,7 @@ async def test_a_name_that_is_no_unicode() -> None:
 
 
 async def test_a_file_that_takes_too_long_is_given_up_and_the_next_is_read() -> None:
-    async with Worker(Limits(seconds=0.5)) as worker:
+    async with Worker(ParserLimits(seconds=0.5)) as worker:
         with pytest.raises(UnreadableFile, match=r"took longer than 0\.5 seconds"):
             await worker.read(SLOW, "slow.pdf")
         assert worker.pid is None
@@ -127,7 +127,7 @@ async def test_a_file_that_takes_too_long_is_given_up_and_the_next_is_read() -> 
 
 
 async def test_a_file_that_eats_memory_is_refused_and_the_next_is_read() -> None:
-    async with Worker(Limits(memory=120 * 2**20)) as worker:
+    async with Worker(ParserLimits(memory=120 * 2**20)) as worker:
         with pytest.raises(UnreadableFile, match="more than 120 MB of memory"):
             await worker.read(SLOW, "slow.pdf")
         assert worker.pid is None
@@ -136,7 +136,7 @@ async def test_a_file_that_eats_memory_is_refused_and_the_next_is_read() -> None
 
 async def test_a_file_that_crashes_its_parser_is_refused_and_the_next_is_read() -> None:
     """The parser of HTML has an error of its own for the end of the memory, which nobody expects."""
-    async with Worker(Limits(memory=150 * 2**20)) as worker:
+    async with Worker(ParserLimits(memory=150 * 2**20)) as worker:
         with pytest.raises(UnreadableFile, match="it crashes the program that reads it"):
             await worker.read(b"<p>" + b"<b>x" * 5_000_000, "big.html")
         assert worker.pid is None
@@ -162,7 +162,7 @@ async def test_a_process_that_dies_between_files_goes_unnoticed() -> None:
 async def test_a_process_that_dies_over_a_file_is_replaced_once() -> None:
     async with Worker() as worker:
         pid = await stopped(worker)
-        found: list[Readable] = []
+        found: list[ParsedFile] = []
 
         async def reading() -> None:
             found.append(await worker.read(WORD, "a.docx"))
@@ -217,7 +217,7 @@ async def test_readers_wait_for_each_other() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc")
 async def test_the_process_has_no_secrets_and_a_limit() -> None:
-    async with Worker(Limits(memory=300 * 2**20)) as worker:
+    async with Worker(ParserLimits(memory=300 * 2**20)) as worker:
         await worker.read(PDF, "a.pdf")
         around = await anyio.Path(f"/proc/{worker.pid}/environ").read_bytes()
         assert [entry.split(b"=")[0] for entry in around.split(b"\0") if entry] == [b"PYTHONPATH"]

@@ -12,24 +12,25 @@ from tests.clock import Clock
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Embedder, SearchFilter, Vectors, Words
+from kho.kernel.ports import Database, Embedder, SearchFilter, Tx, Vectors, Words
 from kho.research import model
 from kho.research.ingest import indexing
 from kho.research.ingest.indexing import SPACE, Doc, Filing
-from kho.research.library import collection_store, document_listing
+from kho.research.library import collection_store, document_store
 from kho.research.library.collections import Collections
 from kho.research.library.document_store import DocumentStore, Put
 from kho.research.library.documents import Documents
 from kho.research.library.projects import Projects
-from kho.research.library.transfer import Transfer
+from kho.research.library.transfer import KnowledgeTransfer
+from kho.research.model import CollectionsAnswer, ProjectsAnswer
 from kho.research.query.feedback import Feedback
 from kho.research.query.history import History
 from kho.research.query.scope import Scope, scope_of
-from kho.research.results import CollectionsAnswer, ProjectsAnswer
 from kho.research.settings import ResearchSettings
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
+from kho.storage.leases import SqlLeases
 
 
 def settings(**changes: Any) -> ResearchSettings:
@@ -53,13 +54,15 @@ class Desk:
         self.searcher = Searcher(self.db, self.words, self.vectors, self.embedder)
         self.embedding_queue: EmbeddingQueue | None = None
         if self.vectors is not None and self.embedder is not None:
-            self.embedding_queue = EmbeddingQueue(self.db, self.vectors, self.embedder, self.background, self.clock)
+            self.embedding_queue = EmbeddingQueue(
+                self.db, self.vectors, self.embedder, self.background, self.clock, SqlLeases(self.clock)
+            )
         self.store = DocumentStore(self.index)
         known: dict[str, Any] = {"db": self.db, "clock": self.clock, "settings": settings()}
         self.collections = Collections(store=self.store, model=model, **known)
         self.projects = Projects(**known)
         self.documents = Documents(store=self.store, model=model, **known)
-        self.transfer = Transfer(db=self.db, store=self.store, clock=self.clock)
+        self.transfer = KnowledgeTransfer(db=self.db, store=self.store, clock=self.clock, settings=settings())
         self.history = History(**known)
         self.feedback = Feedback(**known)
 
@@ -90,18 +93,11 @@ class Desk:
         usual: dict[str, Any] = {
             "id": str(uuid.uuid4()),
             "origin": "file" if more.get("path") else "external",
-            "path": None,
             "source": None if more.get("path") else f"https://example.org/{uuid.uuid4()}",
             "title": "A note",
-            "format": "markdown",
             "cut": "markdown",
             "hash": hashlib.sha256(content).hexdigest(),
-            "size": len(content),
-            "mtime": None,
-            "tags": (),
-            "author": None,
-            "published": None,
-            "job_id": None,
+            "size_bytes": len(content),
             "created_at": now,
             "updated_at": now,
         }
@@ -116,7 +112,7 @@ class Desk:
         return (await self.put(collection, text, **more)).doc
 
     async def text(self, id: str) -> str:
-        return (await self.db.read(lambda tx: document_listing.texts(tx, self.tenant, [id])))[id]
+        return (await self.db.read(lambda tx: document_store.texts(tx, self.tenant, [id])))[id]
 
     async def found(self, words: str, *collections: str) -> list[str]:
         """The ids of the documents that a search brings."""
@@ -145,3 +141,9 @@ class Desk:
 def told(error: KhoError) -> str:
     """Everything that an error says."""
     return f"{error.message} {error.contract_data()['details']} {error.contract_data()['guidance']}"
+
+
+def files_of(tx: Tx, tenant: str, collection_id: str) -> dict[str, Doc]:
+    """All documents of a collection that are files, by path."""
+    docs = document_store.by_id(tx, tenant, [collection_id], "", 10_000)
+    return {doc.path: doc for doc in docs if doc.path is not None}

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.clock import Clock
-from tests.research.factories import Desk, settings
+from tests.patience import PATIENCE
+from tests.research.factories import Desk, files_of, settings
 
 from kho import parsers
 from kho.kernel.background import Background
@@ -22,8 +23,7 @@ from kho.research.ingest.jobs import JobLimits
 from kho.research.ingest.prepare import Reader
 from kho.research.ingest.report import Reports
 from kho.research.ingest.service import Ingest
-from kho.research.library import document_listing
-from kho.research.results import IngestAnswer, Job
+from kho.research.model import IngestAnswer, JobReport
 from kho.research.settings import ResearchSettings
 from kho.search.indexing import passages
 from kho.storage.leases import SqlLeases
@@ -39,10 +39,10 @@ class Still(Clock):
 class Plain:
     """Reads here and now: no file of these tests needs a process of its own."""
 
-    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable:
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.ParsedFile:
         return parsers.read(data, name)
 
-    async def read_text(self, text: str) -> parsers.Readable:
+    async def read_text(self, text: str) -> parsers.ParsedFile:
         return parsers.read_text(text)
 
 
@@ -54,7 +54,7 @@ class Gated(Plain):
         self.reached = asyncio.Event()
         self.gate = asyncio.Event()
 
-    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable:
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.ParsedFile:
         self.free -= 1
         if self.free < 0:
             self.reached.set()
@@ -86,7 +86,7 @@ class IngestFolder:
             settings=self.settings,
             job_limits=self.job_limits,
         )
-        self.reports = Reports(db=self.desk.db, jobs=self.service.jobs, settings=self.settings)
+        self.reports = Reports(db=self.desk.db, jobs=self.service.jobs, clock=self.desk.clock, settings=self.settings)
 
     def write(self, name: str, text: str | bytes, *, mtime: int = 1_700_000_000) -> Path:
         path = self.folder / name
@@ -99,7 +99,9 @@ class IngestFolder:
         for n in range(count):
             self.write(f"part{n % 3}/note{n:03}.md", f"# Note {n}\n\nThe word number{n} stands here.\n")
 
-    async def ingest(self, path: str = "", collection: str = "papers", call: Call | None = None, **more: Any) -> Job:
+    async def ingest(
+        self, path: str = "", collection: str = "papers", call: Call | None = None, **more: Any
+    ) -> JobReport:
         return (await self.answer(path, collection, call, **more)).job
 
     async def answer(
@@ -112,7 +114,7 @@ class IngestFolder:
         """By path below the folder."""
         row = (await self.desk.collection("info", collection)).collection
         assert row is not None
-        found = await self.desk.db.read(lambda tx: document_listing.paths(tx, self.desk.tenant, row.id))
+        found = await self.desk.db.read(lambda tx: files_of(tx, self.desk.tenant, row.id))
         return {str(Path(path).relative_to(self.folder)): doc for path, doc in found.items()}
 
     async def seqs(self, doc: Doc) -> dict[str, int]:
@@ -126,7 +128,7 @@ class IngestFolder:
         return await self.desk.db.read(lambda tx: job_store.need(tx, self.desk.tenant, id))
 
     async def until(self, id: str, reached: Callable[[job_store.Job], bool]) -> job_store.Job:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             row = await self.row(id)
             while not reached(row):
                 row = await self.row(id)

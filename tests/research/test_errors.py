@@ -53,8 +53,8 @@ def test_wrong_parameters_are_named_in_the_tools_category(refuse: errors.Refuse,
     error = refuse([Problem("query", "missing", "is required"), Problem("top_k", "int", "Input should be less")])
     assert (error.contract_code, error.status, error.message) == (number, 400, "'query' is required.")
     assert "top_k: Input should be less" in error.contract_data()["details"]
-    assert refuse([Problem("", "value_error", "Text must not hold NUL.")]).message == (
-        "The arguments: Text must not hold NUL."
+    assert refuse([Problem("", "value_error", "Text must not contain NUL.")]).message == (
+        "The arguments: Text must not contain NUL."
     )
 
 

@@ -8,7 +8,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from kho.kernel.params import Result
-from kho.research import markdown, results
+from kho.kernel.transfer import ExportedLines
+from kho.research import markdown, model
 
 DAY = "2026-07-28T10:00:00Z"
 HOSTILE = """Plain.
@@ -20,7 +21,7 @@ HOSTILE = """Plain.
 [click](https://example.org) <script>alert(1)</script> | a | b |
 \u202eturned\u2028separated \U000e0041hidden"""
 
-BRIEF = results.Brief(
+BRIEF = model.Brief(
     id="d-1",
     title="Kettles | *all* of them",
     collection="kitchen",
@@ -32,7 +33,7 @@ BRIEF = results.Brief(
     tags=["metal"],
     updated_at=DAY,
 )
-JOB = results.Job(
+JOB = model.JobReport(
     job_id="j-1",
     kind="ingest",
     state="running",
@@ -44,11 +45,12 @@ JOB = results.Job(
     unchanged=0,
     removed=0,
     failed=7,
-    failures=[results.FileFailure(path="/docs/a.pdf", reason="It is\nbroken <b>")],
+    failures=[model.FileFailure(path="/docs/a.pdf", reason="It is\nbroken <b>")],
+    skipped={".zip": 2},
     created_at=DAY,
     updated_at=DAY,
 )
-INFO = results.CollectionInfo(
+INFO = model.CollectionInfo(
     name="kitchen",
     type="fundamental",
     description="What is in the kitchen",
@@ -65,8 +67,8 @@ INFO = results.CollectionInfo(
     formats={"markdown": 1},
     newest=[BRIEF],
 )
-LISTED = results.Collection.model_validate(INFO.model_dump(include=set(results.Collection.model_fields)))
-PROJECT = results.Project(
+LISTED = model.CollectionSummary.model_validate(INFO.model_dump(include=set(model.CollectionSummary.model_fields)))
+PROJECT = model.ProjectDetails(
     name="Tea",
     description="",
     directory="/tea",
@@ -78,8 +80,8 @@ PROJECT = results.Project(
 )
 
 
-def item(content: str, **more: Any) -> results.Item:
-    about = results.Metadata(
+def item(content: str, **more: Any) -> model.Item:
+    about = model.Metadata(
         document_title="Kettles",
         content_type="prose",
         chunk_sequence_id=1,
@@ -88,13 +90,13 @@ def item(content: str, **more: Any) -> results.Item:
         total_chunks=3,
     )
     usual: dict[str, Any] = {"source_document": "kettle.md", "header_path": "Safety > Heat", "metadata": about}
-    return results.Item(content=content, relevance_score=0.8312, relevance_label="Very Relevant", **{**usual, **more})
+    return model.Item(content=content, relevance_score=0.8312, relevance_label="Very Relevant", **{**usual, **more})
 
 
-def answer(*found: results.Item, **more: Any) -> results.QueryAnswer:
+def answer(*found: model.Item, **more: Any) -> model.QueryAnswer:
     usual: dict[str, Any] = {"status": "optimal", "suggestions": [], "message": "Found it.", "searched": ["kitchen"]}
     usual["total"] = len(found)
-    return results.QueryAnswer(results=[*found], query_refinement=results.Refinement(**{**usual, **more}))
+    return model.QueryAnswer(results=[*found], query_refinement=model.Refinement(**{**usual, **more}))
 
 
 def read(text: str) -> list[Token]:
@@ -116,8 +118,8 @@ def test_results_are_numbered_with_label_score_and_source() -> None:
     assert "Kettles > Safety > Heat · chunk 1 (0–2) · in kitchen · document `d-1`" in text
     assert [token.content for token in read(text) if token.type == "fence"] == ["It boils.\n", "It cools.\n"]
     assert text.endswith(
-        "Next: the next page: `cursor=abc`; what stands around a result: `neighbours=1`; "
-        "why a result is where it is: `explain=true`."
+        "Next: the next page: `cursor=abc`; the text around a result: `neighbours=1`; "
+        "why a result has its rank: `explain=true`."
     )
 
 
@@ -156,10 +158,10 @@ def test_names_stay_text_on_their_line(hostile: str) -> None:
 def test_explanations_neighbours_and_what_waits_are_shown() -> None:
     found = item(
         "It boils.",
-        explanation=results.Explanation(lexical=0.5, summary="It has most of the words."),
+        explanation=model.Explanation(lexical=0.5, summary="It has most of the words."),
         neighbours=[
-            results.Neighbour(chunk_sequence_id=0, header_path="", content="Before."),
-            results.Neighbour(chunk_sequence_id=2, header_path="", content="After."),
+            model.Neighbour(chunk_sequence_id=0, header_path="", content="Before."),
+            model.Neighbour(chunk_sequence_id=2, header_path="", content="After."),
         ],
     )
     text = markdown.query(answer(found, vectors_pending=3, notes=["Keyword search only."], suggestions=["heat"]))
@@ -186,41 +188,41 @@ def test_wide_characters_are_kept() -> None:
     assert "知识库：Kho kiến thức 👩‍🔬" in text
 
 
-SIMILAR = results.Similar(document=BRIEF, relevance_score=0.5, relevance_label="Relevant")
+SIMILAR = model.Similar(document=BRIEF, relevance_score=0.5, relevance_label="Relevant")
 EVERY: list[tuple[Callable[[Any], str], Result, str]] = [
-    (markdown.collections, results.CollectionsAnswer(action="info", message="Here.", collection=INFO), "- type: funda"),
+    (markdown.collections, model.CollectionsAnswer(action="info", message="Here.", collection=INFO), "- type: funda"),
     (
         markdown.collections,
-        results.CollectionsAnswer(action="list", message="Here.", collections=[LISTED], next_cursor="n"),
+        model.CollectionsAnswer(action="list", message="Here.", collections=[LISTED], next_cursor="n"),
         "| kitchen | fundamental | 1 | 3 | 1.2 kB | Tea | 2026-07-28 |",
     ),
-    (markdown.projects, results.ProjectsAnswer(action="info", message="Here.", project=PROJECT), "- defaults: none"),
-    (markdown.projects, results.ProjectsAnswer(action="list", message="Here.", projects=[PROJECT]), "| Tea | kitchen"),
+    (markdown.projects, model.ProjectsAnswer(action="info", message="Here.", project=PROJECT), "- defaults: none"),
+    (markdown.projects, model.ProjectsAnswer(action="list", message="Here.", projects=[PROJECT]), "| Tea | kitchen"),
     (
         markdown.ingest,
-        results.IngestAnswer(status="running", message="Reading.", job=JOB, chunks=4, vectors_pending=1),
-        "It goes on as job `j-1`",
+        model.IngestAnswer(status="running", message="Reading.", job=JOB, chunks=4, vectors_pending=1),
+        "It continues as job `j-1`",
     ),
-    (markdown.job, results.JobAnswer(message="Still reading.", job=JOB), "- `/docs/a.pdf`: It is broken \\<b>"),
-    (markdown.job, results.JobAnswer(message="Still reading.", job=JOB), "- … and 6 more"),
-    (markdown.jobs, results.JobsAnswer(jobs=[JOB]), "| `j-1` | running | kitchen | 3/9 |"),
-    (markdown.jobs, results.JobsAnswer(jobs=[]), "There are no jobs."),
+    (markdown.job, model.JobAnswer(message="Still reading.", job=JOB), "- `/docs/a.pdf`: It is broken \\<b>"),
+    (markdown.job, model.JobAnswer(message="Still reading.", job=JOB), "- … and 6 more"),
+    (markdown.jobs, model.JobsAnswer(jobs=[JOB]), "| `j-1` | running | kitchen | 3/9 |"),
+    (markdown.jobs, model.JobsAnswer(jobs=[]), "There are no jobs."),
     (
         markdown.augment,
-        results.AugmentAnswer(
+        model.AugmentAnswer(
             outcome="duplicate",
             message="It is there already.",
             document=BRIEF,
-            duplicates=[results.Duplicate(document_id="d-2", title="Same", collection="kitchen", likeness=0.9)],
+            duplicates=[model.Duplicate(document_id="d-2", title="Same", collection="kitchen", likeness=0.9)],
         ),
         "| 90% | Same | kitchen | `d-2` |",
     ),
-    (markdown.documents, results.DocumentsAnswer(documents=[BRIEF], total=4, next_cursor="n"), "1 of 4 documents"),
-    (markdown.documents, results.DocumentsAnswer(documents=[], total=0), "There are no such documents."),
+    (markdown.documents, model.DocumentsAnswer(documents=[BRIEF], total=4, next_cursor="n"), "1 of 4 documents"),
+    (markdown.documents, model.DocumentsAnswer(documents=[], total=0), "There are no such documents."),
     (
         markdown.document,
-        results.DocumentAnswer(
-            document=results.Document(
+        model.DocumentAnswer(
+            document=model.DocumentDetails(
                 **BRIEF.model_dump(),
                 hash="h",
                 language="en",
@@ -231,20 +233,24 @@ EVERY: list[tuple[Callable[[Any], str], Result, str]] = [
         ),
         "- chunks by kind: code block 2",
     ),
-    (markdown.removed, results.Removed(message="Removed it.", document=BRIEF), "Removed it."),
-    (markdown.rebuilt, results.Rebuilt(message="Re-indexed.", documents=1, chunks=2), "Re-indexed."),
-    (markdown.imported, results.Imported(message="2 in.", collections=1, imported=2, replaced=0, skipped=0), "2 in."),
-    (markdown.exported, results.Exported(lines=[{}], next_cursor="n"), "1 line exported."),
+    (markdown.message, model.RemovedDocument(message="Removed it.", document=BRIEF), "Removed it."),
+    (markdown.message, model.Rebuilt(message="Re-indexed.", documents=1, chunks=2), "Re-indexed."),
+    (
+        markdown.message,
+        model.ImportedKnowledge(message="2 in.", collections=1, imported=2, replaced=0, skipped=0),
+        "2 in.",
+    ),
+    (markdown.exported, ExportedLines(lines=[{}], next_cursor="n"), "1 line exported."),
     (
         markdown.status,
-        results.Status(
+        model.KnowledgeStatus(
             collections=1, documents=2, chunks=3, size_bytes=4, projects=5, embedder="e5", vectors_pending=6, jobs=[JOB]
         ),
         "- waiting for vectors: 6",
     ),
     (
         markdown.status,
-        results.Status(
+        model.KnowledgeStatus(
             collections=1,
             documents=2,
             chunks=3,
@@ -257,37 +263,37 @@ EVERY: list[tuple[Callable[[Any], str], Result, str]] = [
         ),
         "- projects: 0 (1 archived)",
     ),
-    (markdown.similar, results.SimilarAnswer(document=BRIEF, results=[SIMILAR], message="One."), "Relevant (0.50)"),
-    (markdown.similar, results.SimilarAnswer(document=BRIEF, results=[], message="None."), "None."),
+    (markdown.similar, model.SimilarAnswer(document=BRIEF, results=[SIMILAR], message="One."), "Relevant (0.50)"),
+    (markdown.similar, model.SimilarAnswer(document=BRIEF, results=[], message="None."), "None."),
     (
         markdown.feedback,
-        results.FeedbackAnswer(message="Noted.", document_id="d-1", positive=1, negative=2, neutral=0),
+        model.FeedbackAnswer(message="Noted.", document_id="d-1", positive=1, negative=2, neutral=0),
         "1 positive, 2 negative",
     ),
-    (markdown.analytics, results.AnalyticsAnswer(collections=[], complaints=[]), "submit_feedback"),
+    (markdown.analytics, model.AnalyticsAnswer(collections=[], complaints=[]), "submit_feedback"),
     (
         markdown.analytics,
-        results.AnalyticsAnswer(
+        model.AnalyticsAnswer(
             collections=[
-                results.CollectionTally(collection="kitchen", positive=1, negative=1, neutral=0, helpful_share=0.5)
+                model.CollectionTally(collection="kitchen", positive=1, negative=1, neutral=0, helpful_share=0.5)
             ],
-            complaints=[results.Complaint(document=BRIEF, negative=1, positive=0, reasons=["# Old"])],
+            complaints=[model.Complaint(document=BRIEF, negative=1, positive=0, reasons=["# Old"])],
         ),
         "| kitchen | 50% | 1 | 1 | 0 |",
     ),
     (
         markdown.history,
-        results.HistoryAnswer(
+        model.HistoryAnswer(
             queries=[
-                results.AskedQuestion(
+                model.AskedQuestion(
                     query="a | b", collections=["kitchen"], results=3, best_score=0.5, took_ms=12, at=DAY
                 )
             ]
         ),
         "| 2026-07-28 10:00 | a \\| b | 3 | 0.50 | 12 | kitchen |",
     ),
-    (markdown.history, results.HistoryAnswer(queries=[]), "There are no questions."),
-    (markdown.cleared, results.HistoryCleared(message="Forgot 3.", removed=3), "Forgot 3."),
+    (markdown.history, model.HistoryAnswer(queries=[]), "There are no questions."),
+    (markdown.message, model.HistoryCleared(message="Forgot 3.", removed=3), "Forgot 3."),
 ]
 
 
@@ -301,15 +307,15 @@ def test_every_answer_reads_well(write: Callable[[Any], str], result: Result, sa
 
 
 def test_a_table_keeps_its_columns_whatever_the_names_are() -> None:
-    tokens = read(markdown.documents(results.DocumentsAnswer(documents=[BRIEF, BRIEF], total=2)))
+    tokens = read(markdown.documents(model.DocumentsAnswer(documents=[BRIEF, BRIEF], total=2)))
     assert [token.type for token in tokens].count("td_open") == 14
 
 
 def test_every_result_class_has_a_form() -> None:
-    written = {type(result) for _, result, _ in EVERY} | {results.QueryAnswer}
+    written = {type(result) for _, result, _ in EVERY} | {model.QueryAnswer}
     answers = {
         one
-        for one in vars(results).values()
+        for one in vars(model).values()
         if isinstance(one, type) and issubclass(one, Result) and "status" in one.model_fields
     }
-    assert answers - {results.Refinement} <= written
+    assert answers - {model.Refinement, model.ContractAnswer} <= written

@@ -16,7 +16,9 @@ from kho.models.e5.embedder import E5
 from kho.models.hash_embedder import HashEmbedder
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
+from kho.search.indexing.passages import Where
 from kho.search.query.searcher import Searcher, SearchLimits
+from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres, PostgresLimits
 from kho.storage.sqlite.database import Sqlite
@@ -98,7 +100,9 @@ class Core:
         self.background = Background()
         self.index = Index(self.words, self.vectors, self.embedder.model, self.clock)
         self.searcher = Searcher(self.db, self.words, self.vectors, self.embedder, limits=self.limits)
-        self.embedding_queue = EmbeddingQueue(self.db, self.vectors, self.embedder, self.background, self.clock)
+        self.embedding_queue = EmbeddingQueue(
+            self.db, self.vectors, self.embedder, self.background, self.clock, SqlLeases(self.clock)
+        )
         self.index.on_waiting = self.embedding_queue.nudge
 
     def beside(self, embedder: Watched | None = None, limits: SearchLimits | None = None) -> "Core":
@@ -123,7 +127,7 @@ class Core:
         assert (await self.settle()).left == 0
         self.embedder.embedded.clear()
 
-    async def keys(self, text: str, where: SearchFilter = T, **more: Any) -> list[str]:
+    async def keys(self, text: str, where: Where = T, **more: Any) -> list[str]:
         return [hit.passage.key for hit in (await self.searcher.search(where, text, **more)).hits]
 
     async def first(self, text: str, where: SearchFilter = T) -> str | None:
@@ -160,7 +164,7 @@ async def by_meaning(documents: Iterable[Document]) -> AsyncGenerator[Searcher]:
     await migrate(db, [OWN])
     words, vectors, model, clock = SqliteWords(), SqliteVectors(db), E5(), Ticking()
     index = Index(words, vectors, model.model, clock)
-    embedding_queue = EmbeddingQueue(db, vectors, model, Background(), clock)
+    embedding_queue = EmbeddingQueue(db, vectors, model, Background(), clock, SqlLeases(clock))
     prepared = [prepare(document) for document in documents]
     await db.write(lambda tx: index.put(tx, prepared))
     assert (await embedding_queue.settle(lambda done, total: None)).left == 0

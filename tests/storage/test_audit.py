@@ -1,5 +1,6 @@
-"""Refused requests are in the audit trail, one row each; what is allowed, or fails otherwise, leaves none of these."""
+"""Refused requests are in the audit trail: what a credential does not allow one row each, no credential counted."""
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,12 @@ import pytest
 from kho.app import open_database, open_hub
 from kho.kernel import audit
 from kho.kernel.audit import AuditEntry
+from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
+from kho.kernel.ports import Database
 from kho.settings import Settings
+from kho.storage.audit import MAX_ADDRESSES, MAX_MINUTES, MINUTE, OTHERS, SqlRefusals
+from kho.storage.migrate import OWN, migrate
 
 READER = Principal("reader", "acme", frozenset({"exp:read"}), "key")
 RECORD = {"title": "kettle", "problem_description": "It did not boil.", "solution": "Plug it in."}
@@ -59,3 +64,59 @@ async def test_each_refused_request_is_one_row(settings: Settings) -> None:
     assert rows[0].request_id != rows[1].request_id
     assert await trail(settings, outcome="done") == []
     assert await trail(settings, "another") == []
+
+
+# -- credentials that are missing or wrong -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def db(settings: Settings) -> AsyncGenerator[Database]:
+    db, _ = open_database(settings)
+    await migrate(db, [OWN])
+    yield db
+    await db.aclose()
+
+
+async def counted(db: Database) -> list[tuple[int, str, int]]:
+    rows = await db.read(lambda tx: audit.entries(tx, "local", limit=500))
+    assert {(row.capability, row.operation, row.actor, row.outcome) for row in rows} <= {
+        ("", "authenticate", "", "refused")
+    }
+    return [(row.at // MINUTE, row.subject, row.details["requests"]) for row in reversed(rows)]
+
+
+async def test_refused_credentials_are_counted_per_address_and_minute(db: Database) -> None:
+    now = 10 * MINUTE
+    background = Background()
+    refusals = SqlRefusals(db, background, lambda: now, "local")
+    for _ in range(1_000):
+        refusals.unauthorized("192.0.2.1")
+    refusals.unauthorized("192.0.2.2")
+    await refusals.write_past()
+    assert await counted(db) == []  # the minute is not over
+    now = 11 * MINUTE
+    refusals.unauthorized("192.0.2.1")
+    await refusals.write_past()
+    assert await counted(db) == [(10, "192.0.2.1", 1_000), (10, "192.0.2.2", 1)]
+    await refusals.write_past()
+    await background.drain()  # the hub stops
+    assert await counted(db) == [(10, "192.0.2.1", 1_000), (10, "192.0.2.2", 1), (11, "192.0.2.1", 1)]
+
+
+async def test_a_flood_from_many_addresses_grows_neither_the_memory_nor_the_trail(db: Database) -> None:
+    now = 0
+    background = Background()
+    refusals = SqlRefusals(db, background, lambda: now, "local")
+    for minute in range(3 * MAX_MINUTES):  # nothing is written meanwhile, as if the store did not answer
+        now = minute * MINUTE
+        for address in range(MAX_ADDRESSES + 20 if minute >= 3 * MAX_MINUTES - 2 else 1):
+            refusals.unauthorized(f"2001:db8::{address:x}")
+            refusals.unauthorized(f"2001:db8::{address:x}")
+    await background.drain()
+    rows = await counted(db)
+    assert len(rows) == (MAX_MINUTES - 2) + 2 * (MAX_ADDRESSES + 1)
+    assert rows[0][0] == 2 * MAX_MINUTES
+    assert [row for row in rows if row[1] == OTHERS] == [
+        (3 * MAX_MINUTES - 2, OTHERS, 40),
+        (3 * MAX_MINUTES - 1, OTHERS, 40),
+    ]

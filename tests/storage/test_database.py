@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from tests.patience import PATIENCE
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Row, Tx
@@ -133,7 +134,7 @@ async def test_a_read_sees_one_snapshot(db: Database) -> None:
     def work(tx: Tx) -> tuple[Row | None, Row | None]:
         before = tx.one("SELECT count(*) FROM things")
         begun.set()
-        assert written.wait(10)
+        assert written.wait(PATIENCE)
         return before, tx.one("SELECT count(*) FROM things")
 
     reading = asyncio.create_task(db.read(work))
@@ -214,7 +215,7 @@ async def test_a_read_past_its_time_is_stopped(db: Database) -> None:
 
 async def test_a_read_that_waited_too_long_for_its_turn_is_not_begun(db: Database) -> None:
     release, ran = threading.Event(), threading.Event()
-    blockers = [asyncio.create_task(db.read(lambda tx: release.wait(10))) for _ in range(4)]
+    blockers = [asyncio.create_task(db.read(lambda tx: release.wait(PATIENCE))) for _ in range(4)]
     late = asyncio.create_task(db.read(lambda tx: ran.set(), timeout=0.01))
     with pytest.raises(errors.Timeout):
         await late
@@ -245,7 +246,7 @@ async def test_a_cancelled_read_frees_its_thread(db: Database) -> None:
 
 async def test_a_cancelled_write_that_has_not_begun_is_skipped(db: Database) -> None:
     release = threading.Event()
-    blockers = [asyncio.create_task(db.write(lambda tx: release.wait(10))) for _ in range(4)]
+    blockers = [asyncio.create_task(db.write(lambda tx: release.wait(PATIENCE))) for _ in range(4)]
     await asyncio.sleep(0)
     doomed = asyncio.create_task(db.write(lambda tx: insert(tx, 1)))
     await asyncio.sleep(0)

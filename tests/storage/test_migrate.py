@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Row
@@ -141,4 +142,4 @@ def test_our_own_folder_is_in_order_for_both() -> None:
 def test_two_processes_may_start_at_once(where: str, folder: Path, request: pytest.FixtureRequest) -> None:
     place = str(request.getfixturevalue(where))
     processes = [subprocess.Popen([sys.executable, "-c", START, place, str(folder)]) for _ in range(3)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert [process.wait(PATIENCE) for process in processes] == [0, 0, 0]

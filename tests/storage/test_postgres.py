@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
+from tests.patience import PATIENCE
 
 from kho.kernel import errors
 from kho.kernel.ports import Tx
@@ -48,7 +49,7 @@ async def test_a_deadlock_is_resolved_by_running_again(db: Postgres) -> None:
         runs.append(one)
         tx.run("UPDATE things SET name = $1 WHERE id = $2", "x", one)
         if len(runs) <= 2:
-            met.wait(10)
+            met.wait(PATIENCE)
         tx.run("UPDATE things SET name = $1 WHERE id = $2", "x", other)
 
     await asyncio.gather(db.write(lambda tx: work(tx, 1, 2)), db.write(lambda tx: work(tx, 2, 1)))
@@ -73,7 +74,7 @@ async def test_connections_that_died_while_idle_are_replaced(db: Postgres, postg
     met = threading.Barrier(3)
 
     def meet(tx: Tx) -> int:
-        met.wait(10)
+        met.wait(PATIENCE)
         return backend(tx)
 
     pids = await asyncio.gather(*(db.write(meet) for _ in range(3)))

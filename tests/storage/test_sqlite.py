@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Tx
@@ -42,7 +43,7 @@ async def ids(db: Database) -> list[int]:
 def held_back(db: Sqlite) -> Generator[None]:
     """While this lasts the writer is busy, so that all that is written meanwhile is committed together."""
     release = threading.Event()
-    blocker = asyncio.ensure_future(db.write(lambda tx: release.wait(10)))
+    blocker = asyncio.ensure_future(db.write(lambda tx: release.wait(PATIENCE)))
     try:
         yield
     finally:
@@ -55,7 +56,7 @@ async def test_nothing_is_acknowledged_before_the_commit(db: Sqlite, sqlite_path
 
     def last_of_the_group(tx: Tx) -> None:
         begun.set()
-        release.wait(10)
+        release.wait(PATIENCE)
 
     with held_back(db):
         first = asyncio.create_task(db.write(lambda tx: insert(tx, 1)))
@@ -151,7 +152,7 @@ asyncio.run(main(*sys.argv[1:]))
 @pytest.fixture
 def written_by_three(sqlite_path: Path) -> Path:
     processes = [subprocess.Popen([sys.executable, "-c", WRITER, str(sqlite_path), name]) for name in "abc"]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert [process.wait(PATIENCE) for process in processes] == [0, 0, 0]
     return sqlite_path
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 from tests.storage.test_migrate import START
 
 from kho.storage.migrate import OWN, MigrationError, migrate
@@ -136,7 +137,7 @@ async def test_without_room_for_the_copy_nothing_is_changed(sqlite_path: Path, f
     await start(sqlite_path, folder, "x" * 1_000_000)
     add(folder, 2, "DELETE FROM things;")
     command = [sys.executable, "-c", NO_ROOM + START, str(sqlite_path), str(folder)]
-    failed = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+    failed = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE)
     assert failed.returncode == 1
     assert "the copy could not be written. Nothing was changed. Free 2 MB" in failed.stderr
     assert sorted(path.name for path in sqlite_path.parent.iterdir() if "before" in path.name) == []
@@ -150,7 +151,7 @@ async def test_processes_that_start_at_once_make_one_copy(sqlite_path: Path, fol
     add(folder, 2, "UPDATE things SET name = 'changed';")
     command = [sys.executable, "-c", START, str(sqlite_path), str(folder)]
     processes = [await asyncio.create_subprocess_exec(*command) for _ in range(3)]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert [await process.wait() for process in processes] == [0, 0, 0]
     assert names(sqlite_path) == ["kho.db.before-shop-002_next"]
     assert rows(backup.copies(sqlite_path)[0]) == ["kettle"]

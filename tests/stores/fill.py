@@ -14,6 +14,7 @@ from typing import Any
 from tests.documents.receiver import Receiver
 from tests.doors.doors import Served, bearer, new_key, served
 from tests.parsers import samples
+from tests.patience import PATIENCE
 
 from kho.app import open_hub
 from kho.documents.settings import DocumentSettings
@@ -23,7 +24,7 @@ from kho.memory.settings import MemorySettings
 from kho.research.settings import ResearchSettings
 from kho.settings import Settings
 from kho.simulator import simulator
-from kho.simulator.simulator import Happening, Simulated
+from kho.simulator.simulator import BoardEvent, Simulated
 
 Json = dict[str, Any]
 CENTURY = 36_500 * DAY
@@ -171,7 +172,7 @@ class Caller:
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
     """Waits for what a hub does in the background."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not await condition():  # noqa: ASYNC110 - a script that nobody waits for
             await asyncio.sleep(0.05)
 
@@ -319,7 +320,7 @@ async def _memory(ada: Caller, bot: Caller) -> None:
         await do("add_message", conversation_id="move", role=role, content=content, **more)
     for name, content in (("cleared", "Soon forgotten."), ("set", "What colour is the door?"), ("gone", "Deleted.")):
         await do("add_message", conversation_id=name, role="user", content=content)
-    await do("clear", conversation_id="cleared")
+    await do("clear", conversation_id="cleared", reason="said twice")
     await do("delete", conversation_id="gone")
     await do("set_summary", conversation_id="set", summary="The client says: the door is green.")
 
@@ -328,9 +329,21 @@ async def _memory(ada: Caller, bot: Caller) -> None:
 
     await until(summarised)
     await bot.ask("memory-server/memory/get_or_create", conversation_id="log")
-    for number in range(MESSAGES):
-        content = f"Reading {number}: {number * 37 % 100} degrees"
-        await bot.ask("memory-server/memory/add_message", conversation_id="log", role="system", content=content)
+    log = {"conversation_id": "log", "role": "system"}
+    readings = [{**log, "content": f"Reading {number}: {number * 37 % 100} degrees"} for number in range(MESSAGES)]
+    # All but some at once: each call is a row of the audit trail, and the store is to stay small.
+    lines = [
+        {
+            "type": "message",
+            "id": f"r{number}",
+            "created_at": f"2026-11-16T08:{number // 60:02}:{number % 60:02}Z",
+            **one,
+        }
+        for number, one in enumerate(readings[:-20])
+    ]
+    await bot.ask("memory-server/memory/import", lines=lines)
+    for one in readings[-20:]:
+        await bot.ask("memory-server/memory/add_message", **one)
 
 
 async def _research(ada: Caller, notes: Path) -> None:
@@ -387,7 +400,7 @@ async def _devices(ada: Caller, url: str) -> None:
     loop = asyncio.get_running_loop()
     codes.update({mac: loop.create_future() for mac in names.values()})
 
-    def tell(happening: Happening) -> None:
+    def tell(happening: BoardEvent) -> None:
         if happening.what == "waiting" and not codes[happening.device].done():
             codes[happening.device].set_result(happening.more["code"])
 

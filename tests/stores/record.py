@@ -48,7 +48,7 @@ def _rpc(method: str, params: Json) -> Json:
 async def record(hub: Served, keys: dict[str, str]) -> list[Json]:
     """All that can be read, as requests with their answers. Searches come last: they leave traces."""
     recorder = Recorder(hub, keys)
-    for slice in (_documents, _experiences, _memory, _research, _devices, _identity, _searches):
+    for slice in (_documents, _experiences, _memory, _research, _devices, _audit, _identity, _searches):
         await slice(recorder)
     return recorder.exchanges
 
@@ -131,6 +131,16 @@ async def _devices(recorder: Recorder) -> None:
     await ask("device_notifications")
     await ask("device_log")
     await ask("devices_list", key="acme")
+
+
+async def _audit(recorder: Recorder) -> None:
+    async def ask(**params: Any) -> Any:
+        return await recorder.ask("audit-server/audit_log", **params)
+
+    await ask(limit=PAGE)
+    await ask(subject="old/monday")  # which went with the document above it
+    await ask(slice="devices", action="device_call")
+    await ask(key="acme", limit=PAGE)
 
 
 async def _identity(recorder: Recorder) -> None:

@@ -1,7 +1,6 @@
 """The tool server: the contract's two methods, its search tool, and a second tool beside it."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,13 +136,12 @@ async def test_the_real_search_behind_a_wall() -> None:
         writer.close()
 
     async with listening(refuse) as port:
-        began = time.monotonic()
         tools = registry(
-            duckduckgo.tool(DuckDuckGo(ToolboxSettings(search_timeout=20.0, search_proxy=f"http://127.0.0.1:{port}")))
+            duckduckgo.tool(DuckDuckGo(ToolboxSettings(search_timeout=120.0, search_proxy=f"http://127.0.0.1:{port}")))
         )
         error = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "x"}})
         assert isinstance(error, ToolFailed)
-        assert time.monotonic() - began < 30
+        assert "did not answer" not in error.message, "it was waited for"
 
 
 def test_region_and_safe_search_reach_the_kept_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +151,7 @@ def test_region_and_safe_search_reach_the_kept_package(monkeypatch: pytest.Monke
         asked.append({"query": query, **options})
         return []
 
-    monkeypatch.setattr("ddgs.DDGS.text", text)  # it would leave this machine
+    monkeypatch.setattr("ddgs.ddgs.DDGS.text", text)  # it would leave this machine; ddgs.DDGS is a stand-in at first
     assert duckduckgo.ask("sâu răng", ToolboxSettings(search_region="vn-vi", search_safe="off")) == []
     [options] = asked
     assert (options["query"], options["region"], options["safesearch"]) == ("sâu răng", "vn-vi", "off")

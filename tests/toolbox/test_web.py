@@ -180,7 +180,7 @@ async def test_too_large_too_slow_and_broken() -> None:
         return b"nonsense\r\n\r\n"
 
     async with server(handle) as port:
-        for path, why in (("/large", "larger"), ("/missing", "404"), ("/broken", "cannot be had")):
+        for path, why in (("/large", "larger"), ("/missing", "404"), ("/broken", "cannot be fetched")):
             with pytest.raises(ToolFailed, match=why):
                 await web(port).fetch(f"http://open.example:{port}{path}", 5.0)
 

@@ -1,18 +1,21 @@
-"""Devices, as the hub plugs them in."""
+"""Wires the devices slice into the hub."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from kho.devices import INSTRUCTIONS
 from kho.devices.calls.queue import Queue
 from kho.devices.calls.service import DeviceCalls
 from kho.devices.connections.boards import ConnectedBoards
 from kho.devices.connections.forwarding import UnixForwarding
 from kho.devices.connections.forwarding_postgres import PostgresForwarding
-from kho.devices.contract import DEVICES
+from kho.devices.contract import ADMIN, DEVICES
+from kho.devices.directory import Directory
 from kho.devices.events import SCOPE, Events
 from kho.devices.http.vision import Seer
-from kho.devices.management import Service
+from kho.devices.management import Management
+from kho.devices.mqtt.board import MqttHub
 from kho.devices.mqtt.config import MqttServed
 from kho.devices.notifications import Notifications
 from kho.devices.pairing.registrations import Approving, Registrations
@@ -21,56 +24,52 @@ from kho.devices.routes import served
 from kho.devices.settings import Approval, DeviceSettings
 from kho.devices.tools.mcp_tools import BoardTools
 from kho.kernel.capability import Announcements, Capability
+from kho.lib.dataclass import dataclass
 from kho.search.core import Core
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the doors of boards work with."""
+    """The services of the slice."""
 
-    approval: Approving
     events: Events
-    registrations: Registrations
-    live: ConnectedBoards
-    queue: Queue
-    notifications: Notifications
-    offering: BoardTools
-    service: Service
-    calling: DeviceCalls
     announcements: Announcements
+    notifications: Notifications
+    queue: Queue
+    live: ConnectedBoards
+    registrations: Registrations
     tokens: Tokens
+    directory: Directory
+    calls: DeviceCalls
+    management: Management
+    board_tools: BoardTools
 
 
 def described(
-    service: Service | type[Service] = Service, calling: DeviceCalls | type[DeviceCalls] = DeviceCalls
+    directory: Directory | type[Directory] = Directory,
+    calls: DeviceCalls | type[DeviceCalls] = DeviceCalls,
+    management: Management | type[Management] = Management,
 ) -> Capability:
-    """What it offers; with the classes themselves, for help texts."""
-    listed, tools, *management = DEVICES.bind(service)
+    """Return the capability's description; with the classes instead of services, for help texts."""
     return Capability(
         "devices",
         "devices-server",
-        (listed, tools, *DEVICES.bind(calling), *management),
+        (*DEVICES.bind(directory, calls, management), *ADMIN.bind(management)),
         "Devices: boards that are connected, and their tools.",
-        instructions="devices_list names the user's boards, and device_tools says what each can do; have them do it "
-        "with device_call, or with the tools that come and go with the boards.",
+        instructions=INSTRUCTIONS,
     )
 
 
 def assemble(
-    core: Core, settings: DeviceSettings, *, home: Path, database_url: str | None, tenant: str, approval: Approving
+    core: Core, settings: DeviceSettings, *, sockets: Path, database_url: str | None, tenant: str, approval: Approving
 ) -> Parts:
-    """`home` is where processes of this machine meet, `database_url` the PostgreSQL in which they meet instead;
-    `tenant` owns the boards that nobody has to approve."""
+    """Build the services. Processes forward calls to each other through unix sockets in the folder `sockets`, or
+    through PostgreSQL if `database_url` is set. `tenant` owns the boards that are approved automatically."""
     db, background, clock, process = core.db, core.background, core.clock, core.leases.holder
     events, announcements = Events(), Announcements(scope=SCOPE)
-    forwarding = (
-        UnixForwarding(home / "run", process)
-        if database_url is None
-        else PostgresForwarding(db, clock, database_url, process)
-    )
-    said = Notifications(
+    notifications = Notifications(
         db=db, background=background, clock=clock, events=events, announcements=announcements, process=process
     )
     queue = Queue(db=db, background=background, clock=clock, events=events, process=process)
@@ -79,57 +78,65 @@ def assemble(
         background=background,
         clock=clock,
         events=events,
-        said=said,
+        notifications=notifications,
         queue=queue,
-        forwarding=forwarding,
+        forwarding=UnixForwarding(sockets, process)
+        if database_url is None
+        else PostgresForwarding(db, clock, database_url, process),
         process=process,
     )
-    calling = DeviceCalls(db=db, clock=clock, events=events, live=live, waiting=queue)
-    offering = BoardTools(db=db, background=background, clock=clock, settings=settings, on_tool=calling.on_tool)
-    live.on_change = offering.nudge
-    service = Service(db=db, clock=clock, events=events, live=live, settings=settings)
+    read_only = frozenset(settings.read_only_tools)
+    calls = DeviceCalls(db=db, clock=clock, events=events, live=live, queue=queue, read_only_tools=read_only)
+    board_tools = BoardTools(db=db, background=background, clock=clock, settings=settings, on_tool=calls.on_tool)
+    live.on_change = board_tools.nudge
     registrations = Registrations(db=db, clock=clock, approval=approval, tenant=tenant)
-    tokens = Tokens(registrations)
-    return Parts(approval, events, registrations, live, queue, said, offering, service, calling, announcements, tokens)
+    return Parts(
+        events=events,
+        announcements=announcements,
+        notifications=notifications,
+        queue=queue,
+        live=live,
+        registrations=registrations,
+        tokens=Tokens(registrations),
+        directory=Directory(db=db, clock=clock, live=live, settings=settings),
+        calls=calls,
+        management=Management(db=db, clock=clock, events=events, live=live),
+        board_tools=board_tools,
+    )
 
 
 def capability(
     core: Core,
     settings: DeviceSettings,
     *,
-    home: Path,
+    sockets: Path,
     database_url: str | None,
     tenant: str,
     shared: Callable[[], Awaitable[bool]],
     seer: Seer | None = None,
     stop: Sequence[Callable[[], Awaitable[None]]] = (),
 ) -> Capability:
-    """`shared` says whether the hub serves others than this machine's user. `seer` says what a board's photos show;
-    without one, boards are told that there is none. `stop` lets go of it."""
+    """Build the capability. `shared` returns True if the hub serves others than the local user. `seer` describes photos
+    of boards; without one, boards get an answer that says so. `stop` closes it."""
 
     async def approval() -> Approval:
         return settings.approval or ("code" if await shared() else "auto")
 
-    parts = assemble(core, settings, home=home, database_url=database_url, tenant=tenant, approval=approval)
-    mqtt = MqttServed(core, settings, parts.live, parts.registrations, parts.tokens, approval)
+    parts = assemble(core, settings, sockets=sockets, database_url=database_url, tenant=tenant, approval=approval)
+    live, registrations, tokens = parts.live, parts.registrations, parts.tokens
+    hub = MqttHub(live=live, registrations=registrations, tokens=tokens, public_url=settings.public_url.rstrip("/"))
+    mqtt = MqttServed(hub, settings, core.leases, core.background)
     return replace(
-        described(parts.service, parts.calling),
-        sources=(parts.offering,),
+        described(parts.directory, parts.calls, parts.management),
+        sources=(parts.board_tools,),
+        presence=parts.board_tools,
         announcements=parts.announcements,
-        absent=parts.offering.absent,
+        absent=parts.board_tools.absent,
         migrations=MIGRATIONS,
-        start=(parts.live.run, parts.offering.run, parts.notifications.run),
+        start=(live.run, parts.board_tools.run, parts.notifications.run),
         serve=mqtt.work,
-        stop=(parts.live.close, *stop),
+        stop=(live.close, *stop),
         web=served(
-            parts.registrations,
-            parts.live,
-            parts.events,
-            parts.tokens,
-            core.clock,
-            approval,
-            seer=seer,
-            public_url=settings.public_url,
-            mqtt=mqtt.told,
+            registrations, tokens, live, parts.events, seer=seer, public_url=settings.public_url, mqtt=mqtt.told
         ),
     )

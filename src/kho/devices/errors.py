@@ -1,42 +1,45 @@
-"""What can go wrong with a board. The last four are what a link raises: each is a kind of one of the others, so that
-a door can show it as it is. Guidance is for whoever called an operation; `alone` is the same for who called a board's
-own tool, which takes neither `queue_for` nor `timeout`."""
+"""Errors of the devices slice. The last four are raised by a BoardConnection; each is a subclass of another one here,
+so that doors show it as it is. A class's docstring is the default message that callers see. `guidance` is for callers
+of an operation, `alone` for callers of a board's own tool, which takes neither `queue_for` nor `timeout`."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from kho.devices.pairing.codes import MINUTES
+from kho.devices.pairing.rate_limits import MINUTES
 from kho.kernel import errors
+from kho.kernel.hints import Arg, Hint, Op
 from kho.lib.markdown import minute
 
 NO_ADDRESS = "explain url"
-"""In what firmware says when it was not told where to send a photo."""
+"""Part of the firmware's message when it has no address for photos."""
 UNTOLD = (
-    "The board does not know where this hub is: it never asked it for its settings. Set KHO_DEVICES__PUBLIC_URL to the "
+    "The board does not know the hub's address: it never requested its settings. Set KHO_DEVICES__PUBLIC_URL to the "
     "address at which boards reach the hub, and start the hub again."
 )
-ANSWERED = "The tool ran, and this is what it answered."
+ANSWERED = "The tool was executed; this is its answer."
 
 
 ALIKE = 0.6
-"""From 0 to 1: how much two names must have in common."""
+"""Minimum similarity (0..1) of a suggested name."""
 SHORTEST = 3
-"""Letters of a part of a name."""
+"""Minimum letters of a partial name."""
 
 
 class UnknownDevice(errors.NotFound):
     """There is no such device, or it is not yours."""
 
     code = "UNKNOWN_DEVICE"
-    guidance = "devices_list names your devices. A new board appears there when it has connected and is approved."
+    guidance = Hint(
+        Op("devices_list"), " names your devices. A new board appears there when it has connected and is approved."
+    )
 
 
 class UnknownDeviceTool(errors.NotFound):
     """The device has no such tool."""
 
     code = "UNKNOWN_DEVICE_TOOL"
-    guidance = "device_tools lists what the device can do."
+    guidance = Hint(Op("device_tools"), " lists what the device can do.")
 
     def __init__(self, tool: str, close: Iterable[str] = (), **details: Any) -> None:
         near = [f"'{name}'" for name in close]
@@ -51,11 +54,17 @@ class DeviceOffline(errors.Conflict):
     """The device is not connected."""
 
     code = "DEVICE_OFFLINE"
-    guidance = "Wake the board up and call again, or give `queue_for=10m`: the call then waits that long for the board."
-    alone = "Wake the board up and call again. device_call can keep a call for a board that is away."
+    guidance: str = Hint(
+        "Wake the board up and call again, or give ",
+        Arg("queue_for", "10m"),
+        ": the call then waits that long for the board.",
+    )
+    alone: str = Hint(
+        "Wake the board up and call again. ", Op("device_call"), " can queue a call for a board that is offline."
+    )
 
     def __init__(self, message: str | None = None, *, since: str | None = None, **details: Any) -> None:
-        """`since` is when it was last seen, as a timestamp."""
+        """`since` is the timestamp at which the device was last seen."""
         if since is not None:
             message = f"The device has not been connected since {minute(since)} UTC."
             details = {"since": since, **details}
@@ -66,8 +75,10 @@ class DeviceTimeout(errors.Timeout):
     """The device did not answer in time. It may still do what it was asked."""
 
     code = "DEVICE_TIMEOUT"
-    guidance = "Look at the device's status before you call again, or allow more time; `timeout=300` is the most."
-    alone = "Look at the device's status before you call again. device_call can wait for longer."
+    guidance = Hint(
+        "Look at the device's status before you call again, or allow more time; ", Arg("timeout", 300), " is the most."
+    )
+    alone = Hint("Look at the device's status before you call again. ", Op("device_call"), " can wait for longer.")
 
 
 class DeviceBusy(errors.KhoError):
@@ -83,7 +94,7 @@ class DeviceFailed(errors.KhoError):
 
     code = "DEVICE_FAILED"
     status = 502
-    guidance = "The message is the board's own. device_tools shows what the tool takes."
+    guidance = Hint("The message is the board's own. ", Op("device_tools"), " shows what the tool takes.")
 
 
 class NotApproved(errors.Forbidden):
@@ -110,10 +121,10 @@ class UserOnlyTool(errors.Forbidden):
 class WrongArguments(errors.InvalidParams):
     """The arguments do not fit the tool."""
 
-    guidance = "device_tools shows what the tool takes."
+    guidance = Hint(Op("device_tools"), " shows what the tool takes.")
 
     def __init__(self, problems: Iterable[tuple[str, str]], **details: Any) -> None:
-        """`problems` are pairs of an argument's name and what is wrong with it; all of them are told at once."""
+        """`problems` are pairs of an argument's name and its problem; all are reported at once."""
         found = [{"field": name, "message": what} for name, what in problems]
         super().__init__(
             " ".join(f"'{one['field']}' {one['message']}." if one["field"] else one["message"] for one in found),
@@ -145,7 +156,8 @@ class BoardRefused(DeviceFailed):
 
 
 def close(named: str, names: Iterable[str]) -> list[str]:
-    """Those that may have been meant, three at most. What nearly all names begin with makes none of them alike."""
+    """Return up to three names that may have been meant. The prefix `self.`, which nearly all names share, is
+    ignored."""
     own = {_own(name): name for name in names}
     meant = _own(named)
     found = (
@@ -159,17 +171,18 @@ def _own(name: str) -> str:
 
 
 def at_board_tool(problem: errors.KhoError) -> errors.KhoError:
-    """The same, with guidance for who called a board's own tool, unless it has some of its own."""
+    """Use the guidance for callers of a board's own tool, unless the error has its own guidance."""
     if isinstance(problem, DeviceOffline | DeviceTimeout) and "guidance" not in vars(problem):
         problem.guidance = problem.alone
     return problem
 
 
 def not_kept(problem: errors.KhoError) -> errors.KhoError:
-    """The same, for who gave `queue_for`: a call that the board may have heard of is not kept."""
+    """Explain in the guidance why a call with `queue_for` was not queued: the board may have received it, or is
+    connected."""
     if isinstance(problem, DeviceTimeout | BoardGone):
-        why = "It was not kept for later, since the board may have done it."
+        why = "It was not queued, since the board may have executed it."
         if problem.details.get("sent") is False:
-            why = "It was not kept for later: the board is connected, and `queue_for` is for one that is not."
-        problem.guidance = f"{why} {problem.guidance}"
+            why = "It was not queued: the board is connected, and `queue_for` is for boards that are offline."
+        problem.guidance = Hint(why, " ", problem.guidance)
     return problem

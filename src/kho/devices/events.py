@@ -1,18 +1,20 @@
-"""What happens to boards, as it happens, for whoever listens: in this process, and over `/devices/events`."""
+"""Event bus for boards: live events for listeners in this process, and over `/devices/events` (SSE)."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from kho.kernel.call import Call
-from kho.kernel.web import Request, Stream
+from kho.kernel.hints import Hint, Op
+from kho.kernel.web import Stream, WebRequest
 from kho.lib.clock import iso
+from kho.lib.dataclass import dataclass
 
 Kind = Literal["connected", "disconnected", "tools_changed", "notification", "call", "warning"]
 WAITING = 256
-"""Events that wait for one listener. One that falls further behind is told so, and let go."""
+"""Maximum events buffered per listener. A listener that falls further behind is notified and disconnected."""
 SCOPE = "devices:read"
 
 
@@ -28,7 +30,7 @@ class Event:
 
 
 class Listener:
-    """One who listens to one tenant's boards, or to one of them."""
+    """A subscription to the events of a tenant's boards, or of one board."""
 
     def __init__(self, device: str | None, waiting: int) -> None:
         self._device = device
@@ -47,7 +49,7 @@ class Listener:
             self._queue.put_nowait(event)
 
     async def next(self) -> Event | None:
-        """The next event; None after the last one that it got before it fell behind."""
+        """Return the next event; None when the listener fell behind and has read all that was buffered before that."""
         return await self._queue.get()
 
 
@@ -57,7 +59,7 @@ class Events:
         self.listeners: dict[str, set[Listener]] = {}
 
     def publish(self, tenant: str, event: Event) -> None:
-        """Never waits: a slow listener is its own trouble."""
+        """Publish an event without waiting for slow listeners."""
         for listener in self.listeners.get(tenant, ()):
             listener.put(event)
 
@@ -75,14 +77,19 @@ class Events:
 
 
 def stream(events: Events, normal: Callable[[str], str]) -> Stream:
-    """`normal` gives a device's id as it is kept."""
+    """Return the SSE stream. `normal` normalizes a device id."""
 
-    async def happening(call: Call, request: Request) -> AsyncGenerator[tuple[str, Any], None]:
+    async def happening(call: Call, request: WebRequest) -> AsyncGenerator[tuple[str, Any], None]:
         wanted = request.query.get("device")
         with events.listen(call.tenant, normal(wanted) if wanted else None) as listener:
             while (event := await listener.next()) is not None:
                 yield event.kind, event.as_dict()
-            why = "This listener did not keep up. Listen again; device_notifications has what boards said meanwhile."
+            missed = Op("device_notifications")
+            why = Hint(
+                "This client read too slowly and missed events. Connect again; ",
+                missed,
+                " has the missed notifications.",
+            )
             yield "dropped", {"missed": listener.missed, "message": why}
 
-    return Stream("/devices/events", happening, "What happens to the caller's boards, as it happens.", scope=SCOPE)
+    return Stream("/devices/events", happening, "Events of the caller's boards, as they happen.", scope=SCOPE)

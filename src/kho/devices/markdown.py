@@ -1,44 +1,44 @@
-"""Answers for people at the command line. What a board says is shown as code, so that it cannot pass for ours."""
+"""Renders answers for the CLI. Text from boards is shown as code, so that it cannot look like Kho's own."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
 import orjson
 
-from kho.devices import results
+from kho.devices import model
 from kho.devices.calls.arguments import wanted
 from kho.lib.markdown import code, counted, fenced, inline, minute, together
 
 MAX_LINE = 120
-"""Characters of arguments, parameters and answers on a line of a list."""
+"""Maximum characters of arguments, parameters and answers in a list line."""
 
 
-def devices(found: results.Devices) -> str:
+def devices(found: model.DeviceList) -> str:
     listed = "\n".join(_device(one) for one in found.devices) or "There are no devices."
     pending = "\n".join(_device(one) for one in found.pending or ())
     waiting = f"These wait to be approved (`kho devices approve CODE`):\n\n{pending}" if pending else ""
     return together(listed, waiting, _more(found.next_cursor))
 
 
-def tools(found: results.Tools) -> str:
+def tools(found: model.ToolList) -> str:
     listed = "\n".join(_tool(one) for one in found.tools) or "It offers no tools."
     return together(f"{code(found.device)}, {_words(found.status)}, seen {_time(found.as_of)}", listed)
 
 
-def called(found: results.Called) -> str:
+def called(found: model.Called) -> str:
     if found.results is None:
         return _outcome(found, alone=True)
     return "\n".join(f"- {code(one.device)}: {_outcome(one)}" for one in found.results)
 
 
-def notifications(found: results.Notifications) -> str:
+def notifications(found: model.NotificationList) -> str:
     listed = "\n".join(
         f"- {_second(one.at)} {code(one.device)} {code(one.method)}{_given(one.params)}" for one in found.notifications
     )
     return together(listed or "There are no notifications.", _more(found.next_cursor))
 
 
-def log(found: results.Log) -> str:
+def log(found: model.CallLog) -> str:
     listed = "\n".join(
         f"{one.call}. {_second(one.at)} {code(one.device)} {code(one.tool)}{_given(one.arguments)} "
         f"by {inline(one.caller)}: {one.outcome}"
@@ -49,7 +49,7 @@ def log(found: results.Log) -> str:
     return together(listed or "There are no calls.", _more(found.next_cursor))
 
 
-def changed(found: results.Changed) -> str:
+def changed(found: model.DeviceChange) -> str:
     device = code(found.device)
     name = f"{device} ({inline(found.label)})" if found.label else device
     match found.status:
@@ -58,16 +58,16 @@ def changed(found: results.Changed) -> str:
         case "labelled":
             return f"{device} is called {inline(found.label)} now." if found.label else f"{device} has no label now."
         case "revoked":
-            return f"{name} is shut out. `kho devices approve {found.device}` lets it in again."
+            return f"{name} is blocked. `kho devices approve {found.device}` approves it again."
         case "forgotten":
             return f"{name} is forgotten. If it connects again, it is a new board; `revoke` keeps one out."
 
 
-def _device(one: results.Device) -> str:
+def _device(one: model.DeviceEntry) -> str:
     about = f"{one.name} {one.version or ''}".strip() if one.name else ""
     parts = [
         _words(one.status),
-        *(["shows a code to be let in again"] if one.shows_code else []),
+        *(["shows a code to be approved again"] if one.shows_code else []),
         *([inline(about)] if about else []),
         *([counted(one.tools, "tool")] if one.tools is not None else []),
         *([f"{counted(len(one.changed_tools), 'tool')} not as approved"] if one.changed_tools else []),
@@ -77,7 +77,7 @@ def _device(one: results.Device) -> str:
     return f"- {code(one.device)}{f' **{inline(one.label)}**' if one.label else ''}: {', '.join(parts)}"
 
 
-def _tool(one: results.Tool) -> str:
+def _tool(one: model.ToolEntry) -> str:
     marks = [*(["for people"] if one.user_only else []), *(["not as approved"] if one.warning else [])]
     noted = f" ({', '.join(marks)})" if marks else ""
     said = f": {code(one.description)}" if one.description else ""
@@ -89,7 +89,7 @@ def _tool(one: results.Tool) -> str:
 
 
 def _argument(name: str, part: Mapping[str, Any], required: bool) -> str:
-    """`volume: a whole number from 0 to 100, required`."""
+    """Describe an argument: `volume: a whole number from 0 to 100, required`."""
     what = wanted(part)
     facts = ["anything" if what == "given" else what]
     if required:
@@ -102,10 +102,10 @@ def _argument(name: str, part: Mapping[str, Any], required: bool) -> str:
     return f"{name}: {', '.join(facts)}" + (f" ({said})" if isinstance(said, str) and said else "")
 
 
-def _outcome(one: results.Called | results.Outcome, *, alone: bool = False) -> str:
+def _outcome(one: model.Called | model.DeviceOutcome, *, alone: bool = False) -> str:
     if one.status == "queued":
         return f"queued until {_time(one.expires_at or '')} (call {one.call})"
-    if isinstance(one, results.Outcome) and one.error is not None:
+    if isinstance(one, model.DeviceOutcome) and one.error is not None:
         return f"{inline(one.error.message, 1_000)} ({one.error.code})"
     text = one.text or ""
     said = fenced(text) if alone and "\n" in text.strip() else code(text) if text.strip() else "done"
@@ -127,7 +127,7 @@ def _short(text: str) -> str:
     return code(line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…")
 
 
-def _words(status: results.Status) -> str:
+def _words(status: model.Status) -> str:
     return status.replace("_", " ")
 
 
@@ -140,5 +140,5 @@ def _time(iso: str) -> str:
 
 
 def _second(iso: str) -> str:
-    """2026-07-28 09:00:05 UTC."""
+    """Format as 2026-07-28 09:00:05 UTC."""
     return f"{iso[:10]} {iso[11:19]} UTC"

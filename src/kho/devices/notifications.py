@@ -1,14 +1,14 @@
-"""What boards say of their own accord: told at once to whoever listens, kept for those who ask later, never answered.
+"""Notifications from boards: published to listeners at once, stored for later reads, never answered.
 
-A board may send faster than a database commits. So notifications wait in a bounded line and are stored many at a
-time; what finds the line full is counted and dropped, as the oldest of each board are in the end. Other processes find
-what was stored, and tell their own listeners.
+A board may send faster than a database commits. So notifications wait in a bounded queue and are stored in batches;
+when the queue is full they are counted and dropped. Of each board only the newest are kept. Other processes poll for
+what was stored and notify their own listeners.
 """
 
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, cast
 
 import orjson
@@ -18,27 +18,28 @@ from kho.devices.events import Event, Events
 from kho.kernel.background import Background
 from kho.kernel.capability import Announcements
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Row, Tx
+from kho.kernel.ports import Database, Tx
 from kho.lib.clock import SECOND, Clock, iso
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, insert_many, marks, to_json
 
 log = logging.getLogger("kho.devices")
 
 MAX_KEPT = 1_000
-"""Notifications of each board that are kept."""
+"""Maximum notifications kept per board."""
 MAX_WAITING = 5_000
-"""Notifications that wait to be stored."""
+"""Maximum notifications waiting to be stored."""
 BATCH = 500
 MAX_METHOD = 200
-"""Characters of a method's name that are kept."""
+"""Maximum characters kept of a method's name."""
 CHANGED_TOOL = "kho/tool_changed"
-"""What Kho notes itself when a tool is not what was approved."""
+"""Method of Kho's own notification that a tool changed since it was approved."""
 SPEAKER = "kho.devices"
 LOOK_EVERY = 2.0
-"""Seconds between two looks at what other processes have stored."""
+"""Seconds between polls for notifications that other processes stored."""
 LATE = 10 * SECOND
 MAX_PARAMS = 16 * 1024
-"""Characters of parameters that are kept; longer ones are cut out."""
+"""Maximum characters of params; longer ones are replaced by their length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,12 @@ class Notifications:
     line: deque[_Waiting] = field(default_factory=deque[_Waiting])
     storing: bool = False
     heard: dict[tuple[str, str, int], int] = field(default_factory=dict[tuple[str, str, int], int])
-    """What was told here of what other processes stored: when, by tenant, device and place."""
+    """Notifications of other processes that were already published here: time by tenant, device and place."""
     since: int = 0
     dropped: int = 0
 
     def said(self, tenant: str, device: str, method: str, params: Any) -> None:
-        """Called with whatever a board sends that is no answer."""
+        """Publish and queue a notification of a board."""
         params = _kept(params)
         method, at = _clean(method), self.clock()
         self.tell(tenant, device, method, params, at)
@@ -92,7 +93,7 @@ class Notifications:
             self.background.add(self._store)
 
     def tell(self, tenant: str, device: str, method: str, params: Any, at: int) -> None:
-        """To those who listen in this process."""
+        """Notify listeners in this process."""
         if method == CHANGED_TOOL:
             self.events.publish(tenant, Event("warning", device, at, params))
         else:
@@ -102,13 +103,13 @@ class Notifications:
         self.announcements.tell(tenant, level, SPEAKER, what)
 
     async def run(self) -> None:
-        """Works until the hub stops: tells here what boards of other processes say."""
+        """Publish notifications of other processes' boards until the hub stops."""
         self.since = self.clock()
         await self.background.every(LOOK_EVERY, self.look, name="notifications of boards")
 
     async def look(self) -> None:
         now = self.clock()
-        # Whoever commits last need not have begun last: a look goes a little further back than the one before.
+        # Commits may be out of order, so each poll looks back further (LATE) than the previous poll.
         since = max(self.since, now - LATE)
         self.heard = {key: at for key, at in self.heard.items() if at >= since}
         for tenant, one in await self.db.read(lambda tx: elsewhere(tx, self.process, since, BATCH)):
@@ -140,36 +141,29 @@ def page(
     before: tuple[int, str, int] | None,
     most: int,
 ) -> list[Notification]:
-    """The newest first; of all devices when `devices` is None."""
+    """Return a page, the newest first. `devices` None means all devices."""
     condition, values = of_devices(devices, {"tenant =": tenant, "method =": method, "at >=": since})
     if before is not None:
         condition += f" AND (at, device, place) < ({marks(3, len(values) + 1)})"
         values += before
-    rows = tx.all(
-        f"SELECT {STORED.columns} FROM device_notifications WHERE {condition} "
-        f"ORDER BY at DESC, device DESC, place DESC LIMIT ${len(values) + 1}",
-        *values,
-        most,
-    )
-    return [_read(row) for row in rows]
+    newest_first = f"{condition} ORDER BY at DESC, device DESC, place DESC LIMIT ${len(values) + 1}"
+    return [_as_object(said) for said in STORED.all(tx, newest_first, *values, most)]
 
 
 def elsewhere(tx: Tx, process: str, after: int, most: int) -> list[tuple[str, Notification]]:
-    """What other processes have stored since, with its tenant; the oldest first."""
-    rows = tx.all(
+    """Return what other processes stored since `after`, with its tenant; the oldest first."""
+    sql = (
         f"SELECT tenant, {STORED.columns} FROM device_notifications WHERE at > $1 AND process <> $2 "
-        "ORDER BY at, tenant, device, place LIMIT $3",
-        after,
-        process,
-        most,
+        "ORDER BY at, tenant, device, place LIMIT $3"
     )
-    return [(tenant, _read(tuple(row))) for tenant, *row in rows]
+    rows = tx.all(sql, after, process, most)
+    return [(tenant, _as_object(STORED.read(tuple(row)))) for tenant, *row in rows]
 
 
 def note(
     tx: Tx, tenant: str, device: str, method: str, params: Any, at: int, process: str, most: int = MAX_KEPT
 ) -> None:
-    """One of Kho's own, in the transaction of what it tells of."""
+    """Store a notification of Kho's own, in the transaction of the change that it reports."""
     _keep(tx, [_Waiting(tenant, device, method, params, at)], process, most)
 
 
@@ -177,15 +171,12 @@ def _keep(tx: Tx, batch: Sequence[_Waiting], process: str, most: int = MAX_KEPT)
     by_device: dict[tuple[str, str], list[_Waiting]] = {}
     for one in batch:
         by_device.setdefault((one.tenant, one.device), []).append(one)
-    for (tenant, device), said in sorted(by_device.items()):  # in one order everywhere: two processes cannot block
-        row = tx.one(
+    for (tenant, device), said in sorted(by_device.items()):  # in a fixed order, so that two processes cannot deadlock
+        sql = (
             "UPDATE devices SET notified = notified + $1, last_seen = $2 WHERE tenant = $3 AND id = $4 "
-            "RETURNING notified",
-            len(said),
-            said[-1].at,
-            tenant,
-            device,
+            "RETURNING notified"
         )
+        row = tx.one(sql, len(said), said[-1].at, tenant, device)
         if row is None:
             continue
         last = row[0]
@@ -203,16 +194,12 @@ def _keep(tx: Tx, batch: Sequence[_Waiting], process: str, most: int = MAX_KEPT)
             for place, one in enumerate(said, first)
         ]
         insert_many(tx, STORED.name, rows)
-        tx.run(
-            "DELETE FROM device_notifications WHERE tenant = $1 AND device = $2 AND place <= $3",
-            tenant,
-            device,
-            last - most,
-        )
+        sql = "DELETE FROM device_notifications WHERE tenant = $1 AND device = $2 AND place <= $3"
+        tx.run(sql, tenant, device, last - most)
 
 
 def _object(params: Any) -> dict[str, Any] | None:
-    """Anything else that a board sends is in it as `value`."""
+    """Wrap params that are not an object as {"value": …}."""
     return cast(dict[str, Any], params) if params is None or isinstance(params, dict) else {"value": params}
 
 
@@ -220,7 +207,7 @@ def _kept(params: Any) -> dict[str, Any] | None:
     kept = _object(params)
     try:
         length = len(orjson.dumps(kept).decode())
-    except orjson.JSONEncodeError:  # half a surrogate: firmware cuts texts wherever its buffer ends
+    except orjson.JSONEncodeError:  # half a surrogate pair: firmware cuts texts where its buffer ends
         return {"unreadable": True}
     return kept if length <= MAX_PARAMS else {"cut": length}
 
@@ -229,6 +216,5 @@ def _clean(method: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in method[:MAX_METHOD])
 
 
-def _read(row: Row) -> Notification:
-    said = STORED.read(row)
-    return replace(said, params=_object(said.params))  # as it is, in rows of earlier versions
+def _as_object(said: Notification) -> Notification:
+    return replace(said, params=_object(said.params))  # rows of earlier versions may hold other values

@@ -1,6 +1,8 @@
-"""The settings of devices."""
+"""Settings of the devices slice."""
 
 from typing import Literal
+
+from pydantic import Field
 
 from kho.kernel.section import BrokerUrl, Listening, Section, WebAddress
 
@@ -10,18 +12,22 @@ Mode = Literal["grouped", "each", "off"]
 
 class DeviceSettings(Section):
     approval: Approval | None = None
-    """Who lets a new board in: 'auto' everybody, 'code' whoever approves the six digits that it shows. When not set,
-    'code' as soon as the hub serves others than this machine's user."""
+    """How new boards are approved: 'auto' approves all, 'code' needs somebody to approve the six digits that the board
+    shows. Default: 'code' as soon as the hub serves others than the local user, else 'auto'."""
     tools: Mode = "grouped"
-    """Tools of connected boards as tools over MCP: one for all boards that have it, one for each board, or none."""
+    """How tools of connected boards are offered over MCP: one for all boards that have it, one per board, or none."""
     user_tools: bool = False
-    """Whether admins are offered, too, what boards keep for people, such as rebooting."""
+    """True also offers admins the tools that boards reserve for people, such as rebooting."""
     public_url: WebAddress = ""
-    """Where boards reach the hub, e.g. 'https://kho.example.org', if that is not the address they ask at."""
+    """Address at which boards reach the hub, e.g. 'https://kho.example.org', if it differs from the one they
+    request."""
     mqtt_url: BrokerUrl = ""
-    """A broker whose boards are served too, e.g. 'mqtt://kho:secret@127.0.0.1:1883'. Needs kho[mqtt]."""
+    """External broker whose boards are served too, e.g. 'mqtt://kho:secret@127.0.0.1:1883'. Needs kho[mqtt]."""
     mqtt_boards_url: BrokerUrl = ""
-    """The same broker as boards reach it, with a name and password for them; they are told it when they ask for their
-    settings. When not set, they are told the WebSocket."""
+    """Address of the same broker for boards, with user and password; sent to boards that request their settings. When
+    not set, boards are sent the WebSocket address."""
     mqtt_broker: Listening = ""
-    """Where a broker of Kho's own listens, e.g. '127.0.0.1:1883'; boards are told so. Needs kho[mqtt]."""
+    """Listen address of the embedded broker, e.g. '127.0.0.1:1883'; sent to boards. Needs kho[mqtt]."""
+    read_only_tools: list[str] = Field(default_factory=lambda: ["self.get_device_status"])
+    """Names of tools that change nothing: calls of them are in `device_log` but not in the audit log, which is never
+    emptied. Meant for tools that are polled on many boards."""

@@ -1,29 +1,31 @@
-"""Deletion: a document goes with all that is below it, now or at a set time. Nothing is lost, all of it can come back.
+"""Soft deletion of a document with all below it, now or at a scheduled time. All of it can be restored.
 
-Whoever reads or changes anything first carries out the deletions that are due in its tenant (`CurrentReads`), so that a
-document is hidden from its time on, whether or not a hub was running then. The background does it for the events' sake.
+Every read or change first carries out the deletions that are due in its tenant (`CurrentReads`), so that a document is
+hidden from its time on, whether or not a hub was running then. A background task does it, too, so that events are sent
+in time.
 """
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kho.documents import indexing, store, tree
 from kho.documents.events import emit
-from kho.documents.store import Document
+from kho.documents.store import StoredDocument
 from kho.kernel.audit import AuditEvent, record
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import SECOND, Clock, iso
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, among, delete, marks, replacing, where
 from kho.search.indexing.index import Index
 
 T = TypeVar("T")
 
 MAX_PAUSE = 60.0
-"""Seconds between two looks at what is due, when nothing is known to be: another process may have set a time."""
+"""Maximum seconds between checks for due deletions: another process may have scheduled one."""
 BATCH = 100
 
 
@@ -34,9 +36,9 @@ class ScheduledDeletion:
     due_at: int
     reason: str
     deleted_by: str
-    """Who is said to delete it; the caller may name somebody else."""
+    """Who deletes it according to the caller, who may name somebody else."""
     scheduled_by: str
-    """The caller who set the time."""
+    """The caller who scheduled it."""
 
 
 _SCHEDULED = Table("document_deletions", ScheduledDeletion)
@@ -49,8 +51,8 @@ class Deletions:
     background: Background
     clock: Clock
 
-    def delete(self, tx: Tx, document: Document, change: AuditEvent, by: str, at: int) -> int:
-        """Hides a document and all below it; says how many those are."""
+    def delete(self, tx: Tx, document: StoredDocument, change: AuditEvent, by: str, at: int) -> int:
+        """Hide a document and all below it; return how many documents were hidden."""
         tenant, deletion = change.tenant, str(uuid.uuid4())
         gone = store.get_all(tx, tenant, [id for id, _ in tree.below(tx, tenant, document.id)])
         ids = [one.id for one in gone]
@@ -62,7 +64,7 @@ class Deletions:
         emit(tx, change, revision=document.revision, deleted_by=by, deleted_at=iso(at), document_ids=ids)
         return len(gone)
 
-    def schedule(self, tx: Tx, document: Document, call: Call, deletion: ScheduledDeletion, now: int) -> None:
+    def schedule(self, tx: Tx, document: StoredDocument, call: Call, deletion: ScheduledDeletion, now: int) -> None:
         _SCHEDULED.insert(
             tx, deletion, conflict=replacing("tenant, id", "due_at", "reason", "deleted_by", "scheduled_by")
         )
@@ -77,20 +79,20 @@ class Deletions:
             delete_at=iso(deletion.due_at),
         )
 
-    def cancel(self, tx: Tx, document: Document, call: Call, reason: str, now: int) -> bool:
-        """False: no time was set."""
+    def cancel(self, tx: Tx, document: StoredDocument, call: Call, reason: str, now: int) -> bool:
+        """Cancel a scheduled deletion; return False if there is none."""
         if not delete(tx, "document_deletions", tenant=call.tenant, id=document.id):
             return False
         call.audit(tx, document.id, at=now, operation="cancel_deletion", reason=reason, **same_revision(document))
         return True
 
     def carry_out(self, tx: Tx, tenant: str | None = None) -> None:
-        """Deletes whatever is due, in one tenant or in all."""
+        """Carry out all due deletions, in one tenant or in all."""
         now = self.clock()
         while due := _due(tx, now, tenant):
             for one in due:
                 tree.hold(tx, one.tenant)
-                # Struck out by whoever comes first; a process that comes second finds nothing left to do.
+                # The process that deletes the row carries out the deletion; another one finds nothing left to do.
                 if not delete(tx, "document_deletions", tenant=one.tenant, id=one.id):
                     continue
                 document = store.get(tx, one.tenant, one.id)
@@ -101,7 +103,7 @@ class Deletions:
         await self.background.every(MAX_PAUSE, self._step, name="scheduled deletions")
 
     async def _step(self) -> float:
-        """Says how many seconds there are until the next one is due."""
+        """Carry out due deletions; return the seconds until the next one is due."""
         if await self.db.read(lambda tx: _due(tx, self.clock())):
             await self.db.write(self.carry_out)
         soonest = await self.db.read(lambda tx: tx.one("SELECT MIN(due_at) FROM document_deletions"))
@@ -112,7 +114,7 @@ class Deletions:
 
 @dataclass(slots=True, kw_only=True)
 class CurrentReads:
-    """Reads that show what the caller may see now: nothing whose time of deletion has passed."""
+    """Runs reads after carrying out the tenant's due deletions, so that no document is seen after its deletion time."""
 
     db: Database
     deletions: Deletions
@@ -128,35 +130,34 @@ class CurrentReads:
         return found[0]
 
 
-def same_revision(document: Document) -> dict[str, Any]:
-    """For the audit trail: a change that leaves the text of a document alone."""
+def same_revision(document: StoredDocument) -> dict[str, Any]:
+    """Audit details of a change that creates no new revision."""
     return {"before_revision": document.revision, "after_revision": document.revision}
 
 
-def further(documents: Iterable[Document], first: str) -> list[tuple[str, dict[str, Any]]]:
-    """For the audit trail: what went or came back with the first."""
+def further(documents: Iterable[StoredDocument], first: str) -> list[tuple[str, dict[str, Any]]]:
+    """Audit entries of the documents that were deleted or restored together with `first`."""
     return [(one.id, same_revision(one)) for one in documents if one.id != first]
 
 
 def due_at(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, int]:
-    """When each will be deleted, of those for which a time is set, or for one above them."""
+    """Return when documents will be deleted, by id: those that are scheduled or below a scheduled one."""
     if not ids or tx.one("SELECT 1 FROM document_deletions WHERE tenant = $1 LIMIT 1", tenant) is None:
         return {}
-    rows = tx.all(
+    statement = (
         "WITH RECURSIVE up (id, above, level) AS ("
         f"SELECT id, id, 0 FROM documents WHERE tenant = $1 AND id IN ({marks(len(ids), 2)}) UNION ALL "
         "SELECT up.id, d.parent, up.level + 1 FROM up CROSS JOIN documents AS d "
         "WHERE d.id = up.above AND d.tenant = $1 AND up.level < 1000) "
         "SELECT up.id, MIN(x.due_at) FROM up CROSS JOIN document_deletions AS x "
-        "WHERE x.id = up.above AND x.tenant = $1 GROUP BY up.id",
-        tenant,
-        *ids,
+        "WHERE x.id = up.above AND x.tenant = $1 GROUP BY up.id"
     )
+    rows = tx.all(statement, tenant, *ids)
     return dict(rows)
 
 
 def due_above(tx: Tx, tenant: str, id: str) -> tuple[str, int] | None:
-    """The document above for which a time is set, the first if there are several, and that time."""
+    """Return the ancestor whose scheduled deletion comes first, and its time; None if none is scheduled."""
     above = tree.above(tx, tenant, id)
     rows = among(tx, "SELECT due_at, id FROM document_deletions WHERE tenant = $1 AND id", above, tenant)
     if not rows:
@@ -179,9 +180,4 @@ def _caused_by(deletion: ScheduledDeletion, now: int) -> AuditEvent:
 
 def _due(tx: Tx, now: int, tenant: str | None = None) -> list[ScheduledDeletion]:
     text, values = where({"due_at <=": now, "tenant =": tenant})
-    return _SCHEDULED.read_all(
-        tx.all(
-            f"SELECT {_SCHEDULED.columns} FROM document_deletions WHERE {text} ORDER BY tenant, due_at LIMIT {BATCH}",
-            *values,
-        )
-    )
+    return _SCHEDULED.all(tx, f"{text} ORDER BY tenant, due_at LIMIT {BATCH}", *values)

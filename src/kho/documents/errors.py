@@ -1,14 +1,17 @@
-"""The errors of documents."""
+"""Errors of documents. A class docstring is the default message sent to the caller."""
 
 from typing import Any
 
 from kho.kernel import errors
+from kho.kernel.hints import Arg, Hint, Op
 
 
 class UnknownDocument(errors.NotFound):
     """There is no such document, or it is not yours."""
 
-    guidance = "list_documents shows which there are; a deleted one comes back with restore_document."
+    guidance = Hint(
+        Op("list_documents"), " shows which there are; a deleted one comes back with ", Op("restore_document"), "."
+    )
 
 
 class UnknownParent(errors.NotFound):
@@ -20,7 +23,7 @@ class UnknownParent(errors.NotFound):
 class UnknownRevision(errors.NotFound):
     """The document has no such revision."""
 
-    guidance = "document_history lists its revisions."
+    guidance = Hint(Op("document_history"), " lists its revisions.")
 
 
 class UnknownWebhook(errors.NotFound):
@@ -30,31 +33,37 @@ class UnknownWebhook(errors.NotFound):
 class IdTaken(errors.Conflict):
     """A document with this id exists already."""
 
-    guidance = "Take another document_id or leave it out; to change the document that is there, call update_document."
+    guidance = Hint(
+        "Take another document_id or leave it out; to change the document that is there, call ",
+        Op("update_document"),
+        ".",
+    )
 
 
 class IdOfDeleted(IdTaken):
     """A deleted document has this id, which stays taken."""
 
-    guidance = "Bring that document back with restore_document, or take another document_id."
+    guidance = Hint("Bring that document back with ", Op("restore_document"), ", or take another document_id.")
 
 
 class Deleted(errors.Conflict):
     """The document is deleted."""
 
-    guidance = "Bring it back with restore_document first."
+    guidance = Hint("Bring it back with ", Op("restore_document"), " first.")
 
 
 class NotDeleted(errors.Conflict):
     """The document is not deleted."""
 
-    guidance = "There is nothing to restore. To go back to what it said before, call restore_revision."
+    guidance = Hint(
+        "There is nothing to restore. To go back to what it said before, call ", Op("restore_revision"), "."
+    )
 
 
 class NotPurgeable(errors.Conflict):
     """Only a deleted document can be purged."""
 
-    guidance = "Delete it first with delete_document: that can be undone, a purge cannot."
+    guidance = Hint("Delete it first with ", Op("delete_document"), ": that can be undone, a purge cannot.")
 
 
 class BelowDeleted(errors.Conflict):
@@ -64,7 +73,11 @@ class BelowDeleted(errors.Conflict):
 class Stale(errors.Conflict):
     """The document has changed since the revision you know."""
 
-    guidance = "Read it again with get_document, apply your change to what it says now, and send the new revision."
+    guidance = Hint(
+        "Read it again with ",
+        Op("get_document"),
+        ", apply your change to what it says now, and send the new revision.",
+    )
 
     def __init__(self, *, expected: int, actual: int, **details: Any) -> None:
         super().__init__(
@@ -104,7 +117,7 @@ class NotTheMachinesUser(errors.Forbidden):
 class WouldOverwrite(errors.Conflict):
     """Files in the folder would be lost."""
 
-    guidance = "Import them first, move them away, or give `overwrite=true` to replace them."
+    guidance = Hint("Import them first, move them away, or give ", Arg("overwrite", True), " to replace them.")
 
 
 class NotAllImported(errors.InvalidParams):

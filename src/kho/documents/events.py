@@ -1,4 +1,4 @@
-"""Events: what webhooks are sent about a change, written in its own transaction."""
+"""Events for webhooks, written in the transaction of the change that they report."""
 
 import uuid
 from typing import Any
@@ -19,14 +19,14 @@ EVENT_OF = {
     "delete_document": "document.deleted",
     "restore_document": "document.restored",
 }
-"""The event that an operation is to webhooks."""
+"""Webhook event type of each operation."""
 OPERATIONS = (*EVENT_OF, "schedule_deletion", "cancel_deletion", "purge_document")
-"""Everything that the audit trail has of documents."""
+"""All document operations in the audit trail."""
 EVENTS = tuple(dict.fromkeys(EVENT_OF.values()))
 
 
 def emit(tx: Tx, change: AuditEvent, **facts: Any) -> None:
-    """Adds an event, and a delivery of it to every webhook that wants it. Without such a webhook nothing is kept."""
+    """Store an event and a delivery for each webhook that subscribes to its type; without such a webhook, nothing."""
     type = EVENT_OF[change.operation]
     wanted = [
         webhook
@@ -47,14 +47,8 @@ def emit(tx: Tx, change: AuditEvent, **facts: Any) -> None:
         "at": iso(change.at),
         **facts,
     }
-    row = tx.one(
-        "INSERT INTO document_events (tenant, id, type, body, at) VALUES ($1, $2, $3, $4, $5) RETURNING number",
-        change.tenant,
-        id,
-        type,
-        to_json(body),
-        change.at,
-    )
+    statement = "INSERT INTO document_events (tenant, id, type, body, at) VALUES ($1, $2, $3, $4, $5) RETURNING number"
+    row = tx.one(statement, change.tenant, id, type, to_json(body), change.at)
     waiting = {"event": row[0] if row else 0, "attempts": 0, "due_at": change.at, "dead": 0, "problem": ""}
     insert_many(
         tx,

@@ -1,6 +1,7 @@
-"""A document as the search core files it: in its parent's name, so that a search can be narrowed to a part of the tree.
+"""Convert documents to search documents: collection = parent id, so that a search can be limited to a part of the tree.
 
-Its title is a label: it is found by it, and a new title costs no new vector. So does neither a new tag nor a move.
+The title is a label: searchable, but not part of the embedded text. So a new title, a new tag or a move needs no new
+embedding.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ from kho.search.indexing.index import Document, Field, Index, Passage, Prepared,
 from kho.search.indexing.reindex import pages
 
 FORM = 1
-"""Goes up when documents are filed differently: they are then filed anew."""
+"""Index format version: increase it when documents are indexed differently, and all are reindexed."""
 LONG_BODY = 6_000
-"""Characters from which folding a body would hold up the others."""
+"""Length in characters above which a body is prepared in a thread, so as not to block the event loop."""
 MIME_TYPES = ("text/markdown", "text/plain", "application/json")
 _CUT: dict[str, Kind] = {"text/markdown": "markdown", "text/plain": "text", "application/json": "code"}
 JOINT = " > "
@@ -27,7 +28,7 @@ def kind_of(mime_type: str, is_human_readable: bool) -> str:
 
 
 def kinds(mime_type: str | None, is_human_readable: bool | None) -> tuple[str, ...]:
-    """The kinds that a search is narrowed to; none where it is not."""
+    """Return the kinds that a search is limited to; empty for no limit."""
     if mime_type is None and is_human_readable is None:
         return ()
     types = MIME_TYPES if mime_type is None else (mime_type,)
@@ -51,13 +52,13 @@ async def prepared(tenant: str, id: str, parent: str, created_at: int, version: 
     return work() if len(body) <= LONG_BODY else await asyncio.to_thread(work)
 
 
-def filed(tx: Tx, tenant: str, one: store.Document) -> Document:
-    """From its rows."""
+def filed(tx: Tx, tenant: str, one: store.StoredDocument) -> Document:
+    """Build the search document of a stored document."""
     body = store.body_of(tx, tenant, one)
     return document(tenant, one.id, one.parent, one.created_at, one.version, body)
 
 
-def drop(tx: Tx, index: Index, tenant: str, found: Iterable[store.Document]) -> None:
+def drop(tx: Tx, index: Index, tenant: str, found: Iterable[store.StoredDocument]) -> None:
     by_parent: dict[str, list[str]] = {}
     for one in found:
         by_parent.setdefault(one.parent, []).append(one.id)
@@ -72,4 +73,4 @@ all_documents = pages(
     place=("d.tenant", "d.id"),
     where="d.deleted_at IS NULL",
 )
-"""All documents of all tenants, for `search.indexing.reindex`."""
+"""Pages of all documents of all tenants, for `search.indexing.reindex`."""

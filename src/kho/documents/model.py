@@ -1,26 +1,25 @@
-"""The parameters of the operations on documents. The five of contract 000 are as it writes them."""
+"""Params and results of the document operations. Those of contract 000's five operations are as it defines them."""
 
 import unicodedata
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from kho.documents.events import OPERATIONS
-from kho.kernel.params import Id, Params, Strings, Whole
-from kho.lib.clock import from_iso
+from kho.kernel.audit import AuditFilters
+from kho.kernel.params import Cursor, Id, Moment, Params, Reason, Result, Strings, Time, Whole
 
 ROOT = "root"
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes of a body."""
+"""Maximum size of a body in bytes."""
 MAX_METADATA = 64 * 1024
 MAX_TITLE = 256
 MAX_TAGS, MAX_TAG = 64, 128
-MAX_REASON = 2_000
 MAX_DOCUMENTS = 50
 MAX_QUERY = 2_048
-"""Characters of a question, as the contract says."""
+"""Maximum characters of a question, given by the contract."""
 
 MimeType = Literal["text/markdown", "text/plain", "application/json"]
 
@@ -34,7 +33,7 @@ def _body(value: str) -> str:
 
 
 def _name(value: str) -> str:
-    """A title or a tag: one line, in the form in which equal ones are equal."""
+    """Normalise a title or tag: one line, Unicode NFC, so that equal texts compare equal."""
     return " ".join(unicodedata.normalize("NFC", value).split())
 
 
@@ -46,7 +45,7 @@ def _metadata(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     try:
         too_large = is_too_large(value)
     except orjson.JSONEncodeError:
-        raise PydanticCustomError("number", "must not hold whole numbers of more than 64 bits") from None
+        raise PydanticCustomError("number", "must not contain whole numbers of more than 64 bits") from None
     if too_large:
         raise PydanticCustomError("too_long", "must be at most 64 KiB of JSON")
     kept = dict(value)
@@ -78,13 +77,6 @@ def _operation(value: str) -> str:
     return value
 
 
-def _moment(value: Any) -> int:
-    try:
-        return from_iso(value)
-    except (TypeError, ValueError):
-        raise PydanticCustomError("time", "must be a time such as 2025-09-16T03:00:00Z") from None
-
-
 Body = Annotated[str, AfterValidator(_body)]
 Metadata = Annotated[
     dict[str, JsonValue],
@@ -99,23 +91,20 @@ Metadata = Annotated[
     ),
 ]
 Tag = Annotated[str, Field(max_length=4 * MAX_TAG), AfterValidator(_name)]
-Moment = Annotated[
-    int,
-    BeforeValidator(_moment, json_schema_input_type=str),
-    Field(description="A time, as in 2025-09-16T03:00:00Z; UTC where it names no zone."),
-]
 DocumentId = Annotated[Id, Field(description="The document.")]
-Revision = Annotated[int, Field(ge=1), Whole]
-Cursor = Annotated[str, Field(max_length=2_000, description="The next_cursor of the page before.")]
+RevisionNumber = Annotated[int, Field(ge=1), Whole]
+LastKnown = Annotated[
+    RevisionNumber, Field(description="Refused with CONFLICT if the document has changed since this revision.")
+]
 Page = Annotated[int, Field(ge=1, le=200, description="How many."), Whole]
 
 
-class Content(Params):
+class NewContent(Params):
     mime_type: MimeType = "text/markdown"
     body: Annotated[Body, Field(description="The text itself, at most 4 MiB.")]
 
     @model_validator(mode="after")
-    def _is_json(self) -> "Content":
+    def _is_json(self) -> "NewContent":
         check_json(self.mime_type, self.body)
         return self
 
@@ -132,25 +121,27 @@ def check_json(mime_type: str, body: str) -> None:
 
 
 class CreateDocument(Params):
-    document_id: Annotated[Id | None, Field(description="Unique in the tenant; left out, Kho makes one.")] = None
+    document_id: Annotated[Id | None, Field(description="Unique in the tenant; generated if left out.")] = None
     parent_id: Annotated[Id, Field(description="The document above it, or 'root'.")] = ROOT
-    content: Content
-    metadata: Annotated[Metadata, Field(description="title, tags and whatever else belongs to it.")] = Field(
-        default_factory=dict
-    )
-    is_human_readable: Annotated[bool, Field(description="Whether it is meant for people.")] = True
+    content: NewContent
+    metadata: Annotated[Metadata, Field(description="title, tags and any other fields.")] = Field(default_factory=dict)
+    is_human_readable: Annotated[bool, Field(description="True if it is meant for people.")] = True
     created_at: Moment | None = None
 
 
 class Patch(Params):
     content: "PatchedContent | None" = None
-    metadata: Annotated[Metadata | None, Field(description="In place of all the metadata there is.")] = None
-    is_human_readable: bool | None = None
+    metadata: Annotated[Metadata | None, Field(description="Replaces all existing metadata.")] = None
+    is_human_readable: Annotated[bool | None, Field(description="True if it is meant for people.")] = None
 
 
 class PatchedContent(Params):
-    mime_type: Annotated[MimeType | None, Field(description="Left out: as it is.")] = None
-    body: Annotated[Body | None, Field(description="Left out: as it is.")] = None
+    mime_type: Annotated[MimeType | None, Field(description="Left out: unchanged.")] = None
+    body: Annotated[Body | None, Field(description="Left out: unchanged.")] = None
+
+
+PLAIN = tuple(name for name in Patch.model_fields if name not in ("content", "metadata"))
+"""Fields of a document beside content and metadata. Revisions, patches, diffs and files each have all of them."""
 
 
 class UpdateDocument(Params):
@@ -164,43 +155,39 @@ class UpdateDocument(Params):
             "metadata.KEY (a key that the patch lacks is removed), is_human_readable. Left out: all of it.",
         ),
     ] = None
-    last_known_revision: Annotated[
-        Revision | None, Field(description="Refused with CONFLICT if the document has changed since this revision.")
-    ] = None
+    last_known_revision: LastKnown | None = None
 
 
 class EditDocument(Params):
     document_id: DocumentId
     old_text: Annotated[str, Field(min_length=1, description="Must occur exactly once in the body.")]
-    new_text: Annotated[str, Field(description="What takes its place; may be empty.")]
-    last_known_revision: Annotated[
-        Revision | None, Field(description="Refused with CONFLICT if the document has changed since this revision.")
-    ] = None
+    new_text: Annotated[str, Field(description="The replacement; may be empty.")]
+    last_known_revision: LastKnown | None = None
 
 
 class DeleteDocument(Params):
     document_id: DocumentId
-    reason: Annotated[str, Field(max_length=MAX_REASON, description="Why; kept in the audit log.")] = ""
+    reason: Reason = ""
     deleted_by: Annotated[str | None, Field(max_length=256, description="Who; the caller if left out.")] = None
-    delete_at: Annotated[Moment | None, Field(description="When; now if left out. A later time puts it off.")] = None
+    delete_at: Annotated[Moment | None, Field(description="When; now if left out. A later time schedules it.")] = None
 
 
 class RestoreDocument(Params):
     document_id: DocumentId
-    reason: Annotated[str, Field(max_length=MAX_REASON, description="Why; kept in the audit log.")] = ""
+    reason: Reason = ""
 
 
 class Position(Params):
     ordering: Annotated[
         Annotated[int, Field(ge=0), Whole] | None, Field(description="Its place among its siblings, from 0.")
     ] = None
-    before: Annotated[Id | None, Field(description="The sibling it is to stand before; wins over ordering.")] = None
+    before: Annotated[Id | None, Field(description="The sibling to place it before; wins over ordering.")] = None
 
 
 class MoveDocument(Params):
     document_id: DocumentId
-    new_parent_id: Annotated[Id, Field(description="The document it goes below, or 'root'.")]
-    position: Annotated[Position | None, Field(description="Left out: behind all others.")] = None
+    new_parent_id: Annotated[Id, Field(description="The new parent, or 'root'.")]
+    position: Annotated[Position | None, Field(description="Left out: at the end.")] = None
 
 
 class Filters(Params):
@@ -208,11 +195,15 @@ class Filters(Params):
     tags_any: Annotated[list[Tag], Field(max_length=MAX_TAGS, description="At least one of these.")] = Field(
         default_factory=list
     )
-    tenant_id: Annotated[str | None, Field(max_length=128, description="Only ever the caller's own.")] = None
-    parent_id: Annotated[Id | None, Field(description="Only what stands directly below this document.")] = None
-    under: Annotated[Id | None, Field(description="Only what stands below this document, however deep.")] = None
-    mime_type: MimeType | None = None
-    is_human_readable: bool | None = None
+    tenant_id: Annotated[
+        str | None, Field(max_length=128, description="The caller's own tenant; no other is accepted.")
+    ] = None
+    parent_id: Annotated[Id | None, Field(description="Only documents directly below this one.")] = None
+    under: Annotated[Id | None, Field(description="Only documents below this one, at any depth.")] = None
+    mime_type: Annotated[MimeType | None, Field(description="Only of this type.")] = None
+    is_human_readable: Annotated[bool | None, Field(description="Only those meant for people, or only the others.")] = (
+        None
+    )
     created_after: Annotated[Moment | None, Field(description="Created then or later.")] = None
     created_before: Annotated[Moment | None, Field(description="Created before then.")] = None
 
@@ -220,7 +211,7 @@ class Filters(Params):
 class ContextHints(Params):
     preferred_format: Annotated[
         str | None,
-        Field(max_length=64, description="markdown or plain; of any other, the answer says that it is not it."),
+        Field(max_length=64, description="markdown or plain; an unknown format is named in degraded."),
     ] = None
     language: Annotated[
         str | None, Field(max_length=35, description="Of the answer, e.g. vi-VN; else the question's own.")
@@ -228,10 +219,10 @@ class ContextHints(Params):
 
 
 class Routing(Params):
-    allow_external_search: Annotated[bool, Field(description="Whether the web may be searched, too.")] = False
+    allow_external_search: Annotated[bool, Field(description="Also search the web.")] = False
     max_latency_ms: Annotated[
         Annotated[int, Field(ge=1, le=120_000), Whole],
-        Field(description="The answer comes within this time, from what was found until then."),
+        Field(description="Time limit for the answer; it uses what was found until then."),
     ] = 4_000
 
 
@@ -248,16 +239,18 @@ class QueryKnowledge(Params):
     min_score: Annotated[
         Annotated[float, Field(ge=0, le=1)] | None,
         Field(
-            description="Show in context whatever scores as much, also where it answers nothing: 0 for all that is "
-            "near, such as short texts in another language. Left out: what does not answer is not shown."
+            description="Also show passages with at least this score in context, even if they do not answer the "
+            "question; 0 shows everything found, such as short texts in another language."
         ),
     ] = None
 
 
 class GetDocument(Params):
     document_id: DocumentId
-    revision: Annotated[Revision | None, Field(description="As it was then; left out, as it is now.")] = None
-    include_deleted: bool = False
+    revision: Annotated[RevisionNumber | None, Field(description="An earlier revision; left out: the current one.")] = (
+        None
+    )
+    include_deleted: Annotated[bool, Field(description="Deleted documents, too.")] = False
 
 
 class GetDocuments(Params):
@@ -266,20 +259,20 @@ class GetDocuments(Params):
         Field(
             min_length=1,
             max_length=MAX_DOCUMENTS,
-            description=f"At most {MAX_DOCUMENTS}; those that are missing are named.",
+            description=f"At most {MAX_DOCUMENTS}; missing ones are named in the answer.",
         ),
     ]
-    include_deleted: bool = False
+    include_deleted: Annotated[bool, Field(description="Deleted documents, too.")] = False
 
 
 class ListDocuments(Params):
-    parent_id: Annotated[Id, Field(description="Whose children; 'root' for the top.")] = ROOT
-    recursive: Annotated[bool, Field(description="All that is below it, each parent before its children.")] = False
+    parent_id: Annotated[Id, Field(description="The parent whose children are listed; 'root' for the top.")] = ROOT
+    recursive: Annotated[bool, Field(description="Everything below it, each parent before its children.")] = False
     sort: Annotated[
         Literal["order", "title", "created_at", "updated_at"],
-        Field(description="Of children: the order of the tree, or by title, or the newest first."),
+        Field(description="Order of the children: as in the tree, by title, or newest first."),
     ] = "order"
-    include_deleted: bool = False
+    include_deleted: Annotated[bool, Field(description="Deleted documents, too.")] = False
     limit: Page = 50
     cursor: Cursor | None = None
 
@@ -292,26 +285,126 @@ class DocumentHistory(Params):
 
 class DiffRevisions(Params):
     document_id: DocumentId
-    from_revision: Revision
-    to_revision: Annotated[Revision | None, Field(description="Left out: the newest.")] = None
+    from_revision: RevisionNumber
+    to_revision: Annotated[RevisionNumber | None, Field(description="Left out: the newest.")] = None
 
 
 class RestoreRevision(Params):
     document_id: DocumentId
-    revision: Annotated[Revision, Field(description="What it said then becomes its newest revision.")]
-    last_known_revision: Annotated[
-        Revision | None, Field(description="Refused with CONFLICT if the document has changed since this revision.")
-    ] = None
+    revision: Annotated[RevisionNumber, Field(description="The revision whose text becomes the newest revision.")]
+    last_known_revision: LastKnown | None = None
 
 
-class AuditLog(Params):
+class DocumentAuditLog(AuditFilters):
     document_id: Annotated[Id | None, Field(description="Only about this document.")] = None
     action: Annotated[
         Annotated[str, AfterValidator(_operation), Field(json_schema_extra={"enum": [*OPERATIONS]})] | None,
         Field(description="Only this."),
     ] = None
-    actor: Annotated[str | None, Field(max_length=256, description="Only what this one did.")] = None
-    since: Moment | None = None
-    until: Moment | None = None
-    limit: Page = 50
-    cursor: Cursor | None = None
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+class ChangedDocument(Result):
+    """The result of a change: what was done, and where the document stands now."""
+
+    document_id: str
+    status: str = Field(description="created, updated, unchanged, moved, deleted, scheduled, restored …")
+    revision: int
+    parent_id: str
+    ordering: int | None = Field(default=None, description="Its place among its siblings, from 0.")
+    updated_at: Time
+    deleted: bool | None = None
+    delete_at: Time | None = Field(default=None, description="When it will be deleted.")
+    affected: int | None = Field(
+        default=None, description="Documents that were deleted or restored, including those below."
+    )
+
+
+class DocumentContent(Result):
+    mime_type: str
+    body: str
+
+
+class DocumentSummary(Result):
+    """A document without its body, as lists show it."""
+
+    document_id: str
+    parent_id: str
+    ordering: int | None = Field(default=None, description="Its place among its siblings, from 0.")
+    depth: int | None = Field(default=None, description="How many levels below the requested document.")
+    revision: int
+    mime_type: str
+    metadata: dict[str, JsonValue]
+    is_human_readable: bool
+    children: int
+    created_at: Time
+    updated_at: Time
+    deleted: bool = False
+    deleted_at: Time | None = None
+    delete_at: Time | None = Field(default=None, description="When it will be deleted, by itself or with one above it.")
+
+
+class WholeDocument(DocumentSummary):
+    content: DocumentContent
+    path: list[str] = Field(default_factory=list, description="The ids of its parents, from the top.")
+
+
+class WholeDocuments(Result):
+    documents: list[WholeDocument]
+    missing: list[str]
+
+
+class DocumentPage(Result):
+    documents: list[DocumentSummary]
+    next_cursor: str | None = None
+
+
+class RevisionSummary(Result):
+    revision: int
+    change: str
+    made_by: str
+    made_at: Time
+    mime_type: str
+    metadata: dict[str, JsonValue]
+    is_human_readable: bool
+    body_changed: bool = Field(description="True if the text differs from the previous revision.")
+
+
+class RevisionPage(Result):
+    document_id: str
+    revisions: list[RevisionSummary]
+    next_cursor: str | None = None
+
+
+class Difference(Result):
+    document_id: str
+    from_revision: int
+    to_revision: int
+    body: str = Field(description="A unified diff; empty if the body is the same.")
+    metadata: dict[str, dict[str, JsonValue]] = Field(description="By key: the old value (from) and the new one (to).")
+    mime_type: dict[str, str] | None = None
+    is_human_readable: dict[str, bool] | None = None
+
+
+class ContextPassage(Result):
+    document_id: str
+    snippet: str
+    score: float
+    title: str | None = None
+    external: bool | None = Field(default=None, description="From the web, not from stored documents.")
+    url: str | None = None
+
+
+class QueryUsage(Result):
+    qdrant_hits: int = Field(description="Number of passages that the search returned.")
+    llm_tokens_prompt: int = 0
+    llm_tokens_completion: int = 0
+
+
+class KnowledgeAnswer(Result):
+    response: str
+    context: list[ContextPassage]
+    usage: QueryUsage
+    degraded: list[str] | None = Field(default=None, description="What is missing from the answer, and why.")

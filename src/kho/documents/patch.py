@@ -1,21 +1,21 @@
-"""Applies a patch to a document: which parts of the patch count, and what they replace."""
+"""Apply a patch with an optional update_mask to a document."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from kho.documents.errors import WrongMask
-from kho.documents.model import Patch, check_json, is_too_large
+from kho.documents.model import PLAIN, Patch, check_json, is_too_large
 from kho.documents.store import DocumentVersion
 
-PATHS = ("content", "content.body", "content.mime_type", "metadata", "is_human_readable")
+PATHS = ("content", "content.body", "content.mime_type", "metadata", *PLAIN)
 _KEY = "metadata."
 
 
 def check(patch: Patch, mask: Sequence[str] | None) -> None:
-    """Refuses a mask that names what there is not, and a patch that would change nothing."""
+    """Raise WrongMask if the mask names unknown or missing parts of the patch, or if the patch is empty."""
     if mask is None:
-        if all(_missing(patch, part) for part in ("content", "metadata", "is_human_readable")):
+        if all(_missing(patch, part) for part in Patch.model_fields):
             raise WrongMask("'patch' is empty: say what to change.", field="patch")
         return
     if not mask:
@@ -31,7 +31,7 @@ def check(patch: Patch, mask: Sequence[str] | None) -> None:
 def patched(
     before: DocumentVersion, patch: Patch, mask: Sequence[str] | None, body: str
 ) -> tuple[DocumentVersion, str | None]:
-    """The patched version, and its body if that is another one. `body` is the one that the document has."""
+    """Return the patched version, and the new body or None if it is unchanged. `body` is the current one."""
     paths = set(mask) if mask is not None else patch.model_fields_set
     version, new = before, None
     if patch.content is not None:
@@ -57,8 +57,8 @@ def patched(
                 field="patch.metadata",
             )
         version = replace(version, metadata=merged)
-    if patch.is_human_readable is not None and "is_human_readable" in paths:
-        version = replace(version, is_human_readable=patch.is_human_readable)
+    plain = {name: getattr(patch, name) for name in PLAIN if name in paths and not _missing(patch, name)}
+    version = replace(version, **plain)
     if new is not None or version.mime_type != before.mime_type:
         check_json(version.mime_type, body if new is None else new)
     return version, new
@@ -70,16 +70,11 @@ def _merged(metadata: dict[str, Any], patch: dict[str, Any], keys: Sequence[str]
 
 
 def _missing(patch: Patch, path: str) -> bool:
-    match path:
-        case "content":
-            return _missing(patch, "content.body") and _missing(patch, "content.mime_type")
-        case "content.body":
-            return patch.content is None or patch.content.body is None
-        case "content.mime_type":
-            return patch.content is None or patch.content.mime_type is None
-        case "metadata":
-            return patch.metadata is None
-        case "is_human_readable":
-            return patch.is_human_readable is None
-        case _:
-            return False  # a key of the metadata: one that the patch lacks is removed
+    if path.startswith(_KEY):
+        return False  # a key that the patch lacks is removed
+    if path == "content":
+        return _missing(patch, "content.body") and _missing(patch, "content.mime_type")
+    value: Any = patch
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name)
+    return value is None

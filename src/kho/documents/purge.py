@@ -1,13 +1,12 @@
-"""Erasing: the only deletion that cannot be undone. For what must not be kept, such as what a person asks to have
-forgotten; everything else is deleted with `delete_document`, which can be undone.
+"""Purge: the only deletion that cannot be undone. For what must not be kept, such as personal data that someone asks to
+have erased; everything else is deleted with `delete_document`, which can be undone.
 
-The rows go in one transaction, and the audit log says who erased what, and why. A database file still holds the text in
-parts that it no longer uses: `vacuum` rewrites it.
+The rows are deleted in one transaction, and the audit log records who erased what, and why. The database file still
+holds the text in unused pages until `vacuum` rewrites it.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -16,13 +15,14 @@ from kho.documents import store, tree
 from kho.documents.contract import ADMIN, ID
 from kho.documents.deletion import Deletions
 from kho.documents.errors import NotPurgeable
-from kho.documents.model import MAX_REASON, DocumentId
+from kho.documents.model import DocumentId
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
-from kho.kernel.params import Params, Result
+from kho.kernel.params import Params, Reason, Result
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import code, line
 
 logger = logging.getLogger("kho.documents")
@@ -39,7 +39,7 @@ _TABLES = ("document_bodies", "document_revisions", "document_deletions", "docum
 
 class PurgeDocument(Params):
     document_id: Annotated[DocumentId, Field(description="A document that is deleted.")]
-    reason: Annotated[str, Field(max_length=MAX_REASON, description="Why; kept in the audit log.")] = ""
+    reason: Reason = ""
     wipe: Annotated[
         bool,
         Field(
@@ -53,8 +53,8 @@ class Purged(Result):
     document_id: str
     purged: list[str] = Field(description="The ids that are gone, and free again.")
     wiped: bool = Field(description="Whether the embedded database's file was rewritten.")
-    problem: str | None = Field(default=None, description="Why it was not, though it was to be.")
-    left: str | None = Field(default=None, description="Where traces may be left, and what clears them.")
+    problem: str | None = Field(default=None, description="Why it was not rewritten, although requested.")
+    left: str | None = Field(default=None, description="Where traces may remain, and how to remove them.")
 
 
 def purged(answer: Purged) -> str:
@@ -70,7 +70,7 @@ class Purge:
     deletions: Deletions
     clock: Clock
     vacuum: Vacuum | None = None
-    """Rewrites the database's file; None where the database looks after its files itself."""
+    """Rewrites the database file; None if the database manages its files itself."""
 
     @ADMIN.destroy(
         "purge_document",
@@ -81,7 +81,7 @@ class Purge:
             positional=("document_id",),
             final=True,
             looks=("get_document", {"include_deleted": True}),
-            group="What only an admin may do.",
+            group="Operations for admins.",
         ),
         example={**ID, "reason": "the person asked for it"},
         text=purged,
@@ -96,8 +96,8 @@ class Purge:
             document = store.known(tx, call.tenant, id)
             if not document.deleted:
                 raise NotPurgeable(document_id=id)
-            # All that is below a deleted document is deleted, some of it perhaps earlier. Left behind, it would hang
-            # from nothing.
+            # Everything below a deleted document is deleted, too, some of it perhaps earlier. It is purged as well:
+            # it would be left without a parent.
             below = tree.shape(tx, call.tenant, id, deleted=True)
             ids = [id, *(child for children in below.values() for child in children)]
             gone = store.get_all(tx, call.tenant, ids)

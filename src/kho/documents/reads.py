@@ -1,22 +1,22 @@
-"""Reading documents: as they are, as they were, and who did what to them."""
+"""Read operations: documents, lists, revisions, diffs and the audit trail."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import unified_diff
 from typing import Any
 
-import orjson
-
-from kho.documents import events, markdown, model, results, store, tree
+from kho.documents import events, markdown, model, store, tree
 from kho.documents.contract import DELETED, DOCUMENTS, ID
 from kho.documents.deletion import CurrentReads, due_at
 from kho.documents.errors import UnknownDocument, UnknownRevision
-from kho.documents.store import Document, DocumentVersion, Revision, body_of, known
-from kho.kernel import audit, paging
-from kho.kernel.audit import AuditEntry
+from kho.documents.model import PLAIN
+from kho.documents.store import DocumentVersion, Revision, StoredDocument, body_of, known, sorted_json
+from kho.kernel import paging
+from kho.kernel.audit import AuditLogPage, log_page
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.ports import Tx, Value
+from kho.lib.dataclass import dataclass
 
 NEWEST = 2**62
 
@@ -31,10 +31,13 @@ class Reads:
         example=ID,
         text=markdown.document,
     )
-    async def get(self, params: model.GetDocument, call: Call) -> results.Document:
-        """Read a document, as it is or as it was at a revision."""
+    async def get(self, params: model.GetDocument, call: Call) -> model.WholeDocument:
+        """Read a document, as it is or as it was at a revision.
 
-        def work(tx: Tx) -> results.Document:
+        Use it to read a whole document before you change or quote it, as it is or as it was at a revision.
+        """
+
+        def work(tx: Tx) -> model.WholeDocument:
             document = known(tx, call.tenant, params.document_id)
             if document.deleted and not params.include_deleted:
                 raise UnknownDocument(document_id=document.id)
@@ -51,14 +54,17 @@ class Reads:
         example={"document_ids": ["doc-onboarding"]},
         text=markdown.documents,
     )
-    async def get_many(self, params: model.GetDocuments, call: Call) -> results.Documents:
-        """Read up to 50 documents at once."""
+    async def get_many(self, params: model.GetDocuments, call: Call) -> model.WholeDocuments:
+        """Read up to 50 documents at once.
 
-        def work(tx: Tx) -> results.Documents:
+        Use it to read several documents in one call, up to 50.
+        """
+
+        def work(tx: Tx) -> model.WholeDocuments:
             wanted = list(dict.fromkeys(params.document_ids))
             found = [one for one in store.get_all(tx, call.tenant, wanted) if params.include_deleted or not one.deleted]
             ids = {one.id for one in found}
-            return results.Documents(
+            return model.WholeDocuments(
                 documents=_whole(tx, call.tenant, found), missing=[id for id in wanted if id not in ids]
             )
 
@@ -70,10 +76,13 @@ class Reads:
         example={"parent_id": "root", "recursive": True},
         text=markdown.listed,
     )
-    async def list(self, params: model.ListDocuments, call: Call) -> results.Listed:
-        """The children of a document, or all that is below it."""
+    async def list(self, params: model.ListDocuments, call: Call) -> model.DocumentPage:
+        """The children of a document, or all that is below it.
 
-        def work(tx: Tx) -> results.Listed:
+        Use it to look around in the tree: the children of a document, or all that is below it.
+        """
+
+        def work(tx: Tx) -> model.DocumentPage:
             store.need_parent(tx, call.tenant, params.parent_id, "parent_id", deleted=params.include_deleted)
             return (_below if params.recursive else _children)(tx, params, call.tenant)
 
@@ -82,8 +91,11 @@ class Reads:
     @DOCUMENTS.read(
         "document_history", cli=Command("docs history", ("document_id",)), example=ID, text=markdown.history
     )
-    async def history(self, params: model.DocumentHistory, call: Call) -> results.History:
-        """The revisions of a document, the newest first."""
+    async def history(self, params: model.DocumentHistory, call: Call) -> model.RevisionPage:
+        """The revisions of a document, the newest first.
+
+        Use it to see who changed a document and when: its revisions, the newest first.
+        """
         [before] = paging.place(params.cursor, int) or (NEWEST,)
 
         def work(tx: Tx) -> Sequence[Revision]:
@@ -93,10 +105,11 @@ class Reads:
         found = await self.reads.read(call, work)
         page, cursor = paging.cut(found, params.limit, lambda one: [one.revision])
         revisions = [_shown(one, previous) for one, previous in zip(page, [*found[1:], None], strict=False)]
-        return results.History(document_id=params.document_id, revisions=revisions, next_cursor=cursor)
+        return model.RevisionPage(document_id=params.document_id, revisions=revisions, next_cursor=cursor)
 
     @DOCUMENTS.read(
         "diff_revisions",
+        title="Compare revisions",
         cli=Command(
             "docs diff",
             ("document_id", "from_revision", "to_revision"),
@@ -105,8 +118,11 @@ class Reads:
         example={**ID, "from_revision": 1},
         text=markdown.difference,
     )
-    async def diff(self, params: model.DiffRevisions, call: Call) -> results.Difference:
-        """What changed between two revisions of a document."""
+    async def diff(self, params: model.DiffRevisions, call: Call) -> model.Difference:
+        """What changed between two revisions of a document.
+
+        Use it to see what changed between two revisions of a document.
+        """
 
         def work(tx: Tx) -> tuple[Revision, Revision, str, str]:
             document = known(tx, call.tenant, params.document_id)
@@ -117,47 +133,52 @@ class Reads:
 
         return _difference(params.document_id, *await self.reads.read(call, work))
 
-    @DOCUMENTS.read("audit_log", cli=Command("docs audit", ("document_id",)), example={"limit": 20}, text=markdown.log)
-    async def audit(self, params: model.AuditLog, call: Call) -> results.Log:
-        """Who did what to which document, when and why; the newest first."""
-        before = paging.place(params.cursor, int, str) or audit.NEWEST
+    @DOCUMENTS.read(
+        "audit_log",
+        tool=False,
+        action=False,
+        cli=Command("docs audit", ("document_id",)),
+        example={"limit": 20},
+        text=markdown.log,
+    )
+    async def audit(self, params: model.DocumentAuditLog, call: Call) -> AuditLogPage:
+        """Who did what to which document, when and why; the newest first.
 
-        def work(tx: Tx) -> Sequence[AuditEntry]:
-            return audit.entries(
+        Use it to answer who changed or refused what, when and why. Filter by slice, subject (an id), actor, action (an
+        operation), outcome and time. You see the slices whose read scope you have.
+        """
+
+        def work(tx: Tx) -> AuditLogPage:
+            return log_page(
                 tx,
                 call.tenant,
-                limit=params.limit + 1,
-                before=before,
-                capabilities=["documents"],
-                operations=events.OPERATIONS if params.action is None else [params.action],
+                params,
                 subject=params.document_id,
-                actor=params.actor,
-                since=params.since,
-                until=params.until,
+                capabilities=["documents"],
+                operations=events.OPERATIONS,
                 outcome="done",
             )
 
-        page, cursor = paging.cut(await self.reads.read(call, work), params.limit, lambda one: one.position)
-        return results.Log(entries=[_entry(one) for one in page], next_cursor=cursor)
+        return await self.reads.read(call, work)
 
 
-def _children(tx: Tx, params: model.ListDocuments, tenant: str) -> results.Listed:
+def _children(tx: Tx, params: model.ListDocuments, tenant: str) -> model.DocumentPage:
     after = _after(tx, tenant, params)
     found = tree.page(tx, tenant, params.parent_id, params.sort, params.include_deleted, after, params.limit + 1)
     page, cursor = paging.cut(found, params.limit, lambda one: [params.sort, one[1], one[0].id, one[0].updated_at])
     documents = [one for one, _ in page]
     depths = {one.id: 1 for one in documents}
-    return results.Listed(documents=_summaries(tx, tenant, documents, depths), next_cursor=cursor)
+    return model.DocumentPage(documents=_summaries(tx, tenant, documents, depths), next_cursor=cursor)
 
 
-def _below(tx: Tx, params: model.ListDocuments, tenant: str) -> results.Listed:
+def _below(tx: Tx, params: model.ListDocuments, tenant: str) -> model.DocumentPage:
     order = list(_walk(tree.shape(tx, tenant, params.parent_id, params.include_deleted), params.parent_id))
     start = _start(params.cursor, [id for id, _ in order])
     page = order[start : start + params.limit]
     depths = dict(page)
     documents = store.get_all(tx, tenant, list(depths))
     more = paging.encode(["tree", start + len(page), page[-1][0]]) if start + len(page) < len(order) else None
-    return results.Listed(documents=_summaries(tx, tenant, documents, depths), next_cursor=more)
+    return model.DocumentPage(documents=_summaries(tx, tenant, documents, depths), next_cursor=more)
 
 
 def _revision(tx: Tx, tenant: str, id: str, number: int) -> Revision:
@@ -168,7 +189,7 @@ def _revision(tx: Tx, tenant: str, id: str, number: int) -> Revision:
 
 
 def _walk(shape: dict[str, list[str]], top: str) -> Iterator[tuple[str, int]]:
-    """All below, each parent before its children, with their depth."""
+    """Yield all documents below `top` with their depth, each parent before its children."""
     waiting = [(id, 1) for id in reversed(shape.get(top, ()))]
     while waiting:
         id, depth = waiting.pop()
@@ -177,7 +198,7 @@ def _walk(shape: dict[str, list[str]], top: str) -> Iterator[tuple[str, int]]:
 
 
 def _after(tx: Tx, tenant: str, params: model.ListDocuments) -> tuple[Value, str] | None:
-    """The end of the last page: its last sort key and id."""
+    """Return where the previous page ended: its last sort key and id."""
     found = paging.place(params.cursor, str, str if params.sort == "title" else int, str, int)
     if found is None:
         return None
@@ -185,7 +206,8 @@ def _after(tx: Tx, tenant: str, params: model.ListDocuments) -> tuple[Value, str
     if sort != params.sort:
         raise paging.foreign()
     if sort == "order":
-        # Siblings that are spread out get other places, in the same order. One that was moved has changed.
+        # Respacing siblings (`tree._spread`) changes their places but not their order, so use the current place, unless
+        # the document itself was moved since (updated_at differs).
         last = store.get(tx, tenant, id)
         if last is not None and (last.parent, last.updated_at) == (params.parent_id, changed):
             return last.place, id
@@ -193,7 +215,7 @@ def _after(tx: Tx, tenant: str, params: model.ListDocuments) -> tuple[Value, str
 
 
 def _start(cursor: str | None, order: list[str]) -> int:
-    """Behind the document that the last page ended with; where that has gone, as many further on."""
+    """Return the index after the last document of the previous page; if that is gone, after as many as were listed."""
     found = paging.place(cursor, str, int, str)
     if found is None:
         return 0
@@ -203,27 +225,29 @@ def _start(cursor: str | None, order: list[str]) -> int:
     return order.index(id) + 1 if id in order else max(0, min(count, len(order)))
 
 
-# -- as callers see them -----------------------------------------------------------------------------------------------
+# -- results for callers -----------------------------------------------------------------------------------------------
 
 
-def _summaries(tx: Tx, tenant: str, documents: Sequence[Document], depths: Mapping[str, int]) -> list[results.Summary]:
+def _summaries(
+    tx: Tx, tenant: str, documents: Sequence[StoredDocument], depths: Mapping[str, int]
+) -> list[model.DocumentSummary]:
     facts = _facts(tx, tenant, documents)
-    return [results.Summary(**facts[one.id], depth=depths[one.id]) for one in documents]
+    return [model.DocumentSummary(**facts[one.id], depth=depths[one.id]) for one in documents]
 
 
-def _whole(tx: Tx, tenant: str, documents: Sequence[Document]) -> list[results.Document]:
+def _whole(tx: Tx, tenant: str, documents: Sequence[StoredDocument]) -> list[model.WholeDocument]:
     facts = _facts(tx, tenant, documents)
     return [
-        results.Document(
+        model.WholeDocument(
             **facts[one.id],
-            content=results.Content(mime_type=one.version.mime_type, body=body_of(tx, tenant, one)),
+            content=model.DocumentContent(mime_type=one.version.mime_type, body=body_of(tx, tenant, one)),
             path=tree.above(tx, tenant, one.id)[::-1],
         )
         for one in documents
     ]
 
 
-def _facts(tx: Tx, tenant: str, documents: Sequence[Document]) -> dict[str, dict[str, Any]]:
+def _facts(tx: Tx, tenant: str, documents: Sequence[StoredDocument]) -> dict[str, dict[str, Any]]:
     if not documents:
         return {}
     orderings = tree.orderings(tx, tenant, documents)
@@ -248,54 +272,30 @@ def _facts(tx: Tx, tenant: str, documents: Sequence[Document]) -> dict[str, dict
 
 
 def _version(version: DocumentVersion) -> dict[str, Any]:
-    return {name: getattr(version, name) for name in ("mime_type", "metadata", "is_human_readable")}
+    return {name: getattr(version, name) for name in ("mime_type", "metadata", *PLAIN)}
 
 
-def _shown(one: Revision, previous: Revision | None) -> results.Revision:
-    """`previous` is the revision that it followed: none before the first."""
+def _shown(one: Revision, previous: Revision | None) -> model.RevisionSummary:
+    """`previous` is the preceding revision; None for the first."""
     made = {name: getattr(one, name) for name in ("revision", "change", "made_by", "made_at")}
     changed = previous is None or one.version.body_of != previous.version.body_of
-    return results.Revision(**made, **_version(one.version), body_changed=changed)
+    return model.RevisionSummary(**made, **_version(one.version), body_changed=changed)
 
 
-def _entry(one: AuditEntry) -> results.Entry:
-    details = dict(one.details)
-    numbers = {name: details.pop(name, None) for name in ("before_revision", "after_revision")}
-    return results.Entry.model_validate(
-        {
-            "at": one.at,
-            "action": one.operation,
-            "actor": one.actor,
-            "document_id": one.subject,
-            "reason": one.reason,
-            "request_id": one.request_id,
-            **numbers,
-            "details": details,
-        }
-    )
-
-
-def _difference(id: str, old: Revision, new: Revision, before: str, after: str) -> results.Difference:
-    was, now = old.version, new.version
-    keys = [key for key in {**was.metadata, **now.metadata} if _json(was, key) != _json(now, key)]
-    changed = {
-        name: {"from": getattr(was, name), "to": getattr(now, name)}
-        for name in ("mime_type", "is_human_readable")
-        if getattr(was, name) != getattr(now, name)
-    }
-    return results.Difference(
+def _difference(id: str, old: Revision, new: Revision, before: str, after: str) -> model.Difference:
+    changed = _changed(_version(old.version), _version(new.version))
+    return model.Difference(
         document_id=id,
         from_revision=old.revision,
         to_revision=new.revision,
         body=_diff(before, after, old.revision, new.revision),
-        metadata={key: {"from": was.metadata.get(key), "to": now.metadata.get(key)} for key in keys},
-        **changed,
+        **{**changed, "metadata": _changed(old.version.metadata, new.version.metadata)},
     )
 
 
-def _json(version: DocumentVersion, key: str) -> bytes:
-    """To Python 1, 1.0 and True are equal; in JSON they are not."""
-    return orjson.dumps(version.metadata.get(key), option=orjson.OPT_SORT_KEYS)
+def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    both = {key: {"from": was.get(key), "to": now.get(key)} for key in {**was, **now}}
+    return {key: one for key, one in both.items() if sorted_json(one["from"]) != sorted_json(one["to"])}
 
 
 def _diff(before: str, after: str, old: int, new: int) -> str:
@@ -307,6 +307,7 @@ def _diff(before: str, after: str, old: int, new: int) -> str:
 
 
 def _lines(body: str, marked: bool) -> list[str]:
-    """Split where `diff` and `git` split, and `marked` as they do where only one of two bodies ends its last line."""
+    """Split at newlines only, as `diff` and `git` do. `marked`: only one of the two bodies ends with a newline, so add
+    their "No newline at end of file" mark to the other."""
     *lines, last = body.split("\n")
     return [*lines, f"{last}\n\\ No newline at end of file" if marked else last] if last else lines

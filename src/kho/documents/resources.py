@@ -1,15 +1,15 @@
-"""Documents as resources: kho://documents/{id}, in their own MIME type."""
+"""Documents as MCP resources: kho://documents/{id}, in their own MIME type."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kho.documents import store
 from kho.documents.deletion import CurrentReads
-from kho.documents.store import Document
+from kho.documents.store import StoredDocument
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.capability import Content, Resource
+from kho.kernel.capability import Resource, ResourceContent
 from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
 
 PREFIX = "kho://documents/"
 PAGE = 100
@@ -17,10 +17,10 @@ PAGE = 100
 
 @dataclass(slots=True, kw_only=True)
 class DocumentResources:
-    """The `Resources` of the kernel."""
+    """Implements the kernel's `Resources`."""
 
     scope = "docs:read"
-    templates = (Resource(PREFIX + "{id}", "Document", "What a document says now.", "text/markdown"),)
+    templates = (Resource(PREFIX + "{id}", "Document", "The current text of a document.", "text/markdown"),)
     reads: CurrentReads
 
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
@@ -29,16 +29,16 @@ class DocumentResources:
         page, more = paging.cut(found, PAGE, lambda one: [one.id])
         return [_resource(one) for one in page], more
 
-    async def read(self, call: Call, uri: str) -> Content | None:
+    async def read(self, call: Call, uri: str) -> ResourceContent | None:
         if not uri.startswith(PREFIX):
             return None
         id = uri.removeprefix(PREFIX)
 
-        def work(tx: Tx) -> Content | None:
+        def work(tx: Tx) -> ResourceContent | None:
             document = store.get(tx, call.tenant, id)
             if document is None or document.deleted:
                 return None
-            return Content(uri, document.version.mime_type, store.body_of(tx, call.tenant, document))
+            return ResourceContent(uri, document.version.mime_type, store.body_of(tx, call.tenant, document))
 
         return await self.reads.read(call, work)
 
@@ -48,7 +48,7 @@ class DocumentResources:
         return await self.reads.read(call, lambda tx: store.beginning_with(tx, call.tenant, value, PAGE))
 
 
-def _resource(document: Document) -> Resource:
+def _resource(document: StoredDocument) -> Resource:
     return Resource(
         PREFIX + document.id,
         document.version.title or document.id,

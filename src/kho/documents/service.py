@@ -1,14 +1,14 @@
-"""The rules of documents: nothing is overwritten unseen, what was there before is kept, no circle in the tree, and no
-deletion that cannot be undone.
+"""Write operations on documents. Rules: optimistic locking, every revision is kept, no cycles in the tree, and
+deletions can be undone.
 
-A document is read first and then changed in one transaction. What is costly (cutting a body into passages and folding
-them) is done on that first look, before the transaction that all writers wait for. If the document has changed by then,
-it is looked at again.
+A document is read first and then changed in one transaction. Costly work (splitting a body into passages and preparing
+them for the index) is done after that first read and before the transaction, because all writers wait for it. If the
+document has changed by then, the operation starts again.
 """
 
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -29,30 +29,31 @@ from kho.documents.errors import (
     UnknownRevision,
 )
 from kho.documents.events import emit
-from kho.documents.model import ROOT
-from kho.documents.results import Changed
-from kho.documents.store import Document, DocumentVersion, Revision, body_of, known, need
+from kho.documents.model import PLAIN, ROOT, ChangedDocument
+from kho.documents.store import DocumentVersion, Revision, StoredDocument, body_of, known, need
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import Conflict, InvalidParams
+from kho.kernel.hints import Hint, Op
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, iso
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import update
 from kho.search.indexing.index import Index
 
 T = TypeVar("T")
-Apply = Callable[[Tx, Document], tuple[DocumentVersion, str | None]]
-"""Makes a new version of a document: with its body, where that is another one."""
+Apply = Callable[[Tx, StoredDocument], tuple[DocumentVersion, str | None]]
+"""Makes a new version of a document, with the new body or None if it is unchanged."""
 
 MAX_ATTEMPTS = 20
-"""How often a document that keeps changing is looked at again."""
+"""How often an operation is tried on a document that others keep changing."""
 _LINE = "Ask for access on the first day."
 _CONTENT = {"mime_type": "text/markdown", "body": f"# Onboarding\n\n{_LINE}"}
 _METADATA = {"title": "Onboarding", "tags": ["ops"]}
 
 
 class Overtaken(Exception):
-    """Somebody else changed the document between the look and the write."""
+    """The document was changed between the read and the write."""
 
 
 def _nobody_waits() -> None:
@@ -60,8 +61,8 @@ def _nobody_waits() -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Service:
-    """Everything that changes documents."""
+class DocumentService:
+    """Operations that change documents."""
 
     db: Database
     index: Index
@@ -73,6 +74,8 @@ class Service:
 
     @DOCUMENTS.write(
         "create_document",
+        toolset="default",
+        explained=(),
         cli=Command(
             "docs create",
             ("document_id",),
@@ -84,24 +87,24 @@ class Service:
         example={**ID, "parent_id": "root", "content": _CONTENT, "metadata": _METADATA},
         text=markdown.changed,
     )
-    async def create(self, params: model.CreateDocument, call: Call) -> Changed:
+    async def create(self, params: model.CreateDocument, call: Call) -> ChangedDocument:
         """Create a document in the tree.
 
-        Create a document below parent_id ('root' for the top). document_id must be new in the tenant; left out, one is
-        made. It can be found by query_knowledge at once.
+        Write a document into the team's tree, below parent_id ('root' is the top). Without a document_id one is made.
         """
         id, parent, content = params.document_id or str(uuid.uuid4()), params.parent_id, params.content
         if id == ROOT:
             raise InvalidParams("'root' is the top of the tree and cannot be a document.", field="document_id")
         now = self.clock()
         created = now if params.created_at is None else params.created_at
-        version = DocumentVersion(1, content.mime_type, params.metadata, params.is_human_readable)
+        plain = {name: getattr(params, name) for name in PLAIN}
+        version = DocumentVersion(1, content.mime_type, params.metadata, **plain)
         entry = await indexing.prepared(call.tenant, id, parent, created, version, content.body)
 
-        def work(tx: Tx) -> Changed:
+        def work(tx: Tx) -> ChangedDocument:
             _need_room(tx, call.tenant, parent, 1, "parent_id")
             place = tree.last_place(tx, call.tenant, parent)
-            document = Document(id, parent, place, 1, created, now, None, None, version)
+            document = StoredDocument(id, parent, place, 1, created, now, None, None, version)
             if not store.insert(tx, call.tenant, document):
                 there = store.get(tx, call.tenant, id)
                 raise (IdOfDeleted if there and there.deleted else IdTaken)(document_id=id)
@@ -116,6 +119,8 @@ class Service:
 
     @DOCUMENTS.write(
         "update_document",
+        toolset="default",
+        explained=(),
         cli=Command(
             "docs update",
             ("document_id",),
@@ -132,16 +137,15 @@ class Service:
         example={**ID, "patch": {"metadata": {"title": "Onboarding (v2)"}}, "update_mask": ["metadata"]},
         text=markdown.changed,
     )
-    async def update(self, params: model.UpdateDocument, call: Call) -> Changed:
+    async def update(self, params: model.UpdateDocument, call: Call) -> ChangedDocument:
         """Change what a document says; the revision before is kept.
 
-        Change content, metadata or is_human_readable of a document. Send last_known_revision: if somebody changed it
-        meanwhile, the answer is CONFLICT with the actual revision, and nothing is lost. For a small change of the
-        text, edit_document is simpler.
+        Change a document's content or metadata. Send last_known_revision: if somebody changed it meanwhile, the answer
+        is CONFLICT and nothing is lost. To replace one passage, edit_document is simpler.
         """
         patch.check(params.patch, params.update_mask)
 
-        def apply(tx: Tx, now: Document) -> tuple[DocumentVersion, str | None]:
+        def apply(tx: Tx, now: StoredDocument) -> tuple[DocumentVersion, str | None]:
             body = body_of(tx, call.tenant, now)
             try:
                 return patch.patched(now.version, params.patch, params.update_mask, body)
@@ -152,6 +156,8 @@ class Service:
 
     @DOCUMENTS.destroy(
         "delete_document",
+        toolset="default",
+        explained=("delete_at",),
         cli=Command(
             "docs delete",
             ("document_id",),
@@ -161,14 +167,17 @@ class Service:
         example={**ID, "reason": "retired"},
         text=markdown.changed,
     )
-    async def delete(self, params: model.DeleteDocument, call: Call) -> Changed:
-        """Hide a document and all below it; restore_document brings them back."""
+    async def delete(self, params: model.DeleteDocument, call: Call) -> ChangedDocument:
+        """Hide a document and all below it; restore_document brings them back.
+
+        Hide a document that is no longer wanted, with all below it; restore_document brings them back.
+        """
         id, tenant, now = params.document_id, call.tenant, self.clock()
         at = now if params.delete_at is None else params.delete_at
         sub = call.principal.sub
         by = params.deleted_by or sub
 
-        def work(tx: Tx) -> Changed:
+        def work(tx: Tx) -> ChangedDocument:
             store.lock(tx, tenant, id)
             document = need(tx, tenant, id)
             if at > now:
@@ -183,20 +192,25 @@ class Service:
 
     @DOCUMENTS.write(
         "move_document",
+        toolset="default",
+        explained=(),
         cli=Command("docs move", ("document_id", "new_parent_id"), names={"new_parent_id": "parent"}),
         example={**ID, "new_parent_id": "root", "position": {"ordering": 0}},
         text=markdown.changed,
     )
-    async def move(self, params: model.MoveDocument, call: Call) -> Changed:
-        """Move a document, with all below it, to another place in the tree."""
+    async def move(self, params: model.MoveDocument, call: Call) -> ChangedDocument:
+        """Move a document, with all below it, to another place in the tree.
+
+        Put a document, with all below it, under another parent or at another place among its siblings.
+        """
         id, parent, now = params.document_id, params.new_parent_id, self.clock()
         position = params.position or model.Position()
 
-        async def attempt() -> Changed:
+        async def attempt() -> ChangedDocument:
             seen, body = await self._look(call, id, lambda tx, document: body_of(tx, call.tenant, document))
             entry = await indexing.prepared(call.tenant, id, parent, seen.created_at, seen.version, body)
 
-            def work(tx: Tx) -> Changed:
+            def work(tx: Tx) -> ChangedDocument:
                 store.lock(tx, call.tenant, id)
                 before = need(tx, call.tenant, id)
                 if id == parent or id in tree.above(tx, call.tenant, parent):
@@ -229,14 +243,14 @@ class Service:
         example={**ID, "old_text": "on the first day", "new_text": "before the first day"},
         text=markdown.changed,
     )
-    async def edit(self, params: model.EditDocument, call: Call) -> Changed:
+    async def edit(self, params: model.EditDocument, call: Call) -> ChangedDocument:
         """Replace a text that occurs exactly once in a document.
 
-        Replace old_text, which must occur exactly once in the document's body, by new_text. Send last_known_revision
-        to be sure that nobody changed it meanwhile.
+        Use it for a small change: replaces old_text, which must occur exactly once in the body, by new_text. Send
+        last_known_revision to be sure that nobody changed it meanwhile.
         """
 
-        def apply(tx: Tx, now: Document) -> tuple[DocumentVersion, str | None]:
+        def apply(tx: Tx, now: StoredDocument) -> tuple[DocumentVersion, str | None]:
             body = body_of(tx, call.tenant, now)
             times = _occurrences(body, params.old_text)
             if times != 1:
@@ -249,7 +263,7 @@ class Service:
                 )
             edited = body.replace(params.old_text, params.new_text)
             try:
-                model.Content.model_validate({"mime_type": now.version.mime_type, "body": edited})
+                model.NewContent.model_validate({"mime_type": now.version.mime_type, "body": edited})
             except ValidationError as failure:
                 raise InvalidParams(f"'new_text': then the {failure.errors()[0]['msg']}", field="new_text") from None
             return now.version, edited
@@ -259,11 +273,14 @@ class Service:
     @DOCUMENTS.write(
         "restore_document", cli=Command("docs restore", ("document_id",)), example=ID, text=markdown.changed
     )
-    async def restore(self, params: model.RestoreDocument, call: Call) -> Changed:
-        """Bring back a deleted document and what was deleted with it, or call off a deletion."""
+    async def restore(self, params: model.RestoreDocument, call: Call) -> ChangedDocument:
+        """Bring back a deleted document and what was deleted with it, or call off a deletion.
+
+        Use it to bring back a deleted document and what was deleted with it, or to call off a scheduled deletion.
+        """
         id, now = params.document_id, self.clock()
 
-        async def attempt() -> Changed:
+        async def attempt() -> ChangedDocument:
             lost = await self.reads.read(call, lambda tx: _deleted_together(tx, call.tenant, id))
             entries = [
                 await indexing.prepared(call.tenant, one.id, one.parent, one.created_at, one.version, body)
@@ -273,7 +290,7 @@ class Service:
             ids = [document.id for document in documents]
             deletion = documents[0].deletion if documents else None
 
-            def work(tx: Tx) -> Changed:
+            def work(tx: Tx) -> ChangedDocument:
                 document = known(tx, call.tenant, id)
                 if not document.deleted:
                     if not self.deletions.cancel(tx, document, call, params.reason, now):
@@ -308,10 +325,13 @@ class Service:
         example={**ID, "revision": 1},
         text=markdown.changed,
     )
-    async def restore_revision(self, params: model.RestoreRevision, call: Call) -> Changed:
-        """Make what a document said at a revision its newest revision."""
+    async def restore_revision(self, params: model.RestoreRevision, call: Call) -> ChangedDocument:
+        """Make what a document said at a revision its newest revision.
 
-        def apply(tx: Tx, now: Document) -> tuple[DocumentVersion, str | None]:
+        Use it to undo changes: an earlier revision becomes the newest. Nothing in between is lost.
+        """
+
+        def apply(tx: Tx, now: StoredDocument) -> tuple[DocumentVersion, str | None]:
             wanted = store.revision(tx, call.tenant, now.id, params.revision)
             if wanted is None:
                 raise UnknownRevision(document_id=now.id, revision=params.revision)
@@ -326,15 +346,15 @@ class Service:
         call: Call,
         apply: Apply,
         **details: Any,
-    ) -> Changed:
-        """Adds the revision that `apply` makes of the document.
+    ) -> ChangedDocument:
+        """Add the revision that `apply` makes of the document.
 
-        Where that has the same content as the one before, there is no new revision, and no event: others who hold the
-        revision that there is would be refused for nothing.
+        If its content is unchanged, no revision and no event are added: other callers who hold the current revision
+        would get a needless conflict.
         """
         id, last_known, now = params.document_id, params.last_known_revision, self.clock()
 
-        def look(tx: Tx, before: Document) -> tuple[DocumentVersion, str | None, str]:
+        def look(tx: Tx, before: StoredDocument) -> tuple[DocumentVersion, str | None, str]:
             _need_revision(before, last_known)
             version, new = apply(tx, before)
             body = store.body(tx, call.tenant, id, version.body_of) if new is None else new
@@ -342,7 +362,7 @@ class Service:
                 version, new = replace(version, body_of=before.version.body_of), None
             return version, new, body
 
-        def as_seen(tx: Tx, seen: Document) -> Document:
+        def as_seen(tx: Tx, seen: StoredDocument) -> StoredDocument:
             self.deletions.carry_out(tx, call.tenant)
             store.lock(tx, call.tenant, id)
             before = need(tx, call.tenant, id)
@@ -351,7 +371,7 @@ class Service:
                 raise Overtaken
             return before
 
-        async def attempt() -> Changed:
+        async def attempt() -> ChangedDocument:
             seen, (version, new, body) = await self._look(call, id, look)
             if new is None and version.equals(seen.version):
                 return await call.commit(self.db, lambda tx: _changed(as_seen(tx, seen), "unchanged"))
@@ -360,12 +380,12 @@ class Service:
                 version = replace(version, body_of=number)
             entry = await indexing.prepared(call.tenant, id, seen.parent, seen.created_at, version, body)
 
-            def work(tx: Tx) -> Changed:
+            def work(tx: Tx) -> ChangedDocument:
                 before = as_seen(tx, seen)
                 revision = Revision(number, operation, call.principal.sub, now, version)
                 store.add_revision(tx, call.tenant, id, revision, new)
                 update(tx, "documents", {"revision": number, "updated_at": now}, tenant=call.tenant, id=id)
-                # Passages that are the same keep their vectors, whatever label they get.
+                # Unchanged passages keep their vectors, whatever title they get.
                 self.index.put(tx, [entry], anew=version.title != before.version.title)
                 numbers = {"before_revision": before.revision, "after_revision": number}
                 change = call.audit(tx, id, at=now, operation=operation, **numbers, **details)
@@ -376,30 +396,30 @@ class Service:
 
         return await _until_it_holds(attempt)
 
-    async def _look(self, call: Call, id: str, work: Callable[[Tx, Document], T]) -> tuple[Document, T]:
-        def look(tx: Tx) -> tuple[Document, T]:
+    async def _look(self, call: Call, id: str, work: Callable[[Tx, StoredDocument], T]) -> tuple[StoredDocument, T]:
+        def look(tx: Tx) -> tuple[StoredDocument, T]:
             document = need(tx, call.tenant, id)
             return document, work(tx, document)
 
         return await self.reads.read(call, look)
 
-    async def _change_tree(self, call: Call, work: Callable[[Tx], Changed]) -> Changed:
-        """A change of the tree's shape: one at a time in a tenant."""
+    async def _change_tree(self, call: Call, work: Callable[[Tx], ChangedDocument]) -> ChangedDocument:
+        """Commit a change of the tree's shape; these are serialised per tenant."""
 
-        def alone(tx: Tx) -> Changed:
+        def alone(tx: Tx) -> ChangedDocument:
             tree.hold(tx, call.tenant)
             self.deletions.carry_out(tx, call.tenant)
             return work(tx)
 
         return await self._commit(call, alone)
 
-    async def _commit(self, call: Call, work: Callable[[Tx], Changed]) -> Changed:
+    async def _commit(self, call: Call, work: Callable[[Tx], ChangedDocument]) -> ChangedDocument:
         done = await call.commit(self.db, work)
         self.on_event()
         return done
 
 
-async def _until_it_holds(attempt: Callable[[], Awaitable[Changed]]) -> Changed:
+async def _until_it_holds(attempt: Callable[[], Awaitable[ChangedDocument]]) -> ChangedDocument:
     for _ in range(MAX_ATTEMPTS):
         try:
             return await attempt()
@@ -408,8 +428,8 @@ async def _until_it_holds(attempt: Callable[[], Awaitable[Changed]]) -> Changed:
     raise Conflict("Others keep changing this document. Nothing was changed; try again.")
 
 
-def _changed(document: Document, status: str, **more: Any) -> Changed:
-    return Changed(
+def _changed(document: StoredDocument, status: str, **more: Any) -> ChangedDocument:
+    return ChangedDocument(
         document_id=document.id,
         status=status,
         revision=document.revision,
@@ -420,7 +440,7 @@ def _changed(document: Document, status: str, **more: Any) -> Changed:
     )
 
 
-def _need_revision(document: Document, last_known: int | None) -> None:
+def _need_revision(document: StoredDocument, last_known: int | None) -> None:
     if last_known is not None and last_known != document.revision:
         raise Stale(
             expected=last_known,
@@ -432,7 +452,7 @@ def _need_revision(document: Document, last_known: int | None) -> None:
 
 
 def _need_room(tx: Tx, tenant: str, parent: str, levels: int, field: str) -> None:
-    """A parent that exists, and is not too deep in the tree for so many levels below it."""
+    """Raise unless the parent exists and the tree may have `levels` more levels below it."""
     store.need_parent(tx, tenant, parent, field)
     depth = 0 if parent == ROOT else len(tree.above(tx, tenant, parent)) + 1
     if depth + levels > tree.MAX_DEPTH:
@@ -440,20 +460,24 @@ def _need_room(tx: Tx, tenant: str, parent: str, levels: int, field: str) -> Non
 
 
 def _not_deleted(tx: Tx, tenant: str, id: str) -> NotDeleted:
-    """A document that is to go with one above it shows a time, too, and that one's is the one to call off."""
+    """Make the error for restoring a document that is not deleted. If one above it is scheduled for deletion, the hint
+    names that one: its deletion is the one to cancel."""
     due = due_above(tx, tenant, id)
     if due is None:
         return NotDeleted(document_id=id)
     above, at = due
     return NotDeleted(
         document_id=id,
-        guidance=f"It stands below '{above}' and will be deleted with it at {iso(at)}. "
-        f'To call that off: restore_document(document_id="{above}").',
+        guidance=Hint(
+            f"It stands below '{above}' and will be deleted with it at {iso(at)}. To cancel that: ",
+            Op("restore_document", document_id=above),
+            ".",
+        ),
     )
 
 
-def _need_parent_back(tx: Tx, tenant: str, document: Document) -> None:
-    """Documents above a deleted one are restored before it."""
+def _need_parent_back(tx: Tx, tenant: str, document: StoredDocument) -> None:
+    """Raise unless all documents above are restored: parents come back before their children."""
     above = store.get_all(tx, tenant, tree.above(tx, tenant, document.id))
     deleted = [one.id for one in above if one.deleted]
     if deleted:
@@ -476,8 +500,8 @@ def _place(tx: Tx, tenant: str, parent: str, position: model.Position, moved: st
     return tree.last_place(tx, tenant, parent)
 
 
-def _deleted_together(tx: Tx, tenant: str, id: str) -> list[tuple[Document, str]]:
-    """A deleted document and what was deleted with it, with their bodies."""
+def _deleted_together(tx: Tx, tenant: str, id: str) -> list[tuple[StoredDocument, str]]:
+    """Return a deleted document and those deleted with it, with their bodies; empty if it is not deleted."""
     document = known(tx, tenant, id)
     if not document.deleted:
         return []
@@ -486,6 +510,6 @@ def _deleted_together(tx: Tx, tenant: str, id: str) -> list[tuple[Document, str]
 
 
 def _occurrences(body: str, text: str) -> int:
-    """Also those that overlap, of which there are two or more."""
+    """Count occurrences; overlapping ones count as at least two."""
     times = body.count(text)
     return 2 if times == 1 and body.find(text, body.find(text) + 1) >= 0 else times

@@ -1,4 +1,4 @@
-"""The settings of documents."""
+"""Settings of documents."""
 
 from typing import Annotated
 
@@ -10,8 +10,8 @@ from kho.kernel.section import Section
 class DocumentSettings(Section):
     timeout: float = Field(default=10.0, gt=0)
     webhook_timeout: float = Field(default=10.0, gt=0, le=60)
-    """Seconds that the receiver of an event has to answer."""
+    """Seconds that a webhook's receiver has to answer."""
     webhook_backoff: list[Annotated[float, Field(ge=0, le=7 * 86_400)]] = Field(
         default=[5.0, 30.0, 300.0, 1_800.0, 7_200.0]
     )
-    """Seconds before each further attempt to tell an event. After the last one it is given up."""
+    """Seconds before each further attempt to deliver an event. After the last one the delivery is dead."""

@@ -1,1 +1,1 @@
-"""The doors: thin translations between a wire and the registry. A door never imports a slice or a store."""
+"""The doors: thin translations between a transport and the registry. A door never imports a slice or a store."""

@@ -1,4 +1,4 @@
-"""Logs: one line per call, on stderr. Never a body, never a credential."""
+"""Logging: one line per call, on stderr. Never a request body, never a credential."""
 
 import logging
 import sys
@@ -14,11 +14,11 @@ from kho.kernel.registry import Outcome
 log = logging.getLogger("kho.calls")
 
 FIELDS = "fields"
-"""The attribute of a log record that holds what is known besides its message."""
+"""Attribute of a log record that holds the fields beside its message."""
 
 
 class JsonFormatter(logging.Formatter):
-    """One line of JSON."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -34,7 +34,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LineFormatter(logging.Formatter):
-    """A readable line for a terminal."""
+    """Formats a record as a readable line for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = getattr(record, FIELDS, {})
@@ -44,8 +44,8 @@ class LineFormatter(logging.Formatter):
 
 
 def set_up(level: str, style: str) -> None:
-    """To stderr, always: stdout may be a protocol."""
-    # Nobody reads these of a record, and every call would pay for them.
+    """Log to stderr, always: stdout may carry a protocol."""
+    # Not used by any formatter, and every log record would pay for them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     readable = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
@@ -54,18 +54,18 @@ def set_up(level: str, style: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("kho").setLevel(level)
-    # It says again and again what our own error says once.
+    # The pool repeats what our own error reports once.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 def log_refusal(path: str, client: str, code: str) -> None:
-    """A caller that got no further than the door: an operator wants to see keys being tried."""
+    """Log a caller refused at the door, so that an operator can see keys being tried."""
     log.info("refused", extra={FIELDS: {"path": path, "client": client, "code": code}})
 
 
 def log_call(operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:
     level = logging.INFO if outcome.error is None or outcome.error.status < 500 else logging.WARNING
-    if call.door == "cli":  # whoever typed the command is told what came of it
+    if call.door == "cli":  # the command prints the outcome anyway
         level = logging.DEBUG
     if not log.isEnabledFor(level):
         return

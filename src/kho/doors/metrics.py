@@ -1,4 +1,4 @@
-"""GET /metrics: counts and times of every call, for Prometheus."""
+"""GET /metrics: call counts and durations for Prometheus."""
 
 import os
 from collections.abc import Iterable
@@ -26,14 +26,14 @@ class Metrics:
     def observe(self, operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:
         key = (operation.name, call.door, outcome.error.code if outcome.error else "OK")
         children = self._children.get(key)
-        if children is None:  # looking a child up by its labels costs more than counting
+        if children is None:  # looking up a child by its labels costs more than incrementing it
             children = self._children[key] = (self._calls.labels(*key), self._seconds.labels(*key[:2]))
         children[0].inc()
         children[1].observe(seconds)
 
     def render(self, pending: int | None = None) -> bytes:
-        """`pending` is what waits for vectors now. It is the store's figure and not one worker's, so it is no gauge of
-        a worker: those would be added up."""
+        """Render all metrics. `pending` is the number of passages waiting for vectors. It comes from the store and is
+        the same for all workers, so it is not a per-worker gauge: Prometheus would add those up."""
         now = CollectorRegistry()
         if pending is not None:
             now.register(_Gauge("kho_vectors_pending", "Passages that wait for their vectors.", pending))
@@ -44,7 +44,7 @@ class Metrics:
 
 
 class _Gauge(Collector):
-    """A figure that was just read."""
+    """A gauge with a value read just now."""
 
     def __init__(self, name: str, help: str, value: float) -> None:
         self._family = GaugeMetricFamily(name, help, value)

@@ -14,7 +14,7 @@ from kho.kernel.registry import Observer, Outcome
 
 
 def exporter(endpoint: str) -> Observer:
-    """An observer that sends a span per call. The SDK's own spans of MCP messages go the same way."""
+    """Return an observer that sends one span per call. The SDK's own spans of MCP messages use the same exporter."""
     provider = TracerProvider(resource=Resource.create({"service.name": "kho"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
     trace.set_tracer_provider(provider)

@@ -1,7 +1,7 @@
-"""Measuring search on questions whose answers are known (`kho eval`). It is no part of a hub that serves."""
+"""Measures search quality on questions with known answers (`kho eval`). Not part of a hub that serves."""
 
 from kho.evaluation.bench import TENANT, Bench
-from kho.evaluation.configurations import Configuration, merged
+from kho.evaluation.configurations import Configuration
 from kho.evaluation.runner import Evaluation
 
-__all__ = ["TENANT", "Bench", "Configuration", "Evaluation", "merged"]
+__all__ = ["TENANT", "Bench", "Configuration", "Evaluation"]

@@ -1,4 +1,4 @@
-"""The corpora in a store of their own, and the one operation that asks for them."""
+"""A store for the corpora only, and the one operation that searches them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ from kho.search.query.searcher import Searcher
 
 TOOL = "eval_search"
 SPACE = "evaluation:"
-"""Each corpus is a space by itself: how rare a word is must not depend on what else was measured here."""
+"""Each corpus is its own space: the rarity of a word must not depend on what else was measured here."""
 TENANT = "evaluation"
-"""Tenant of the corpora. The hub's local user is of this tenant while it measures."""
+"""Tenant of the corpora. The hub's local user has this tenant during a measurement."""
 MAX_WHOLE_TOKENS = 450
-"""Tokens up to which a text is one passage. What is longer does not fit into the usual models and is cut up."""
+"""Tokens up to which a text is one passage. Longer texts do not fit into the usual models and are split."""
 BATCH = 50
 
 Progress = Callable[[str, int, int], None]
@@ -72,7 +72,7 @@ class Bench:
         return Capability("evaluation", "evaluation-server", (operation,), "Measures search.")
 
     async def fill(self, corpus: Corpus, progress: Progress) -> None:
-        """Files a corpus and waits for its vectors. What is here already stays as it is."""
+        """Index a corpus and wait for its vectors. What is indexed already stays unchanged."""
         await self._db.read(_need_own_store)
         left = iter(corpus.texts.items())
         done = 0
@@ -115,4 +115,4 @@ def _passages(text: str) -> list[Passage]:
 
 def _need_own_store(tx: Tx) -> None:
     if tx.one("SELECT 1 FROM passages WHERE space NOT LIKE $1 LIMIT 1", f"{SPACE}%"):
-        raise Conflict("That database holds more than texts to measure with. Name an empty one.")
+        raise Conflict("That database holds other data. Name an empty one for measuring.")

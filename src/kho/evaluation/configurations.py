@@ -1,15 +1,16 @@
-"""Configurations to compare: the settings as they are, or with changes."""
+"""Configurations to compare: the settings unchanged, or with changes."""
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from kho.evaluation.errors import BadConfiguration
+from kho.lib.dataclass import dataclass
 
 OWN = "eval"
-"""The table of a TOML file that is no setting of Kho: how the search is held back, to see what a part is worth."""
+"""Table of a TOML file that is not a setting of Kho: restricts the search, to measure what each part contributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +19,9 @@ class Configuration:
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings that differ, nested as in the settings file."""
     lean: float | None = None
-    """Weight of the keyword score, whatever the question looks like."""
+    """Fixed weight of the keyword score, for every question."""
     look: bool = True
-    """False leaves out the closer look at the best hits."""
+    """False leaves out the second ranking of the best hits."""
 
 
 NAMED = {
@@ -35,7 +36,7 @@ NAMED = {
 
 
 def configuration(text: str) -> Configuration:
-    """Finds a configuration by its name, or reads a TOML file of settings."""
+    """Return the configuration with this name, or read a TOML file of settings."""
     if text in NAMED:
         return NAMED[text]
     file = Path(text)
@@ -54,13 +55,3 @@ def configuration(text: str) -> Configuration:
     if not (lean is None or (isinstance(lean, int | float) and 0 <= lean <= 1)) or not isinstance(look, bool):
         raise BadConfiguration(f"{file}: [{OWN}] 'lean' is a number in 0..1, 'look' is true or false.")
     return Configuration(file.stem, content, None if lean is None else float(lean), look)
-
-
-def merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with the changes, table by table."""
-    result = dict(settings)
-    for name, value in changes.items():
-        known = result.get(name)
-        both = isinstance(value, Mapping) and isinstance(known, Mapping)
-        result[name] = merged(cast(Mapping[str, Any], known), cast(Mapping[str, Any], value)) if both else value
-    return result

@@ -1,11 +1,11 @@
-"""The files that are measured with, and the tasks that are made of them.
+"""Dataset files, and the tasks made from them.
 
 {"corpus": {"id": "text", …}, "queries": [["id", "question", ["relevant id", …]], …]}
 """
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ from typing import Any, cast
 import orjson
 
 from kho.evaluation.errors import BadData
+from kho.lib.dataclass import dataclass
 
 MAX_ID_LENGTH = 512
 
@@ -27,7 +28,7 @@ class JudgedQuestion:
 @dataclass(frozen=True, slots=True)
 class Corpus:
     name: str
-    """Unlike that of any other text collection: it ends in a digest of the content."""
+    """Unique: it ends in a digest of the content."""
     texts: dict[str, str]
 
 
@@ -73,8 +74,8 @@ def tasks(files: Sequence[Path], queries: Path | None, variant: Variant) -> list
 
 
 def _together(data: Sequence[Dataset], asked: Dataset | None) -> list[Task]:
-    """One corpus of all files. Relevant is the text of the question's own file; questions of another file may find
-    the text of that id in any of them."""
+    """Join all files into one corpus. Relevant is the text of the question's own file; for questions of another file,
+    the text with that id in any of them."""
     if len({one.name for one in data}) < len(data):
         raise BadData("Two of the files have the same name, so their texts cannot be told apart. Rename one.")
     texts = {f"{one.name}/{id}": text for one in data for id, text in one.texts.items()}
@@ -111,7 +112,7 @@ def corpus(name: str, texts: dict[str, str]) -> Corpus:
 
 
 def unmarked(text: str) -> str:
-    """Removes Vietnamese marks and turns đ into d, as people type on a phone."""
+    """Remove Vietnamese marks and turn đ into d, as people type on a phone."""
     apart = unicodedata.normalize("NFD", text.replace("đ", "d").replace("Đ", "D"))
     return unicodedata.normalize("NFC", "".join(char for char in apart if not unicodedata.combining(char)))
 

@@ -1,9 +1,9 @@
-"""A client of this hub through one of its doors: what is measured through it is what a caller gets."""
+"""A client of this hub through one of its doors, so that measurements include what a caller experiences."""
 
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import httpx2
@@ -14,17 +14,19 @@ from mcp.client.streamable_http import streamable_http_client
 from kho.doors.http.app import Application
 from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.doors.mcp.server import McpDoor
+from kho.doors.mcp.toolsets import Selection
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.hub import Hub
+from kho.lib.dataclass import dataclass
 
 Door = Literal["memory", "mcp", "http"]
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
-"""A tool's name and its arguments, to its answer."""
+"""Calls a tool by name with arguments, and returns its answer."""
 
 ANSWER_TIMEOUT = 120.0
-"""Seconds for one answer. The hub gives up long before."""
+"""Seconds for one answer. The hub's own timeout is much shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,14 @@ class _Mcp:
 
 @asynccontextmanager
 async def hub_client(door: Door, hub: Hub) -> AsyncGenerator[Ask, None]:
-    """`memory` asks the registry itself, `mcp` speaks MCP without a wire, `http` speaks it to a server on loopback."""
+    """Open a client: `memory` calls the registry directly, `mcp` uses MCP in memory, `http` uses a server on
+    loopback."""
     match door:
         case "memory":
             yield _directly(hub)
         case "mcp":
             background = Background()
-            served = McpDoor(hub, background, lambda ctx: hub.local, frozenset(), 50)
+            served = McpDoor(hub, background, lambda ctx: hub.local, Selection(), 50)
             try:
                 async with Client(served.server, read_timeout_seconds=ANSWER_TIMEOUT) as client:
                     yield _through(client)
@@ -90,14 +93,14 @@ def _through(client: Client) -> Ask:
 
 @asynccontextmanager
 async def _served(hub: Hub) -> AsyncGenerator[str, None]:
-    """A real server, in this process, on a free port."""
+    """Run a real server, in this process, on a free port."""
     application = Application(lambda: nullcontext(hub), _Http(), _Mcp())
     config = uvicorn.Config(application, http=guarded_protocol(), log_config=None, timeout_graceful_shutdown=5)
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        # asyncio sees to this only for sockets that it made itself, and 40 ms of waiting are not ours to measure.
+        # asyncio sets this only for sockets that it created itself, and 40 ms of delay would distort the measurement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await server.startup([listener])
         try:

@@ -1,6 +1,6 @@
 """Metrics of ranked lists: nDCG, recall, reciprocal rank.
 
-Relevance is yes or no; a list that is shorter than asked for ends where it ends.
+Relevance is binary; a list that is shorter than requested is evaluated as it is.
 """
 
 from collections.abc import Collection, Sequence
@@ -8,7 +8,7 @@ from math import floor, log2
 
 
 def ndcg(found: Sequence[str], relevant: Collection[str], depth: int = 10) -> float:
-    """In 0..1: 1 if all that is relevant stands at the top, less the further down it stands."""
+    """Return nDCG in 0..1: 1 if everything relevant is at the top, less the further down it is."""
     wanted = set(relevant)
     if not wanted:
         raise ValueError("a question without an answer says nothing about a list")
@@ -17,7 +17,7 @@ def ndcg(found: Sequence[str], relevant: Collection[str], depth: int = 10) -> fl
 
 
 def recall(found: Sequence[str], relevant: Collection[str], depth: int = 5) -> float:
-    """The share of what is relevant that is among the first."""
+    """Return the share of the relevant ids that is among the first `depth`."""
     wanted = set(relevant)
     if not wanted:
         raise ValueError("a question without an answer says nothing about a list")
@@ -25,7 +25,8 @@ def recall(found: Sequence[str], relevant: Collection[str], depth: int = 5) -> f
 
 
 def reciprocal_rank(found: Sequence[str], relevant: Collection[str]) -> float:
-    """1 for a relevant one in the first place, 1/2 in the second, 0 if there is none. Its mean is the MRR."""
+    """Return 1 if the first is relevant, 1/2 if the second is the first relevant one, 0 if none is. Its mean is the
+    MRR."""
     return next((1 / place for place, one in enumerate(_once(found), 1) if one in relevant), 0.0)
 
 
@@ -34,7 +35,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which this share lies, between two neighbours in proportion."""
+    """Return the value below which this share lies, interpolated between neighbours."""
     if not values:
         return 0.0
     ordered = sorted(values)
@@ -45,5 +46,5 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def _once(found: Sequence[str]) -> list[str]:
-    """A second mention of the same thing is worth nothing, and takes no place."""
+    """Remove duplicates: a repeated id gains nothing, and takes no place."""
     return list(dict.fromkeys(found))

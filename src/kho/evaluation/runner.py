@@ -1,9 +1,9 @@
-"""Asks every question of every task, in every configuration, and says how good the answers were."""
+"""Runs every question of every task, in every configuration, and computes the metrics."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,19 +14,20 @@ from kho.evaluation.datasets import Task, Variant, tasks
 from kho.evaluation.errors import BadConfiguration
 from kho.evaluation.metrics import mean, ndcg, percentile, recall, reciprocal_rank
 from kho.kernel.hub import Hub
+from kho.lib.dataclass import dataclass
 
 DEPTH = 10
 MAX_WARM_UP_QUESTIONS = 5
-"""Questions at most that are asked before the clock runs: the model may have to be loaded."""
+"""Maximum number of questions before the measurement: the model may have to be loaded."""
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
-"""A tool's name and its arguments, to its answer: through some door."""
+"""Calls a tool by name with arguments, through some door, and returns its answer."""
 OpenBench = Callable[[Configuration, Path], AbstractAsyncContextManager[tuple[Hub, Bench]]]
 
 
 @dataclass(slots=True)
 class _TaskResult:
-    """One task in one configuration."""
+    """Measurements of one task in one configuration."""
 
     ndcg: list[float] = field(default_factory=list[float])
     recall: list[float] = field(default_factory=list[float])
@@ -35,7 +36,7 @@ class _TaskResult:
     cpu: float = 0.0
     empty: int = 0
     noted: int = 0
-    """Answers with a remark, such as that the words answered alone."""
+    """Answers with a note, such as that only keyword search answered."""
     note: str = ""
     each: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
@@ -43,7 +44,7 @@ class _TaskResult:
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     open_bench: OpenBench
-    """A hub in this configuration, whose stores are in that folder."""
+    """Opens a hub in this configuration, whose stores are in that folder."""
 
     async def __call__(
         self,
@@ -81,7 +82,7 @@ class Evaluation:
 async def _ask_all(task: Task, configuration: str, ask: Ask, progress: Progress) -> _TaskResult:
     what = f"Asking {task.name} ({configuration})"
     for question in task.questions[:MAX_WARM_UP_QUESTIONS]:
-        # Another question than the one that is measured: answers are remembered.
+        # Not the question that is measured: answers are cached.
         answer = await _answer(task, f"{question.text} {question.id}", ask)
         if not answer["notes"]:
             break

@@ -1,40 +1,40 @@
-"""Experience records, as the hub plugs them in."""
+"""Wiring of experience records into the hub."""
 
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from kho.experiences import INSTRUCTIONS
 from kho.experiences.prompts import PROMPTS
-from kho.experiences.service import EXPERIENCES, Limits, Service
+from kho.experiences.searchable import searchable
+from kho.experiences.service import EXPERIENCES, ExperienceService, Limits, UsageCounter
 from kho.experiences.settings import ExperienceSettings
 from kho.experiences.store import SPACE, Store, all_documents
-from kho.experiences.usage_counter import Usage
 from kho.kernel.capability import Capability, Transfer
 from kho.search.core import Core
 from kho.search.indexing.reindex import reindex
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-FORM = 1
-"""Goes up when records are indexed differently (other fields, other weights): they are then indexed again."""
+FORM = 2
+"""Index format version: increase it when fields or weights change, and all records are reindexed."""
 
 
-def described(service: Service | type[Service] = Service) -> Capability:
-    """What it offers; with the class itself, for help texts."""
+def described(service: ExperienceService | type[ExperienceService] = ExperienceService) -> Capability:
+    """Return the capability's description and operations; the class instead of an instance is enough for help texts."""
     return Capability(
         "experiences",
         "experiences-server",
         EXPERIENCES.bind(service),
         "Problems that were solved before: find, record, rate.",
         PROMPTS,
-        instructions="Before solving a problem, call query_experiences with the error message or a short description; "
-        "after solving one, offer to record it with submit_experience.",
+        instructions=INSTRUCTIONS,
         transfers=(
             Transfer(
                 "experiences",
                 "export_experiences",
                 "import_experiences",
                 "experiences",
-                {"imported": "imported", "unchanged": "were here already"},
+                {"imported": "imported", "unchanged": "existed already"},
             ),
         ),
     )
@@ -42,8 +42,8 @@ def described(service: Service | type[Service] = Service) -> Capability:
 
 def capability(core: Core, settings: ExperienceSettings, limits: Limits | None = None) -> Capability:
     store = Store(core.index)
-    usage = Usage(core.db, store, core.background, core.clock)
-    service = Service(
+    usage = UsageCounter(core.db, store, core.background, core.clock)
+    service = ExperienceService(
         db=core.db,
         store=store,
         searcher=core.searcher,
@@ -55,5 +55,6 @@ def capability(core: Core, settings: ExperienceSettings, limits: Limits | None =
     return replace(
         described(service),
         migrations=MIGRATIONS,
+        searchable=(searchable(core.db, store, settings.query_timeout),),
         start=(partial(reindex, core.db, core.index, core.background, SPACE, FORM, all_documents),),
     )

@@ -1,32 +1,13 @@
-"""The contract's error codes and its envelope: `{success: true, data}` or `{success: false, error}`."""
+"""Errors with the codes of contract 003. A class docstring is the default message sent to the caller."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from kho.kernel.errors import KhoError
-from kho.kernel.json_schema import JsonSchema
-from kho.kernel.operation import Problem, plain
-
-_ERROR: JsonSchema = {
-    "type": "object",
-    "properties": {
-        "code": {"type": "string"},
-        "message": {"type": "string"},
-        "validation_errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
-                "required": ["field", "message"],
-            },
-        },
-        "details": {"type": "object"},
-    },
-    "required": ["code", "message"],
-}
+from kho.kernel.operation import Problem
 
 
-class Refused(KhoError):
+class ExperienceRefused(KhoError):
     """The request was refused."""
 
     rpc = -32602
@@ -37,37 +18,37 @@ class Refused(KhoError):
         self.problems = list(problems)
 
 
-class InvalidKeywords(Refused):
+class InvalidKeywords(ExperienceRefused):
     """'keywords' must be a text that is not empty, or a list of such texts."""
 
     code = "INVALID_KEYWORDS"
 
 
-class InvalidLimit(Refused):
+class InvalidLimit(ExperienceRefused):
     """'limit' must be a whole number from 1 to 50."""
 
     code = "INVALID_LIMIT"
 
 
-class Invalid(Refused):
+class Invalid(ExperienceRefused):
     """Validation failed"""
 
     code = "VALIDATION_ERROR"
 
 
-class InvalidTitle(Refused):
+class InvalidTitle(ExperienceRefused):
     """'title' must have 1 to 500 characters."""
 
     code = "INVALID_TITLE"
 
 
-class MissingFields(Refused):
+class MissingFields(ExperienceRefused):
     """Required fields are missing or empty."""
 
     code = "MISSING_REQUIRED_FIELDS"
 
 
-class NotSanitized(Refused):
+class NotSanitized(ExperienceRefused):
     """The text holds secrets or personal data. Replace them by placeholders and submit again."""
 
     code = "CONTEXT_NOT_SANITIZED"
@@ -91,7 +72,7 @@ def invalid_query(problems: Sequence[Problem]) -> KhoError:
 
 
 def invalid_record(problems: Sequence[Problem]) -> KhoError:
-    """Missing before malformed: the caller fills the gaps first."""
+    """Choose the error for an invalid record. Missing fields are reported before malformed ones."""
     blank = {"missing", "blank", "null"}
     missing = [p.field for p in problems if p.field in REQUIRED and p.kind in blank]
     if missing:
@@ -103,24 +84,3 @@ def invalid_record(problems: Sequence[Problem]) -> KhoError:
 
 def invalid(problems: Sequence[Problem]) -> KhoError:
     return Invalid(problems=_as_dicts(problems))
-
-
-def success(result: Any) -> dict[str, Any]:
-    return {"success": True, "data": plain(result)}
-
-
-def failure(error: KhoError) -> dict[str, Any]:
-    body: dict[str, Any] = {"code": error.code, "message": error.message}
-    if isinstance(error, Refused) and error.problems:
-        body["validation_errors"] = error.problems
-    if error.details:
-        body["details"] = error.details
-    return {"success": False, "error": body}
-
-
-def envelope_schema(result: JsonSchema) -> JsonSchema:
-    return {
-        "type": "object",
-        "properties": {"success": {"type": "boolean"}, "data": result, "error": _ERROR},
-        "required": ["success"],
-    }

@@ -1,14 +1,20 @@
-"""What goes in and out of experience records."""
+"""Params and results of experience records, and the contract's envelope: `{success: true, data}` or
+`{success: false, error}`."""
 
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.params import Id, Params, Result, Strings, Time, Whole
+from kho.experiences.errors import ExperienceRefused
+from kho.kernel.errors import KhoError
+from kho.kernel.json_schema import JsonSchema
+from kho.kernel.operation import plain
+from kho.kernel.params import Id, Moment, Params, Result, Strings, Time, Whole
+from kho.kernel.transfer import Line
 
 MAX_TEXT = 100_000
-"""Characters of one field: room for a long log, not for a book."""
+"""Maximum characters of one field: enough for a long log."""
 
 Sort = Literal["relevance", "query_count", "created_at"]
 
@@ -33,7 +39,7 @@ def _title(value: str) -> str:
 
 
 def normalised(keywords: list[str]) -> list[str]:
-    """Trimmed and lower-cased; a keyword given twice is kept once."""
+    """Trim, lower-case and deduplicate keywords."""
     found: dict[str, None] = {}
     for keyword in keywords:
         keyword = keyword.strip().lower()
@@ -44,7 +50,7 @@ def normalised(keywords: list[str]) -> list[str]:
 
 
 def _keywords(value: list[str]) -> list[str]:
-    """Checked, but as they were sent: a secret is only recognised in its own case."""
+    """Validate keywords but return them unchanged: the sanitizer recognises a secret only in its original case."""
     normalised(value)
     return value
 
@@ -63,7 +69,7 @@ Keywords = Annotated[Strings, Field(max_length=100), AfterValidator(_keywords)]
 
 
 def _query_words(value: Any) -> Any:
-    """A text, or a list of texts, as one text."""
+    """Join a list of texts into one text; leave other values to validation."""
     if isinstance(value, list):
         words = cast(list[Any], value)
         if not words or not all(isinstance(word, str) and word.strip() for word in words):
@@ -85,39 +91,50 @@ class QueryExperiences(Params):
     sort: Sort = Field("relevance", description="Order of the matches.")
 
 
-class SubmitExperience(Params):
+class ExperienceText(Params):
+    """The fields that a person writes."""
+
     title: Title = Field(description="What happened, in 1-500 characters.")
     problem_description: Required = Field(description="What went wrong, with the exact error message.")
     root_cause: Optional = Field(None, description="Why it went wrong.")
     solution: Required = Field(description="What solved it.")
     context: Optional = Field(None, description="Versions and code, without secrets or personal data.")
     keywords: Keywords | None = Field(None, description="Technologies and topics.")
+
+
+FIELDS = tuple(ExperienceText.model_fields)
+"""The fields that a person writes and an edit may change. A new one goes into ExperienceText, store.Experience with its
+table, and Record."""
+CLEARABLE = {name for name, field in ExperienceText.model_fields.items() if not field.is_required()}
+
+
+class SubmitExperience(ExperienceText):
     sanitize: bool = Field(False, description="If something must be masked, return the masked text to confirm.")
 
 
-class ById(Params):
+class ExperienceById(Params):
     id: Id
 
 
-class GetExperience(ById):
+class GetExperience(ExperienceById):
     revision: Annotated[int, Field(ge=1), Whole] | None = Field(None, description="An earlier revision of it.")
 
 
-class UpdateExperience(ById):
+class UpdateExperience(ExperienceById):
     expected_revision: Annotated[int, Field(ge=1), Whole] = Field(description="The revision that you read.")
-    title: Title | None = None
-    problem_description: Required | None = None
-    root_cause: Optional = None
-    solution: Required | None = None
-    context: Optional = None
-    keywords: Keywords | None = None
+    title: Title | None = Field(None, description="A new title.")
+    problem_description: Required | None = Field(None, description="What went wrong.")
+    root_cause: Optional = Field(None, description="Why it went wrong.")
+    solution: Required | None = Field(None, description="What solved it.")
+    context: Optional = Field(None, description="Versions and code.")
+    keywords: Keywords | None = Field(None, description="Replaces all keywords.")
 
 
-class DeleteExperience(ById):
-    reason: Annotated[str, Field(max_length=1000)] | None = None
+class DeleteExperience(ExperienceById):
+    reason: Annotated[str, Field(max_length=1000)] | None = Field(None, description="Why; kept in the audit log.")
 
 
-class RateExperience(ById):
+class RateExperience(ExperienceById):
     helpful: bool = Field(description="Did it help?")
     note: Annotated[str, Field(max_length=2000)] | None = Field(None, description="What was missing, or what worked.")
 
@@ -125,7 +142,7 @@ class RateExperience(ById):
 class ExportExperiences(Params):
     cursor: str | None = None
     limit: Annotated[int, Field(ge=1, le=1000), Whole] = 500
-    include_deleted: bool = False
+    include_deleted: bool = Field(False, description="Deleted records, too.")
 
 
 class Record(Result):
@@ -147,12 +164,12 @@ class Record(Result):
     deleted_at: Time | None = None
 
 
-class Hit(Record):
+class ExperienceHit(Record):
     relevance_score: float
 
 
-class Found(Result):
-    experiences: list[Hit]
+class ExperiencePage(Result):
+    experiences: list[ExperienceHit]
     total: int
     limit: int
     offset: int
@@ -186,20 +203,60 @@ class ImportExperiences(Params):
     experiences: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1000)]
 
 
-class Kept(Params):
-    """What an import keeps of a record besides its words."""
+class ExperienceLine(ExperienceText, Line):
+    """Import line of a record."""
 
     id: Id | None = None
     query_count: Annotated[int, Field(ge=0, lt=2**62), Whole] = 0
     helpful: Annotated[int, Field(ge=0, lt=2**62), Whole] = 0
     unhelpful: Annotated[int, Field(ge=0, lt=2**62), Whole] = 0
     revision: Annotated[int, Field(ge=1, lt=2**62), Whole] = 1
-    created_at: str | None = None
-    updated_at: str | None = None
-    deleted_at: str | None = None
+    created_at: Moment | None = None
+    updated_at: Moment | None = None
+    deleted_at: Moment | None = None
 
 
-class Imported(Result):
+class ImportedExperiences(Result):
     imported: int
     unchanged: int
     message: str
+
+
+_ERROR: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "code": {"type": "string"},
+        "message": {"type": "string"},
+        "validation_errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+                "required": ["field", "message"],
+            },
+        },
+        "details": {"type": "object"},
+    },
+    "required": ["code", "message"],
+}
+
+
+def success(result: Any) -> dict[str, Any]:
+    return {"success": True, "data": plain(result)}
+
+
+def failure(error: KhoError) -> dict[str, Any]:
+    body: dict[str, Any] = {"code": error.code, "message": error.message}
+    if isinstance(error, ExperienceRefused) and error.problems:
+        body["validation_errors"] = error.problems
+    if error.details:
+        body["details"] = error.details
+    return {"success": False, "error": body}
+
+
+def envelope_schema(result: JsonSchema) -> JsonSchema:
+    return {
+        "type": "object",
+        "properties": {"success": {"type": "boolean"}, "data": result, "error": _ERROR},
+        "required": ["success"],
+    }

@@ -1,4 +1,4 @@
-"""Prompts that turn a solved problem into a record."""
+"""MCP prompts that turn a solved problem into a record."""
 
 from kho.kernel.call import Call
 from kho.kernel.capability import Argument, Prompt
@@ -59,7 +59,7 @@ async def _summarize(arguments: dict[str, str], call: Call) -> str:
 
 
 async def _submit(arguments: dict[str, str], call: Call) -> str:
-    # The request id is fresh for every call, so a draft cannot forge the closing line.
+    # The request id is new for every call, so a draft cannot forge the closing line.
     return _SUBMIT.format(draft=arguments["draft"], fence=call.request_id)
 
 

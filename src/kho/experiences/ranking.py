@@ -1,16 +1,16 @@
-"""The contract's ranking: 0.6 relevance + 0.3 use + 0.1 freshness, each in 0..1."""
+"""Ranking of contract 003: 0.6 relevance + 0.3 use + 0.1 freshness, each in 0..1."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kho.lib.clock import DAY
+from kho.lib.dataclass import dataclass
 
 HALF_LIFE = 90 * DAY
-"""A record that is this old is half as fresh as a new one."""
+"""Age at which freshness has halved."""
 
 VERDICT = 10
-"""How many queries one verdict of a reader is worth, up or down."""
+"""Weight of one rating, up or down, in queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ def freshness(created_at: int, now: int) -> float:
 
 
 def score(candidate: Candidate, most_used: int, now: int) -> float:
-    # The logarithm keeps a much-read record from burying a better match.
+    # Logarithm, so that a much-used record does not outrank a better match.
     used = math.log1p(use(candidate)) / math.log1p(most_used) if most_used else 0.0
     return 0.6 * candidate.relevance + 0.3 * used + 0.1 * freshness(candidate.created_at, now)
 
 
 def ranked(candidates: Sequence[Candidate], sort: str, now: int) -> list[Candidate]:
-    """Best first; among equals the newest, then the smallest id."""
+    """Sort best first; ties: newest first, then smallest id."""
     most_used = max(map(use, candidates), default=0)
 
     def key(candidate: Candidate) -> tuple[float, int, str]:

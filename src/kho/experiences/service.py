@@ -1,40 +1,44 @@
-"""The rules of experience records."""
+"""Operations on experience records, and their rules."""
 
 import uuid
-from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from dataclasses import field, replace
 from typing import Any
 
 from cachetools import TTLCache
-from pydantic import ValidationError
 
 from kho.experiences import errors, markdown, model
 from kho.experiences.errors import Invalid, InvalidKeywords, NotSanitized
 from kho.experiences.ranking import Candidate, ranked
 from kho.experiences.settings import ExperienceSettings
-from kho.experiences.store import FIELDS, SPACE, Experience, Store, gist, prepared
-from kho.experiences.usage_counter import Usage
-from kho.kernel import paging
+from kho.experiences.store import SPACE, Experience, Store, gist, prepared
+from kho.kernel import paging, transfer
+from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.contract import Contract
-from kho.kernel.errors import Conflict, InvalidParams, NotFound
+from kho.kernel.errors import Conflict, DatabaseError, InvalidParams, NotFound
 from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.lib.clock import Clock, from_iso
+from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 from kho.sanitizer import policy
 from kho.search.indexing.index import Prepared
 from kho.search.indexing.minhash import likeness
 from kho.search.query.searcher import Searcher
 
 MAX_RANKINGS, RANKING_TTL = 256, 120.0
-"""Ranked lists that are kept, and the seconds after which a reader who turns the page gets a fresh one."""
+"""Size of the cache of ranked lists, and seconds until an entry expires and the next page is ranked again."""
+COUNT_INTERVAL = 0.5
+"""Seconds between writes of usage counts; a crash loses at most the counts of this interval."""
+COUNT_RETRIES = 5
 EXPERIENCES = Contract(
     "experiences",
     read_scope="exp:read",
     write_scope="exp:write",
-    shape=errors.success,
-    shape_error=errors.failure,
-    envelope_schema=errors.envelope_schema,
+    shape=model.success,
+    shape_error=model.failure,
+    envelope_schema=model.envelope_schema,
     invalid=errors.invalid,
 )
 _ID = {"id": "550e8400-e29b-41d4-a716-446655440000"}
@@ -53,36 +57,72 @@ def _rankings() -> TTLCache[Hashable, list[Candidate]]:
 @dataclass(frozen=True, slots=True)
 class Limits:
     max_ranked: int = 1_200
-    """Matches that are ranked; what lies beyond could be reached by no reader."""
+    """Maximum number of matches that are ranked; no page reaches beyond it."""
     duplicate: float = 0.8
-    """Share of common words from which the submit reply mentions a near-duplicate."""
+    """Word overlap (0..1) from which the reply to a submission names a record as similar."""
+
+
+@dataclass(slots=True)
+class UsageCounter:
+    """Counts how often records are returned: in batches, after the answer was sent, each return once."""
+
+    db: Database
+    store: Store
+    background: Background
+    clock: Clock
+    waiting: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    flushing: bool = False
+
+    def add(self, tenant: str, ids: Iterable[str]) -> None:
+        self.waiting.update((tenant, id) for id in ids)
+        if self.waiting and not self.flushing:
+            self.flushing = True
+            self.background.add(self._flush)
+
+    async def _flush(self) -> None:
+        failures = 0
+        try:
+            while self.waiting and failures < COUNT_RETRIES:
+                await self.background.pause(COUNT_INTERVAL)
+                taken, self.waiting = self.waiting, Counter()
+                try:
+                    uses = [(tenant, id, times) for (tenant, id), times in taken.items()]
+                    await self.db.write(lambda tx, uses=uses: self.store.count_uses(tx, uses, self.clock()))
+                except DatabaseError:
+                    failures += 1
+                    self.waiting.update(taken)
+        finally:
+            self.flushing = False
 
 
 @dataclass(slots=True, kw_only=True)
-class Service:
+class ExperienceService:
     db: Database
     store: Store
     searcher: Searcher
-    usage: Usage
+    usage: UsageCounter
     clock: Clock
     settings: ExperienceSettings
     limits: Limits = Limits()
     rankings: TTLCache[Hashable, list[Candidate]] = field(default_factory=_rankings)
-    """Lists that are being paged through: the next page is cut from the list of the first one, although counts and
-    ages have moved on since. One that is not here (another process ranked it, or it was long ago) is made again."""
+    """Cache of ranked lists for paging: the next page is cut from the list of the first page, although counts and ages
+    have changed since. On a miss (another process ranked it, or it has expired) the list is ranked again."""
 
     @EXPERIENCES.read(
         "query_experiences",
-        cli=Command("experiences query", positional=("keywords",), sentence=True),
+        title="Find solved problems",
+        toolset="default",
+        explained=("ids",),
+        cli=Command("experiences query", positional=("keywords",), sentence=True, names={"keywords": "words"}),
         example={"keywords": "React useState hook not updating", "limit": 10},
         text=markdown.found,
         invalid=errors.invalid_query,
     )
-    async def query(self, params: model.QueryExperiences, call: Call) -> model.Found:
+    async def query(self, params: model.QueryExperiences, call: Call) -> model.ExperiencePage:
         """Find experience records by words, best first.
 
-        Look here before solving a problem: finds records of problems that were solved before, by keywords, an error
-        message or a sentence in any language. Ranked by relevance, use and freshness.
+        Look here before solving a problem: finds problems that were solved before, by error message, keywords or a
+        sentence in any language.
         """
         if params.ids is None and params.keywords is None:
             raise InvalidKeywords
@@ -120,36 +160,39 @@ class Service:
             self.usage.add(tenant, ids)
 
         call.after(count)
-        return model.Found(
-            experiences=[_hit(e, relevance[e.id]) for e in shown],
+        return model.ExperiencePage(
+            experiences=[model.ExperienceHit.of(e, relevance_score=round(relevance[e.id], 4)) for e in shown],
             total=len(listed),
             limit=params.limit,
             offset=params.offset,
         )
 
     @EXPERIENCES.write(
-        "submit_experience", cli=Command("experiences submit"), example=_RECORD, invalid=errors.invalid_record
+        "submit_experience",
+        title="Record a solved problem",
+        toolset="default",
+        explained=("sanitize",),
+        cli=Command("experiences submit"),
+        example=_RECORD,
+        invalid=errors.invalid_record,
     )
     async def submit(self, params: model.SubmitExperience, call: Call) -> model.Submitted:
         """Record a solved problem; it can be found at once.
 
-        Record a problem that was solved: what happened, why, and what solved it. Write in your user's language. Mask
-        secrets and personal data first: text that holds them is refused.
+        After solving a problem that others may meet, record it: what happened, with the exact error message, why, and
+        what solved it. Mask secrets and personal data: text that holds them is refused.
         """
-        fields = {name: getattr(params, name) for name in FIELDS}
+        fields = {name: getattr(params, name) for name in model.FIELDS}
         warnings = await _sanitized(fields, shared=call.shared, offer=params.sanitize)
         fields["keywords"] = model.normalised(fields["keywords"] or [])
         now = self.clock()
         experience = Experience(
             id=str(uuid.uuid4()),
             **fields,
-            query_count=0,
-            helpful=0,
-            unhelpful=0,
-            revision=1,
             created_by=call.principal.sub,
             created_at=now,
             updated_at=now,
+            changed_at=now,
         )
         entry = prepared(call.tenant, experience)
 
@@ -162,9 +205,12 @@ class Service:
 
         return await call.commit(self.db, work)
 
-    @EXPERIENCES.read("get_experience", cli=Command("experiences get", ("id",)), example=_ID)
+    @EXPERIENCES.read("get_experience", title="Read a record", cli=Command("experiences get", ("id",)), example=_ID)
     async def get(self, params: model.GetExperience, call: Call) -> model.Record:
-        """Read one record, or an earlier revision of it."""
+        """Read one record, or an earlier revision of it.
+
+        Use it to read a record in full by its id, or an earlier revision of it.
+        """
 
         def work(tx: Tx) -> Experience:
             experience = _known(self.store.get(tx, call.tenant, params.id))
@@ -175,9 +221,7 @@ class Service:
                 raise NotFound(f"There is no revision {params.revision} of this record.", latest=experience.revision)
             return replace(experience, **earlier, revision=params.revision)
 
-        return model.Record.model_validate(
-            await self.db.read(work, timeout=call.remaining(self.settings.query_timeout))
-        )
+        return model.Record.of(await self.db.read(work, timeout=call.remaining(self.settings.query_timeout)))
 
     @EXPERIENCES.write(
         "update_experience",
@@ -186,9 +230,13 @@ class Service:
         invalid=errors.invalid_record,
     )
     async def update(self, params: model.UpdateExperience, call: Call) -> model.Changed:
-        """Change fields of a record that you have read."""
-        changes = {name: getattr(params, name) for name in FIELDS if name in params.model_fields_set}
-        changes = {name: value for name, value in changes.items() if value is not None or name in CLEARABLE}
+        """Change fields of a record that you have read.
+
+        Use it when a record is incomplete or out of date: changes the fields that you send. Read it first, and send its
+        revision.
+        """
+        changes = {name: getattr(params, name) for name in model.FIELDS if name in params.model_fields_set}
+        changes = {name: value for name, value in changes.items() if value is not None or name in model.CLEARABLE}
         if not changes:
             raise Invalid("Name at least one field to change.")
         warnings = await _sanitized(changes, shared=call.shared)
@@ -206,13 +254,16 @@ class Service:
                 )
             new = self.store.edit(tx, call.tenant, old, changes, call.principal.sub, now)
             call.audit(tx, new.id, at=now, before=old.revision, after=new.revision)
-            return model.Changed(id=new.id, revision=new.revision, message=". ".join(["Updated", *warnings]))
+            return model.Changed.of(new, message=". ".join(["Updated", *warnings]))
 
         return await call.commit(self.db, work)
 
     @EXPERIENCES.write("rate_experience", cli=Command("experiences rate", ("id",)), example={**_ID, "helpful": True})
     async def rate(self, params: model.RateExperience, call: Call) -> model.Rated:
-        """Say whether a record helped; it counts in the rank."""
+        """Say whether a record helped; it affects the ranking.
+
+        Call it after you tried a record's solution: say whether it helped. It affects the ranking.
+        """
         if params.note is not None:
             await _sanitized({"note": params.note}, shared=call.shared)
         now = self.clock()
@@ -222,12 +273,7 @@ class Service:
             self.store.rate(tx, call.tenant, params.id, call.principal.sub, params.helpful, params.note, now)
             call.audit(tx, params.id, at=now, helpful=params.helpful)
             rated = _known(self.store.get(tx, call.tenant, params.id))
-            return model.Rated(
-                id=rated.id,
-                helpful=rated.helpful,
-                unhelpful=rated.unhelpful,
-                message="Thank you. It counts in the rank.",
-            )
+            return model.Rated.of(rated, message="Thank you. It affects the ranking.")
 
         return await call.commit(self.db, work)
 
@@ -235,20 +281,26 @@ class Service:
         "delete_experience", cli=Command("experiences delete", ("id",)), example={**_ID, "reason": "superseded"}
     )
     async def delete(self, params: model.DeleteExperience, call: Call) -> model.Changed:
-        """Hide a record from every query; it can be restored."""
+        """Hide a record from every query; it can be restored.
+
+        Use it when a record is wrong: hides it from every query. restore_experience brings it back.
+        """
         now = self.clock()
 
         def work(tx: Tx) -> model.Changed:
             experience = _known(self.store.lock(tx, call.tenant, params.id))
             self.store.set_deleted(tx, call.tenant, experience, now, now)
             call.audit(tx, experience.id, at=now, reason=params.reason)
-            return model.Changed(id=experience.id, revision=experience.revision, message="Deleted. It can be restored.")
+            return model.Changed.of(experience, message="Deleted. It can be restored.")
 
         return await call.commit(self.db, work)
 
     @EXPERIENCES.write("restore_experience", cli=Command("experiences restore", ("id",)), example=_ID)
-    async def restore(self, params: model.ById, call: Call) -> model.Changed:
-        """Bring a deleted record back."""
+    async def restore(self, params: model.ExperienceById, call: Call) -> model.Changed:
+        """Bring a deleted record back.
+
+        Use it when a record was deleted by mistake.
+        """
         now = self.clock()
 
         def work(tx: Tx) -> model.Changed:
@@ -257,7 +309,7 @@ class Service:
                 raise NotFound("There is no deleted record with that id.")
             self.store.set_deleted(tx, call.tenant, experience, None, now)
             call.audit(tx, experience.id, at=now)
-            return model.Changed(id=experience.id, revision=experience.revision, message="Restored.")
+            return model.Changed.of(experience, message="Restored.")
 
         return await call.commit(self.db, work)
 
@@ -274,14 +326,15 @@ class Service:
 
         rows = await self.db.read(work, timeout=call.remaining(60.0))
         page, more = paging.cut(rows, params.limit, lambda last: [last.id])
-        return model.Exported(experiences=[model.Record.model_validate(e) for e in page], next_cursor=more)
+        return model.Exported(experiences=list(map(model.Record.of, page)), next_cursor=more)
 
     @EXPERIENCES.write("import_experiences", tool=False, example={"experiences": [_RECORD]})
-    async def import_(self, params: model.ImportExperiences, call: Call) -> model.Imported:
+    async def import_(self, params: model.ImportExperiences, call: Call) -> model.ImportedExperiences:
         """Take records that export gave; those that are here already stay as they are."""
-        experiences = [await self._from_export(number, line, call) for number, line in enumerate(params.experiences, 1)]
+        lines = transfer.parsed(params.experiences, model.ExperienceLine, _refused, called="Record")
+        experiences = [await self._from_line(place, line, call) for place, line in enumerate(lines)]
 
-        def work(tx: Tx) -> model.Imported:
+        def work(tx: Tx) -> model.ImportedExperiences:
             new = [e for e in experiences if self.store.get(tx, call.tenant, e.id) is None]
             for experience in {e.id: e for e in new}.values():
                 self.store.insert(tx, call.tenant, experience, prepared(call.tenant, experience))
@@ -289,51 +342,41 @@ class Service:
             if count:
                 call.audit(tx, "", at=self.clock(), imported=count)
             unchanged = len(experiences) - count
-            return model.Imported(
-                imported=count, unchanged=unchanged, message=f"{count} imported, {unchanged} were here already."
+            return model.ImportedExperiences(
+                imported=count, unchanged=unchanged, message=f"{count} imported, {unchanged} existed already."
             )
 
         return await call.commit(self.db, work)
 
-    async def _from_export(self, number: int, line: dict[str, Any], call: Call) -> Experience:
-        try:
-            written = model.SubmitExperience.model_validate({name: line.get(name) for name in FIELDS})
-            kept = model.Kept.model_validate({k: v for k, v in line.items() if k not in FIELDS})
-            created = from_iso(kept.created_at) if kept.created_at else self.clock()
-            updated = from_iso(kept.updated_at) if kept.updated_at else created
-            deleted = from_iso(kept.deleted_at) if kept.deleted_at else None
-        except ValidationError as failure:
-            problem = failure.errors(include_url=False, include_input=False)[0]
-            raise Invalid(f"Record {number}: '{problem['loc'][0]}' {problem['msg']}.") from None
-        except ValueError:
-            raise Invalid(f"Record {number}: a time is not in ISO 8601 form.") from None
-        fields = {name: getattr(written, name) for name in FIELDS}
-        named = {f"experiences[{number - 1}].{name}": value for name, value in fields.items()}
-        await _sanitized(named, shared=call.shared)
-        fields["keywords"] = model.normalised(fields["keywords"] or [])
-        return Experience(
-            id=kept.id or str(uuid.uuid4()),
-            **fields,
-            query_count=kept.query_count,
-            helpful=kept.helpful,
-            unhelpful=kept.unhelpful,
-            revision=kept.revision,
+    async def _from_line(self, place: int, line: model.ExperienceLine, call: Call) -> Experience:
+        words = {name: getattr(line, name) for name in model.FIELDS}
+        await _sanitized({f"experiences[{place}].{name}": value for name, value in words.items()}, shared=call.shared)
+        created = self.clock() if line.created_at is None else line.created_at
+        updated = created if line.updated_at is None else line.updated_at
+        row = line.values(
+            id=line.id or str(uuid.uuid4()),
+            keywords=model.normalised(line.keywords or []),
             created_by=call.principal.sub,
             created_at=created,
             updated_at=updated,
-            deleted_at=deleted,
+            changed_at=updated,
         )
+        return Experience(**row)
 
     def _similar(self, tx: Tx, experience: Experience, entry: Prepared) -> list[str]:
-        """A sentence that names records that say nearly the same, if there are any."""
+        """Return a sentence that names up to 3 near-duplicates; empty if there are none."""
         words = gist(experience)
         close = [e for e in self.store.similar(tx, entry) if likeness(words, gist(e)) >= self.limits.duplicate]
         return [f"Similar records exist: {', '.join(f'{e.id} ({e.title})' for e in close[:3])}"] if close else []
 
 
+def _refused(message: str, field: str) -> Invalid:
+    return Invalid(message)
+
+
 async def _sanitized(fields: dict[str, Any], *, shared: bool, offer: bool = False) -> list[str]:
-    """The warnings for the caller. Raises NotSanitized for what must not be stored; with `offer`, it carries the masked
-    text for the caller to confirm."""
+    """Check fields for secrets and personal data; return warnings for the caller. Raises NotSanitized for what must not
+    be stored; with `offer`, the error carries the masked text for the caller to confirm."""
     review = await policy.review(fields, shared=shared, offer=offer)
     if review.masked:
         raise NotSanitized(
@@ -344,15 +387,6 @@ async def _sanitized(fields: dict[str, Any], *, shared: bool, offer: bool = Fals
     if review.problems:
         raise NotSanitized(problems=review.problems)
     return review.warnings
-
-
-CLEARABLE = ("root_cause", "context", "keywords")
-
-
-def _hit(experience: Experience, relevance: float) -> model.Hit:
-    """The record with its relevance, as a query shows it."""
-    record = model.Record.model_validate(experience)
-    return model.Hit(**record.model_dump(), relevance_score=round(relevance, 4))
 
 
 def _known(experience: Experience | None) -> Experience:

@@ -1,1 +1,1 @@
-"""The kernel: what every slice and every door agrees on. It imports nothing of ours."""
+"""Kernel: the types that every slice and every door share. It imports no other part of Kho except `lib`."""

@@ -1,14 +1,14 @@
-"""What a caller needs before something of a slice is shown to it: declared beside every thing that is served."""
+"""Scopes: what a caller's credential must allow. Declared on everything that a slice serves."""
 
-from dataclasses import dataclass
+from kho.lib.dataclass import dataclass
 
 Scope = str | frozenset[str]
-"""The scope that a credential must have; of several, any one is enough."""
+"""The scope that a credential must have; with several, any one of them is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """No scope is asked for, and somebody decided so. Never the default: what is forgotten stays closed."""
+    """Deliberately needs no scope. Never a default, so that a forgotten scope leaves a thing closed."""
 
     reason: str
 

@@ -1,11 +1,12 @@
-"""API keys: what they look like, and what is kept of them (never the key itself)."""
+"""API keys: their format and the stored record, which holds a digest and never the key itself."""
 
 import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from kho.lib.dataclass import dataclass
 
 PREFIX = "kho"
 
@@ -34,13 +35,18 @@ class Keys(Protocol):
 
     async def revoke(self, id: str, now: int) -> bool: ...
 
+    async def reset(self) -> int:
+        """Delete all keys, so that none is in use; return how many there were."""
+        ...
+
     async def in_use(self) -> bool:
-        """Whether any key was ever configured. Revoking the last one must not open the hub again."""
+        """True if any key was ever configured. Revoking the last one must not open the hub again."""
         ...
 
 
 def mint() -> tuple[str, str, str]:
-    """A new key: its public id, the text shown once, and the digest to keep. 256 bits of chance need no slow hash."""
+    """Create a key; return its public id, the text to show once, and the digest to store. With 256 random bits a slow
+    hash is not needed."""
     id = secrets.token_hex(4)
     text = f"{PREFIX}_{id}_{secrets.token_urlsafe(32)}"
     return id, text, digest(text)

@@ -1,17 +1,21 @@
 """The audit trail: one row for each call that changed something, written in the transaction of the change.
 
-Slices and background work write it; `entries` reads it, for every slice and all of them. Rows are only ever added: the
-database itself refuses to change or delete one.
+Slices and background work write it; `log_page` reads it, for one slice or all of them, always in the same form. Rows
+are only ever added: the database itself refuses to change or delete one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import field, replace
+from typing import Annotated, Any, Literal
 
 import orjson
+from pydantic import Field
 
+from kho.kernel import paging
+from kho.kernel.params import Cursor, Moment, Params, Result, Time, Whole
 from kho.kernel.ports import Tx, Value
 from kho.lib.clock import system_clock
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, insert_many, marks, to_json, where
 
 Outcome = Literal["done", "refused"]
@@ -21,13 +25,13 @@ Outcome = Literal["done", "refused"]
 class AuditEvent:
     tenant: str
     operation: str
-    """As callers know it, e.g. 'delete_document'; for work that nobody asked for just now, what it is called."""
+    """Name that callers know, e.g. 'delete_document'; for background work, the name of that work."""
     capability: str
     """The slice, e.g. 'documents'."""
     subject: str
-    """The id of what was changed."""
+    """Id of what was changed."""
     actor: str
-    """Who did it; for background work, whoever set it off."""
+    """Who did it; for background work, who caused it."""
     reason: str = ""
     outcome: Outcome = "done"
     request_id: str = ""
@@ -36,8 +40,8 @@ class AuditEvent:
 
 
 def record(tx: Tx, event: AuditEvent, also: Iterable[tuple[str, Mapping[str, Any]]] = ()) -> None:
-    """Adds a row. `also` are further subjects of the same change, such as all documents below one that was deleted,
-    each with details of its own: they can be asked for by their own ids."""
+    """Add a row. `also` are further subjects of the same change, such as all documents below a deleted one, each with
+    its own details: they can be queried by their own ids."""
     row = {
         "tenant": event.tenant,
         "at": event.at,
@@ -65,7 +69,7 @@ def record(tx: Tx, event: AuditEvent, also: Iterable[tuple[str, Mapping[str, Any
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """A row of the trail as one of its subjects sees it. A row with further subjects is as many entries."""
+    """A row of the trail for one of its subjects. A row with further subjects yields one entry for each."""
 
     number: int
     at: int
@@ -78,7 +82,8 @@ class AuditEntry:
     request_id: str
     details: dict[str, Any]
     place: str = ""
-    """Behind the further subjects of a row, in falling order of their ids, comes its first one: that has none."""
+    """Id of a further subject; empty for the main one. Further subjects come first, in descending order of their ids,
+    and the main one last."""
 
     @property
     def position(self) -> tuple[int, str]:
@@ -97,23 +102,23 @@ def entries(
     *,
     limit: int,
     before: tuple[int, str] = NEWEST,
-    capabilities: Sequence[str] = (),
-    operations: Sequence[str] = (),
+    capabilities: Sequence[str] | None = None,
+    operations: Sequence[str] | None = None,
     subject: str | None = None,
     actor: str | None = None,
     since: int | None = None,
     until: int | None = None,
     outcome: Outcome | None = None,
 ) -> list[AuditEntry]:
-    """The newest first, of those behind a position. No capabilities, or no operations, are all of them."""
+    """Return entries after a position, newest first."""
     number, place = before
     behind = "number <=" if place else "number <"
     text, values = where(
         {"tenant =": tenant, behind: number, "actor =": actor, "at >=": since, "at <": until, "outcome =": outcome}
     )
     for column, names in (("capability", capabilities), ("operation", operations)):
-        if names:
-            text += f" AND {column} IN ({marks(len(names), len(values) + 1)})"
+        if names is not None:
+            text += f" AND {column} IN ({marks(len(names), len(values) + 1) or 'NULL'})"  # IN (NULL) matches nothing
             values += names
     if subject is not None:
         own, values = f"tenant = $1 AND subject = ${len(values) + 1} AND number <= $2", [*values, subject]
@@ -136,7 +141,7 @@ def _each(row: AuditEntry, further: Iterable[tuple[str, str]]) -> Iterable[Audit
 def _further(
     tx: Tx, tenant: str, numbers: Sequence[int], before: tuple[int, str], subject: str | None, limit: int
 ) -> dict[int, list[tuple[str, str]]]:
-    """The further subjects of these rows, behind a position: no more than a page could show."""
+    """Return the further subjects of these rows after a position, at most as many as fit on a page."""
     if not numbers:
         return {}
     values: list[Value] = [tenant, *before, *numbers]
@@ -154,3 +159,79 @@ def _further(
     for number, further, details in rows:
         found.setdefault(number, []).append((further, details))
     return found
+
+
+class AuditFilters(Params):
+    """What every reader of the trail can ask for."""
+
+    action: Annotated[str | None, Field(max_length=128, description="Only this operation, e.g. delete_document.")] = (
+        None
+    )
+    actor: Annotated[str | None, Field(max_length=256, description="Only what this caller did.")] = None
+    since: Moment | None = None
+    until: Moment | None = None
+    limit: Annotated[int, Field(ge=1, le=200, description="How many."), Whole] = 50
+    cursor: Cursor | None = None
+
+
+class AuditLogEntry(Result):
+    """An entry of the trail, as every reader shows it."""
+
+    at: Time
+    slice: str
+    action: str
+    actor: str
+    subject: str
+    document_id: str | None = Field(default=None, description="For documents: the subject.")
+    reason: str
+    outcome: Outcome
+    before_revision: int | None = None
+    after_revision: int | None = None
+    request_id: str
+    details: dict[str, Any]
+
+
+class AuditLogPage(Result):
+    entries: list[AuditLogEntry]
+    next_cursor: str | None = None
+
+
+def log_page(
+    tx: Tx,
+    tenant: str,
+    filters: AuditFilters,
+    *,
+    subject: str | None = None,
+    capabilities: Sequence[str] | None = None,
+    operations: Sequence[str] | None = None,
+    outcome: Outcome | None = None,
+) -> AuditLogPage:
+    """Return a page of the trail for display. `operations` restricts it to some operations."""
+    found = entries(
+        tx,
+        tenant,
+        limit=filters.limit + 1,
+        before=paging.place(filters.cursor, int, str) or NEWEST,
+        capabilities=capabilities,
+        operations=operations if filters.action is None else [filters.action],
+        subject=subject,
+        actor=filters.actor,
+        since=filters.since,
+        until=filters.until,
+        outcome=outcome,
+    )
+    page, cursor = paging.cut(found, filters.limit, lambda one: one.position)
+    return AuditLogPage(entries=[_logged(one) for one in page], next_cursor=cursor)
+
+
+def _logged(entry: AuditEntry) -> AuditLogEntry:
+    details = dict(entry.details)
+    return AuditLogEntry.of(
+        entry,
+        slice=entry.capability,
+        action=entry.operation,
+        document_id=entry.subject if entry.capability == "documents" else None,
+        before_revision=details.pop("before_revision", None),
+        after_revision=details.pop("after_revision", None),
+        details=details,
+    )

@@ -1,4 +1,4 @@
-"""Work that follows an answer. Nobody waits for it but the hub, when it stops."""
+"""Background tasks. Only the hub waits for them, when it stops."""
 
 import asyncio
 import logging
@@ -26,8 +26,11 @@ class Background:
     def stopping(self) -> bool:
         return self._stopping.is_set()
 
+    async def until_stopping(self) -> None:
+        await self._stopping.wait()
+
     async def pause(self, seconds: float) -> None:
-        """Sleeps, but not past the moment when the hub begins to stop."""
+        """Sleep, but return early when the hub begins to stop."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -35,7 +38,7 @@ class Background:
             return
 
     async def pause_until(self, event: asyncio.Event, seconds: float) -> None:
-        """Pauses, but not past the event."""
+        """Sleep, but return early when the hub begins to stop or the event is set."""
         happened = asyncio.ensure_future(event.wait())
         pause = asyncio.ensure_future(self.pause(seconds))
         try:
@@ -52,9 +55,9 @@ class Background:
         name: str,
         wake: asyncio.Event | None = None,
     ) -> None:
-        """Does `step` again and again until the hub stops: every so many seconds, or when the step says (it may return
-        a shorter pause), or at once when `wake` is set. A failure that is no bug, such as a database that is away, is
-        logged once and the step tried again after the pause."""
+        """Run `step` repeatedly until the hub stops: after `seconds`, after the shorter pause that the step returned,
+        or at once when `wake` is set. A KhoError, such as an unreachable database, is logged once and the step retried
+        after the pause."""
         failing = False
         while not self.stopping:
             pause = None
@@ -65,13 +68,13 @@ class Background:
                 failing = False
             except KhoError as problem:
                 if not failing:
-                    log.warning("%s: %s It is tried again.", name, problem.message)
+                    log.warning("%s: %s It will be tried again.", name, problem.message)
                 failing = True
             pause = seconds if pause is None else max(0.0, min(pause, seconds))
             await (self.pause(pause) if wake is None else self.pause_until(wake, pause))
 
     async def unless_stopping(self, work: Awaitable[T]) -> T | None:
-        """Does `work`, or breaks it off when the hub begins to stop. For what can be begun again."""
+        """Run `work`, cancelling it when the hub begins to stop. For work that can be restarted."""
         task = asyncio.ensure_future(work)
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -80,12 +83,12 @@ class Background:
             stopping.cancel()
             if not task.done():
                 task.cancel()
-                # Until it has let go: what it uses is closed next.
+                # Wait until it has ended: the resources it uses are closed next.
                 await asyncio.wait({task})
         return None if task.cancelled() else task.result()
 
     async def drain(self) -> None:
-        """Ends every pause and waits until nothing is left to do."""
+        """End every pause and wait until no task is left."""
         self._stopping.set()
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -93,5 +96,5 @@ class Background:
     async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
-        except Exception:  # the boundary of background work: nobody above could act on it
+        except Exception:  # boundary of background work: no caller could handle it
             log.exception("background work failed")

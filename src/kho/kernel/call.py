@@ -1,15 +1,17 @@
-"""Who calls, on whose behalf, until when, and what is left to do once they have their answer."""
+"""The call: caller, deadline, audit, and work to do after the answer."""
 
+import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
 from kho.kernel.access import Access, Open, names
 from kho.kernel.audit import AuditEvent, record
 from kho.kernel.errors import Forbidden, Timeout
 from kho.kernel.ports import Database, Tx
+from kho.lib.dataclass import dataclass
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -19,7 +21,7 @@ Work = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller, as the credential says (never the request's body)."""
+    """The caller, as given by the credential (never by the request's body)."""
 
     sub: str
     tenant: str
@@ -28,14 +30,14 @@ class Principal:
     """local (this machine's user) | key | anonymous"""
 
     def allows(self, access: Access) -> bool:
-        """'*' is every scope but admin, which is only ever given by name."""
+        """True if it has the scope. '*' is every scope but admin, which must be given by name."""
         if isinstance(access, str):
             return access in self.scopes or ("*" in self.scopes and access != "admin")
         return isinstance(access, Open) or any(map(self.allows, access))
 
 
 class Receipt(Protocol):
-    """Makes a write idempotent: its key is claimed and its answer kept in the write's own transaction."""
+    """Makes a write idempotent: claims its key and stores its answer in the write's own transaction."""
 
     def claim(self, tx: Tx) -> None: ...
 
@@ -60,11 +62,11 @@ class Call:
     progress: Progress = _no_progress
     receipt: Receipt | None = None
     roots: Callable[[], Awaitable[Sequence[str] | None]] = _nothing_stated
-    """Asks the other side which folders it opens to us, as file:// addresses; None where it says nothing of them."""
+    """Asks the client which folders it allows, as file:// URLs; None if it does not say."""
     peer: Any = None
-    """The door's own handle on the other side, for capabilities that speak one door's dialect."""
+    """The door's own handle on the client, for capabilities that use one door's features."""
     operation: str = ""
-    """What is being done, as `capability/name`; the registry says so."""
+    """Current operation as `capability/name`; set by the registry."""
     afterwards: list[Work] = field(default_factory=list[Work])
 
     @property
@@ -73,15 +75,16 @@ class Call:
 
     @property
     def shared(self) -> bool:
-        """Whether the hub serves others than this machine's user (stricter rules apply)."""
+        """True if the hub serves others than this machine's user (stricter rules apply)."""
         return self.principal.kind != "local"
 
     def need(self, access: Access, command: str = "") -> None:
-        """`command` is what does the same on the hub's machine, where its user may do everything."""
+        """Raise Forbidden without the scope. `command` does the same on the hub's machine, where its user may do
+        everything."""
         if isinstance(access, Open) or self.principal.allows(access):
             return
         scope = " or ".join(names(access))
-        lacking = "the credential does not have" if self.shared else "this machine's user has at the command line alone"
+        lacking = "the credential does not have" if self.shared else "this machine's user has only on the command line"
         key = f"a key that has it ('kho keys create NAME --scope {names(access)[0]}')"
         raise Forbidden(
             f"This needs the scope '{scope}', which {lacking}.",
@@ -100,8 +103,8 @@ class Call:
         also: Iterable[tuple[str, Mapping[str, Any]]] = (),
         **details: Any,
     ) -> AuditEvent:
-        """The one row in the audit trail of a call that changes something, in the transaction of the change. A call
-        that turns out to change nothing (a replay, the same again) leaves none."""
+        """Write the one audit row of a call that changes something, in the transaction of the change. A call that turns
+        out to change nothing (a replay, the same again) writes none."""
         event = self.audit_event(subject, at=at, reason=reason, operation=operation, **details)
         record(tx, event, also)
         return event
@@ -109,7 +112,7 @@ class Call:
     def audit_event(
         self, subject: str, *, at: int, reason: str | None = None, operation: str = "", **details: Any
     ) -> AuditEvent:
-        """What `audit` records, for work that calls and the background share."""
+        """Build the event that `audit` records, for work shared by calls and background tasks."""
         capability, _, name = self.operation.partition("/")
         return AuditEvent(
             tenant=self.tenant,
@@ -124,7 +127,7 @@ class Call:
         )
 
     def remaining(self, default: float) -> float:
-        """Seconds left for a piece of work: the caller's deadline, `default` at most."""
+        """Return the seconds left until the caller's deadline, at most `default`."""
         if self.deadline is None:
             return default
         left = self.deadline - time.monotonic()
@@ -133,17 +136,17 @@ class Call:
         return min(left, default)
 
     def after(self, work: Work) -> None:
-        """Runs `work` once the answer is on its way; the hub waits for it before it stops."""
+        """Run `work` once the answer is on its way; the hub waits for it before it stops."""
         self.afterwards.append(work)
 
     async def commit(self, db: Database, work: Callable[[Tx], T]) -> T:
-        """The one write of an operation. What `work` returns is the operation's result, so that an
-        idempotent caller's receipt can be kept in the same transaction."""
+        """Run the one write of an operation. `work` returns the operation's result, so that an idempotent caller's
+        receipt can be stored in the same transaction."""
         result, _ = await self.commit_with(db, lambda tx: (work(tx), None))
         return result
 
     async def commit_with(self, db: Database, work: Callable[[Tx], tuple[T, U]]) -> tuple[T, U]:
-        """The same for work that has more to say than the result, such as what to do after the commit."""
+        """Same, for work that returns more than the result, such as what to do after the commit."""
         receipt = self.receipt
         if receipt is None:
             return await db.write(work)
@@ -162,7 +165,7 @@ Left = Callable[[], float]
 
 
 def until(seconds: float) -> Left:
-    """So many seconds from now."""
+    """Return a deadline that many seconds from now."""
     deadline = time.monotonic() + seconds
 
     def left() -> float:
@@ -174,16 +177,28 @@ def until(seconds: float) -> Left:
     return left
 
 
+async def within(timeout: float | None, work: Awaitable[T]) -> T:
+    """Await the work, or raise `Timeout` after that many seconds. A timeout inside the work is raised unchanged."""
+    deadline = asyncio.timeout(timeout)
+    try:
+        async with deadline:
+            return await work
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise
+        raise Timeout from error
+
+
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptAnswer:
     digest: str
-    """Of the request, to tell a retry from another request under the same id."""
+    """Digest of the request, to distinguish a retry from another request with the same id."""
     answer: bytes
 
 
 class Receipts(Protocol):
-    async def find(self, tenant: str, request_id: str) -> Kept | None: ...
+    async def find(self, tenant: str, request_id: str) -> KeptAnswer | None: ...
 
     def issue(self, tenant: str, request_id: str, digest: str, render: Callable[[Any], bytes]) -> Receipt:
-        """A receipt to put on a Call. Claiming it fails with UniqueViolation if the id is taken."""
+        """Return a receipt to put on a Call. Claiming it fails with UniqueViolation if the id is taken."""
         ...

@@ -1,7 +1,7 @@
-"""A capability: one slice's whole contribution to the hub, as `app` plugs it in."""
+"""A capability: everything that one slice contributes to the hub, as `app` plugs it in."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -9,7 +9,10 @@ from kho.kernel.access import Scope
 from kho.kernel.call import Call
 from kho.kernel.operation import Operation
 from kho.kernel.ports import Tx
+from kho.kernel.searchable import Searchable
+from kho.kernel.toolset import Instructions
 from kho.kernel.web import Served
+from kho.lib.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text that a client's user starts from. `render` gives the user message."""
+    """An MCP prompt. `render` returns the user message."""
 
     name: str
     description: str
@@ -39,42 +42,42 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class ResourceContent:
     uri: str
     mime_type: str
     text: str | None = None
     blob: bytes | None = None
 
 
-class Resources(Protocol):
-    """Things a client may list and read by URI. It is asked for callers whom its scope lets in, and for no others."""
+class ResourceProvider(Protocol):
+    """Resources that a client can list and read by URI. Only called for callers that have its scope."""
 
     @property
     def scope(self) -> Scope: ...
 
     @property
     def templates(self) -> Sequence[Resource]:
-        """URI templates, for what is too many to list."""
+        """URI templates, for resources that are too many to list."""
         ...
 
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]: ...
 
-    async def read(self, call: Call, uri: str) -> Content | None:
-        """None when the URI is not one of these, or not the caller's."""
+    async def read(self, call: Call, uri: str) -> ResourceContent | None:
+        """Return None if the URI is not one of these, or not visible to the caller."""
         ...
 
     async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]: ...
 
 
 class Changes:
-    """Tells whoever asked, in this process, whose resources changed."""
+    """Notifies subscribers in this process which tenant's resources changed."""
 
     def __init__(self, *, scope: Scope) -> None:
         self.scope: Scope = scope
         self._listeners: list[Callable[[str, str | None], None]] = []
 
     def subscribe(self, changed: Callable[[str, str | None], None]) -> None:
-        """`changed` is called with the tenant, and with the URI unless it is the list that changed."""
+        """Call `changed` with the tenant and the URI; the URI is None if the list itself changed."""
         self._listeners.append(changed)
 
     def tell(self, tenant: str, uri: str | None = None) -> None:
@@ -86,14 +89,14 @@ Level = Literal["info", "warning"]
 
 
 class Announcements:
-    """Tells whoever asked, in this process, what happened that a tenant's clients may want to know at once."""
+    """Notifies subscribers in this process of events that a tenant's clients may want to know at once."""
 
     def __init__(self, *, scope: Scope) -> None:
         self.scope: Scope = scope
         self._listeners: list[Callable[[str, Level, str, Any], None]] = []
 
     def subscribe(self, announced: Callable[[str, Level, str, Any], None]) -> None:
-        """`announced` is called with the tenant, how serious it is, who speaks, and what happened, as JSON."""
+        """Call `announced` with the tenant, the severity, the name of the sender, and the event as JSON."""
         self._listeners.append(announced)
 
     def tell(self, tenant: str, level: Level, speaker: str, what: Any) -> None:
@@ -109,30 +112,40 @@ class Source(Protocol):
     def subscribe(self, changed: Callable[[], None]) -> None: ...
 
 
+class Presence(Protocol):
+    """Tenants that have what a capability's tools act on, such as a board. One of its sources notifies of changes."""
+
+    async def ready(self) -> None:
+        """Return once it is known: a client that lists the tools right after the start does not ask again."""
+        ...
+
+    def tenants(self) -> Collection[str]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Everything out to a file of JSON lines and in again, on the command line: `GROUP export` and `GROUP import`."""
+    """CLI commands `GROUP export` and `GROUP import`, which copy everything to and from a file of JSON lines."""
 
     group: str
-    """The words before `export` and `import`."""
+    """Command words before `export` and `import`."""
     export: str
-    """The method that gives a page, with `next_cursor` if there are more."""
+    """Method that returns a page, with `next_cursor` if there are more."""
     import_: str
     items: str
-    """What the lines are called in both."""
+    """Name of the field that holds the lines, in both methods."""
     told: Mapping[str, str]
-    """Counts in the answer to an import, and how they are told: as 'one|several' where that differs."""
+    """Counts in the answer to an import, and the text for each: as 'one|several' if the plural differs."""
 
 
 class Upkeep(Protocol):
-    """How a slice's rows and what is filed of them fit together, for `kho doctor`."""
+    """Consistency check and repair of a slice's rows and their index entries, for `kho doctor`."""
 
     def problems(self, tx: Tx) -> list[str]:
-        """What does not, a sentence each."""
+        """Return the inconsistencies, one sentence each."""
         ...
 
     def mend(self, tx: Tx) -> None:
-        """Puts right what filing all rows anew does not."""
+        """Repair what a reindex of all rows does not."""
         ...
 
 
@@ -140,31 +153,34 @@ class Upkeep(Protocol):
 class Capability:
     name: str
     server: str
-    """Its name at /servers and before its methods at /jsonrpc."""
+    """Name at /servers and before its methods at /jsonrpc."""
     operations: Sequence[Operation]
     summary: str = ""
     """One line for people."""
-    instructions: str = field(default="", kw_only=True)
-    """What a model should know before it chooses among its tools: a sentence or two."""
+    instructions: Instructions = field(default=Instructions(), kw_only=True)
     prompts: Sequence[Prompt] = ()
-    resources: Resources | None = None
+    resources: ResourceProvider | None = None
     announcements: Announcements | None = None
-    """Says what happens that no call asked for: MCP clients of the handshake era get it as log messages."""
+    """Sends events that no call asked for: MCP clients that use the handshake protocol get them as log messages."""
     sources: Sequence[Source] = ()
+    presence: Presence | None = None
+    """Set if the tools that its toolsets list are of use only to some tenants: only these then see them."""
     absent: Callable[[str, str], Awaitable[Operation | None]] | None = None
-    """Finds, by a tool's name and the tenant, one that the sources do not offer now: a call of it then says why."""
+    """Finds, by tool name and tenant, a tool that the sources do not offer now: calling it explains why."""
     migrations: Path | None = None
     start: Sequence[Callable[[], Awaitable[None]]] = ()
-    """Background work that begins when the hub does."""
+    """Background work that starts with the hub."""
     serve: Sequence[Callable[[], Awaitable[None]]] = ()
-    """The same, but only in a hub that others reach (`kho serve`): a command that is over in a moment has none."""
+    """Same, but only in a hub that others reach (`kho serve`), not in a short-lived command."""
     stop: Sequence[Callable[[], Awaitable[None]]] = ()
-    """What is let go when the hub stops, after all background work."""
+    """Cleanup when the hub stops, after all background work."""
     lists_tools: bool = True
-    """Whether /servers names its tools: contract 002 shows a memory server that has none."""
+    """True if /servers lists its tools: contract 002 shows a memory server without any."""
     transfers: Sequence[Transfer] = ()
     upkeep: Upkeep | None = None
     web: Sequence[Served] = ()
-    """What it serves over HTTP beside its operations."""
+    """What it serves over HTTP in addition to its operations."""
     resource_changes: Changes | None = None
-    """Says when its resources change. Told after the commit."""
+    """Notifies of changed resources, after the commit."""
+    searchable: Sequence[Searchable] = ()
+    """What `search`, `fetch` and `recent` can find of it."""

@@ -1,7 +1,7 @@
-"""The one place that decides what of all that slices serve a caller sees, reads and hears.
+"""Access control for everything but calls: decides what each caller sees, reads and is notified of.
 
-`Registry.call` does it for calls. This does it for the rest: lists of tools and prompts, resources with their templates
-and completions, notices that a list changed, announcements, pages and streams. Doors get what is left after the check;
+`Registry.call` checks calls. This checks the rest: lists of tools and prompts, resources with their templates and
+completions, list-changed notifications, announcements, pages and streams. Doors get what is left after the check;
 neither doors nor slices check a scope themselves.
 """
 
@@ -13,8 +13,10 @@ from typing import Any, Protocol, TypeVar
 from kho.kernel.access import Access, Open, names
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Announcements, Capability, Changes, Level
+from kho.kernel.errors import Forbidden
 from kho.kernel.operation import Operation
 from kho.kernel.web import Served
+from kho.lib.dataclass import dataclass
 
 
 class Scoped(Protocol):
@@ -22,13 +24,15 @@ class Scoped(Protocol):
     def scope(self) -> Access: ...
 
 
-class Listener(Protocol):
-    """Somebody who is told at once what happens. All of it is allowed to the principal it listens for."""
+class ChangeListener(Protocol):
+    """Receives events at once. They are already filtered to what its principal may see."""
 
-    def tools_changed(self) -> None: ...
+    def tools_changed(self, changed: Sequence[Operation]) -> None:
+        """These came or went."""
+        ...
 
     def resources_changed(self, uri: str | None) -> None:
-        """Which resources there are, or with `uri` what one of them says."""
+        """The list of resources changed, or with `uri` the content of one."""
         ...
 
     def announced(self, level: Level, speaker: str, what: Any) -> None: ...
@@ -40,9 +44,10 @@ T = TypeVar("T", bound=Scoped)
 class Checkpoint:
     def __init__(self, capabilities: Sequence[Capability]) -> None:
         self._capabilities = capabilities
-        self._listeners: dict[str, list[tuple[Principal, Listener]]] = {}
+        self._listeners: dict[str, list[tuple[Principal, ChangeListener]]] = {}
         """By tenant."""
-        self._narrowed = lru_cache(maxsize=256)(self._narrow)  # callers are many, combinations of scopes few
+        self._owners = {served.path: one.name for one in capabilities for served in one.web}
+        self._narrowed = lru_cache(maxsize=256)(self._narrow)  # many callers, few combinations of scopes
         for capability in capabilities:
             _need_scopes(capability)
             if capability.resource_changes is not None:
@@ -51,23 +56,34 @@ class Checkpoint:
                 capability.announcements.subscribe(partial(self._announced, capability.announcements))
             for source in capability.sources:
                 source.subscribe(self._tools_changed)
-        self._offered = frozenset(self._live())
+        self._offered = self._offers()
 
     def visible(self, principal: Principal) -> Sequence[Capability]:
-        """Every capability, with nothing in it that the caller may not use."""
+        """Return every capability, without the parts that the caller may not use."""
         return self._narrowed(principal.scopes)
 
     def live(self, principal: Principal) -> list[Operation]:
-        """What live sources offer the caller now."""
+        """Return what live sources offer the caller now."""
         mine = (operation for operation in self._live() if operation.tenant in ("", principal.tenant))
         return _allowed(principal, mine)
 
-    def admit(self, served: Served, principal: Principal) -> None:
-        """Raises Forbidden if the caller may not have the page or stream."""
-        Call(principal).need(served.scope)
+    async def idle(self, tenant: str) -> frozenset[str]:
+        """Return the capabilities whose tools have nothing to act on for the tenant."""
+        with_presence = [(one.name, one.presence) for one in self._capabilities if one.presence is not None]
+        for _, presence in with_presence:
+            await presence.ready()
+        return frozenset(name for name, presence in with_presence if tenant not in presence.tenants())
 
-    def listen(self, principal: Principal, listener: Listener) -> Callable[[], None]:
-        """What it returns ends it."""
+    def visit(self, served: Served, principal: Principal) -> Call:
+        """Return the call for a request of a page or stream."""
+        return Call(principal, "http", operation=f"{self._owners.get(served.path, '')}/{served.path}")
+
+    def admit(self, served: Served, call: Call) -> None:
+        """Raise Forbidden if the caller may not have the page or stream."""
+        call.need(served.scope)
+
+    def listen(self, principal: Principal, listener: ChangeListener) -> Callable[[], None]:
+        """Register a listener; the returned function removes it."""
         entry = principal, listener
         self._listeners.setdefault(principal.tenant, []).append(entry)
 
@@ -98,16 +114,30 @@ class Checkpoint:
             one for capability in self._capabilities for source in capability.sources for one in source.operations()
         )
 
+    def _offers(self) -> frozenset[tuple[str, Operation]]:
+        """Return the tools that come and go, with their tenants: those of live sources, and those that are listed only
+        for tenants that have something for them to act on."""
+        live = ((operation.tenant, operation) for operation in self._live())
+        present = (
+            (tenant, operation)
+            for one in self._capabilities
+            if one.presence is not None
+            for tenant in one.presence.tenants()
+            for operation in one.operations
+            if operation.toolset != "all"
+        )
+        return frozenset((*live, *present))
+
     def _tools_changed(self) -> None:
-        """Tells those who may use one of the tools that came or went, and nobody else: a board that connects is news
-        of its tenant."""
-        before, self._offered = self._offered, frozenset(self._live())
-        changed = {(operation.tenant, operation.scope) for operation in before ^ self._offered}
+        """Notify only those who may use one of the tools that came or went: a board that connects concerns its
+        tenant."""
+        before, self._offered = self._offered, self._offers()
+        changed = before ^ self._offered
         for tenant, listeners in list(self._listeners.items()):
-            needed = {scope for owner, scope in changed if owner in ("", tenant)}
+            ours = [operation for owner, operation in changed if owner in ("", tenant)]
             for principal, listener in list(listeners):
-                if any(principal.allows(scope) for scope in needed):
-                    listener.tools_changed()
+                if seen := _allowed(principal, ours):
+                    listener.tools_changed(seen)
 
     def _resources_changed(self, changes: Changes, tenant: str, uri: str | None) -> None:
         for listener in self._hearing(tenant, changes):
@@ -117,8 +147,42 @@ class Checkpoint:
         for listener in self._hearing(tenant, announcements):
             listener.announced(level, speaker, what)
 
-    def _hearing(self, tenant: str, thing: Scoped) -> list[Listener]:
+    def _hearing(self, tenant: str, thing: Scoped) -> list[ChangeListener]:
         return [one for principal, one in self._listeners.get(tenant, ()) if principal.allows(thing.scope)]
+
+
+ADMIN = "admin"
+
+
+def trail_scopes(slices: Iterable[Capability]) -> dict[str, frozenset[str]]:
+    """Return the scopes that give access to each slice's audit rows: those of its read operations, and admin."""
+    return {
+        one.name: frozenset({ADMIN}.union(*(names(known.scope) for known in one.operations if known.effect == "read")))
+        for one in slices
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class TrailView:
+    """The part of its tenant's audit trail that a caller may see."""
+
+    slices: list[str] | None
+    """None: all rows, including those that belong to no slice."""
+    without_details: frozenset[str]
+    """`slice/operation` of admin-only operations: others see that they ran, without details."""
+
+
+def trail_view(call: Call, slices: Sequence[Capability], wanted: str | None) -> TrailView:
+    """Return the slices whose read scope the caller has, or only the one it wants; for admins all of them."""
+    principal = call.principal
+    if principal.kind == "anonymous":
+        raise Forbidden("The audit trail is shown only to callers with a credential.")
+    scopes, is_admin = trail_scopes(slices), principal.allows(ADMIN)
+    if wanted is not None:
+        call.need(scopes.get(wanted, ADMIN))
+    shown = [wanted] if wanted is not None else [name for name, any_of in scopes.items() if principal.allows(any_of)]
+    guarded = (operation.audited_as for one in slices for operation in one.operations if operation.scope == ADMIN)
+    return TrailView(None if is_admin and wanted is None else shown, frozenset(() if is_admin else guarded))
 
 
 def _allowed(principal: Principal, things: Iterable[T]) -> list[T]:
@@ -126,7 +190,7 @@ def _allowed(principal: Principal, things: Iterable[T]) -> list[T]:
 
 
 def _need_scopes(capability: Capability) -> None:
-    """Refuses to start with a thing that was declared with an empty scope, which '*' would open."""
+    """Refuse to start with anything declared with an empty scope, which '*' would allow."""
     told = (capability.resources, capability.resource_changes, capability.announcements)
     served: list[Scoped] = [*capability.operations, *capability.prompts, *capability.web]
     for thing in [*served, *(one for one in told if one is not None)]:

@@ -1,64 +1,72 @@
-"""How an operation is typed on the command line."""
+"""Describes how an operation is typed on the command line."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from kho.lib.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One way to ask for an operation on the command line. It may have several, such as one for each of its actions."""
+    """One CLI command for an operation. An operation may have several, such as one for each of its actions."""
 
     words: str
-    """What is typed, e.g. 'collections create'. All words but the last are groups."""
+    """The command words, e.g. 'collections create'. All but the last are groups."""
     positional: Sequence[str] = ()
-    """Parameters that are given without a flag, in this order. Here and below a part of an object is named by its path,
+    """Parameters given without a flag, in this order. Here and below, a field inside an object is named by its path,
     e.g. 'content.body'."""
     sentence: bool = False
-    """The last of them may be typed as several words, without quotes."""
+    """True if the last positional parameter may be typed as several words, without quotes."""
     fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Arguments that the words stand for, e.g. {'action': 'create'}."""
+    """Arguments that the command words imply, e.g. {'action': 'create'}."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Other names for parameters, e.g. {'collection_type': 'type'} for --type. A part of an object is called after the
-    end of its path; where two paths end alike, this tells them apart."""
+    """Flag names for parameters, e.g. {'collection_type': 'type'} for --type. By default a field inside an object is
+    named after the last part of its path; use this where two paths end alike."""
     shows: Sequence[str] | None = None
-    """Parameters that have a flag; when None, all that are neither positional nor fixed."""
+    """Parameters that have a flag; None for all that are neither positional nor fixed."""
+    needs: Sequence[str] = ()
+    """Parameters that this command requires although the operation's schema, which covers all actions, does not."""
     paths: Sequence[str] = ()
-    """Parameters that are paths: a relative one begins where the command was typed."""
+    """Parameters that are file paths; relative ones are resolved against the caller's working directory."""
     documents: Sequence[str] = ()
-    """Parameters that name documents: where there is such a file, seen from here, its path is meant."""
+    """Parameters that name documents: if a file of that name exists in the working directory, its path is meant."""
     here: str = ""
-    """A parameter that is the working directory unless it is given."""
+    """Parameter that defaults to the working directory."""
     from_file: str = ""
-    """A text parameter that may also come from a file (`--from-file`); from stdin by itself if it is required."""
+    """Text parameter that can be read from a file (`--from-file`), or from stdin without a flag if it is required."""
     masks: tuple[str, str] | None = None
-    """(patch, mask): the list `mask` names what was typed of the object `patch`, unless it is typed itself."""
+    """(patch, mask): unless given, the list `mask` is filled with the fields of the object `patch` that were typed."""
     follows: str = ""
-    """The method that tells how far a job is: when the answer is one that still runs, the command waits for it."""
+    """Method that reports a job's progress: if the answer is a job that still runs, the command waits for it."""
     watches: bool = False
-    """It goes on, and is done again whenever something in the folder changes (the first of `paths`)."""
+    """True if the command keeps running and repeats on each change in the folder (the first of `paths`)."""
     reads: bool = False
-    """It changes nothing that is searched, though its operation may: there is nothing to wait for afterwards."""
+    """True if the command changes nothing searchable, even if its operation can: no wait for the index afterwards."""
     confirms: bool = False
-    """`--yes` sets the parameter `confirm`. Without it, somebody at a terminal is asked when it is needed."""
+    """True if `--yes` sets the parameter `confirm`. Without it, the user at a terminal is asked when it is needed."""
     final: bool = False
-    """What it does cannot be undone: it needs `--yes`, or somebody at a terminal who is asked first."""
+    """True if it cannot be undone: it needs `--yes`, or the user at a terminal is asked first."""
     asks: str = ""
-    """The same for what can be undone in part: what is told before the question, in a sentence."""
+    """Same for what can be undone in part: the sentence printed before the question."""
     looks: tuple[str, Mapping[str, Any]] | None = None
-    """The method of the same capability that reads what would be destroyed, and arguments besides those that both take:
-    nobody is asked about what is not there."""
+    """(method, arguments): method of the same capability that reads what would be destroyed, and arguments in addition
+    to those that both take. The user is not asked about something that does not exist."""
+    pairs: str = ""
+    """Object parameter whose fields may be typed after the positional ones, as NAME=VALUE."""
+    without_hub: str = ""
+    """Code of the error that it ends in while no hub runs: the CLI then says so first."""
     summary: str = ""
-    """The operation's when empty."""
+    """The operation's summary if empty."""
     example: Mapping[str, Any] | None = None
-    """Arguments that work, without the fixed ones; the operation's when None."""
+    """Working arguments, without the fixed ones; the operation's example if None."""
     stands_for: tuple[str, Mapping[str, Any]] | None = None
-    """A tool of another operation, and the arguments of it that this is the command for: what an answer says to call
-    is said to type here."""
+    """(tool, arguments): a call of another operation that this command replaces. Where an answer suggests that call,
+    the CLI shows this command."""
     group: str = ""
-    """One line about the group that it is in. The first command of a group that has one says it for all."""
+    """One line about the command's group. The first command of a group that has one defines it for all."""
 
     @property
     def warning(self) -> str:
-        """What somebody has to agree to before it is done; empty where nobody is asked."""
+        """Text that the user has to confirm before it runs; empty if nobody is asked."""
         return self.asks or ("This cannot be undone." if self.final else "")

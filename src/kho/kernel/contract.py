@@ -1,24 +1,25 @@
-"""A contract: what its operations share. They are declared on the methods that carry them out.
+"""A contract: what its operations share. Operations are declared on the methods that implement them.
 
     EXPERIENCES = Contract("experiences", read_scope="exp:read", write_scope="exp:write")
 
     class Service:
         @EXPERIENCES.write("rate_experience", cli=Command("experiences rate", ("id",)), example={"helpful": True})
         async def rate(self, params: RateExperience, call: Call) -> Rated:
-            '''Say whether a record helped; it counts in the rank.
+            '''Say whether a record helped; it affects the ranking.
 
-            Whatever a model should know besides: the description of the tool.
+            Anything else that a model should know: the description of the tool.
             '''
 
     operations = EXPERIENCES.bind(service)
 
 Params and result come from the annotations, the summary from the docstring's first paragraph and the description from
-the rest. `bind(Service)`, with the class itself, gives the same operations for help texts: nothing is built for them.
+the rest. `bind(Service)`, with the class instead of an instance, returns the same operations for help texts without
+building a service.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
@@ -28,21 +29,26 @@ from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
 from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import Effect, Operation, invalid_params, plain
+from kho.kernel.toolset import Toolset
 from kho.kernel.validation import Problem
+from kho.lib.dataclass import dataclass
 
 M = TypeVar("M", bound=Callable[[Any, Any, Call], Awaitable[Any]])
 _DECLARED = "__operations__"
 
 
 class Options(TypedDict, total=False):
-    """What an operation may say of itself, beside its wire name; the fields of `Operation` explain them."""
+    """Options of an operation, in addition to its wire name; the fields of `Operation` explain them."""
 
     name: str
-    """For logs and metrics, where neither the method's nor the wire's will do."""
+    """Name for logs and metrics, if neither the method's name nor the wire name fits."""
     scope: str
-    """Another than the contract's for reading or writing."""
+    """Overrides the contract's read or write scope."""
     tool: bool | str
-    """False: not over MCP. A text: another name there."""
+    """False: not offered over MCP. A string: a different name there."""
+    title: str
+    toolset: Toolset
+    explained: Collection[str]
     rpc: bool | str
     action: bool | str
     cli: Command | Sequence[Command]
@@ -60,7 +66,7 @@ class _Declare(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An operation as its method carries it, until a service is bound."""
+    """Declaration of an operation, kept on its method until a service is bound."""
 
     contract: "Contract"
     wire: str
@@ -75,8 +81,11 @@ class Contract:
     write_scope: str = field(kw_only=True)
     named_by: Literal["method", "wire"] = field(default="method", kw_only=True)
     """What follows the capability in an operation's name, for logs and metrics."""
+    tool: bool = field(default=True, kw_only=True)
+    """False: operations are not offered over MCP unless one says otherwise."""
+    action: bool = field(default=True, kw_only=True)
     rpc: Callable[[str], str] = field(default=str, kw_only=True)
-    """The wire name at /jsonrpc, where that differs."""
+    """Converts the wire name to the one at /jsonrpc, if that differs."""
     shape: Callable[[Any], Any] = field(default=plain, kw_only=True)
     shape_error: Callable[[KhoError], Any] | None = field(default=None, kw_only=True)
     envelope_schema: Callable[[JsonSchema], JsonSchema] | None = field(default=None, kw_only=True)
@@ -91,11 +100,11 @@ class Contract:
         return self._declare(wire, "write", options)
 
     def destroy(self, wire: str, **options: Unpack[Options]) -> _Declare:
-        """Deletes or hides something: clients ask their user before they call it."""
+        """Declare an operation that deletes or hides something: clients ask their user before they call it."""
         return self._declare(wire, "destructive", options)
 
     def bind(self, *services: object) -> tuple[Operation, ...]:
-        """The operations that these services declare, in the order in which they stand in the source."""
+        """Return the operations that these services declare, in source order."""
         return tuple(
             self._operation(name, getattr(service, name), declared)
             for service in services
@@ -126,9 +135,12 @@ class Contract:
             run=run,
             effect=declared.effect,
             scope=options.get("scope") or (self.read_scope if declared.effect == "read" else self.write_scope),
-            tool=_named(options.get("tool", True), wire),
+            tool=_named(options.get("tool", self.tool), wire),
+            title=options.get("title", ""),
+            toolset=options.get("toolset", "all"),
+            explained=options.get("explained"),
             rpc=_named(options.get("rpc", True), self.rpc(wire)),
-            action=_named(options.get("action", True), wire),
+            action=_named(options.get("action", self.action), wire),
             cli=(cli,) if isinstance(cli, Command) else cli,
             example=options.get("example", {}),
             text=options.get("text"),

@@ -1,7 +1,7 @@
 """The error tree.
 
-An error carries everything a door needs to speak of it: a string code, the JSON-RPC number and the
-HTTP status. Slices add their own by subclassing; a door only reads these attributes.
+An error carries everything a door needs to answer it: a string code, the JSON-RPC number and the HTTP status. Slices
+subclass it; a door only reads these attributes.
 """
 
 import json
@@ -9,12 +9,12 @@ from typing import Any, ClassVar, cast
 
 INTERNAL = -32603
 GENERAL = -32000
-"""What contracts with numbers of their own call a failure that is none of their categories."""
+"""Number of a failure outside of a contract's categories, in contracts with their own numbers."""
 UNAUTHORIZED, FORBIDDEN, CONFLICT = -32041, -32043, -32049
-"""Numbers of ours, for what is nobody's internal error: they end as the HTTP status does."""
+"""Our own numbers for failures that are not internal errors; the last digits match the HTTP status."""
 
 CORRECT = "Correct what the message names, then call again."
-"""What to do where nothing better is known."""
+"""Default guidance."""
 
 
 class KhoError(Exception):
@@ -24,9 +24,9 @@ class KhoError(Exception):
     rpc: ClassVar[int] = INTERNAL
     status: ClassVar[int] = 500
     confirmable: ClassVar[bool] = False
-    """Whether the same call goes through with `confirm`: somebody at a terminal is then asked."""
+    """True if the same call succeeds with `confirm`: the CLI then asks the user at a terminal."""
     guidance: str = ""
-    """What to do about it, in a sentence: the class's, unless one is given."""
+    """What to do about it, in a sentence: the class's default, unless one is given."""
 
     def __init__(self, message: str | None = None, *, guidance: str | None = None, **details: Any) -> None:
         self.message = message or (type(self).__doc__ or self.code).strip()
@@ -36,7 +36,7 @@ class KhoError(Exception):
         super().__init__(self.message)
 
     def as_dict(self) -> dict[str, Any]:
-        """The plain form, for doors whose contract prescribes no other."""
+        """Return the default JSON form, for doors whose contract prescribes no other."""
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.details:
             body["details"] = self.details
@@ -46,7 +46,7 @@ class KhoError(Exception):
 
     @property
     def contract_code(self) -> int:
-        """Its number in a contract that has numbers: of Kho's own failures such a contract knows only one."""
+        """Number in a contract that has numbers: such a contract has only one for all of Kho's own failures."""
         return GENERAL if self.rpc in (INTERNAL, UNAUTHORIZED, FORBIDDEN, CONFLICT) else self.rpc
 
     def contract_data(self) -> dict[str, str]:
@@ -55,18 +55,18 @@ class KhoError(Exception):
         return {"details": in_words(self.details) or self.message, "guidance": self.guidance or usual}
 
     def contract_form(self) -> dict[str, Any]:
-        """The same where an answer cannot be a JSON-RPC error with that number."""
+        """Same, for answers that cannot be a JSON-RPC error with that number."""
         named = {"code": self.code, "contract_code": self.contract_code, "message": self.message}
         return {**named, **self.contract_data()}
 
 
 def in_words(value: Any) -> str:
-    """Details as a person would note them: `path: notes.md; size: 3`."""
+    """Render details as readable text: `path: notes.md; size: 3`."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
         found = cast(dict[str, Any], value)
-        if len(found) == 2 and "message" in found:  # one wrong parameter, or one thing that failed
+        if len(found) == 2 and "message" in found:  # one invalid parameter, or one thing that failed
             [subject] = (item for name, item in found.items() if name != "message")
             return about(in_words(subject), found["message"])
         return "; ".join(f"{name}: {in_words(item)}" for name, item in found.items())
@@ -76,7 +76,7 @@ def in_words(value: Any) -> str:
 
 
 def about(subject: str, said: str) -> str:
-    """What is said of something as one sentence: `limit must be 1 or more`."""
+    """Join a subject and what is said about it into one sentence: `limit must be 1 or more`."""
     if not subject:
         return said
     return f"{subject} {said}" if said.startswith(("is ", "must ", "may ")) else f"{subject}: {said}"

@@ -1,34 +1,45 @@
-"""What a door is given: the operations, and who may call them."""
+"""Hub: what a door is given to serve the operations and to authenticate callers."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from kho.kernel.api_keys import Keys
-from kho.kernel.call import Principal, Receipts
+from kho.kernel.call import Call, Principal, Receipts
+from kho.kernel.errors import Forbidden
 from kho.kernel.registry import Registry
 from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of the passages that waited for vectors."""
+    """Result of processing the backlog of passages without vectors."""
 
     done: int
     left: int
     elsewhere: bool = False
-    """Another process is at it, and goes on."""
+    """True if another process is working on the backlog and continues."""
     problem: str | None = None
 
 
 class Backlog(Protocol):
-    """Passages that wait for their vectors."""
+    """Passages that have no vectors yet."""
 
     async def pending(self) -> int: ...
 
     async def settle(self, progress: Callable[[int, int], None]) -> Settled:
-        """Works until nothing waits, for a command that is about to end. Tells (done, total) as it goes."""
+        """Work until nothing is pending, for a command that is about to exit. Reports progress as (done, total)."""
         ...
+
+
+class Refusals(Protocol):
+    """Records requests that a door refused before any operation ran in the audit trail. Does not block the caller."""
+
+    def unauthorized(self, address: str) -> None:
+        """A request from this address had no valid credential."""
+        ...
+
+    def forbidden(self, call: Call, error: Forbidden) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +47,13 @@ class Hub:
     version: str
     registry: Registry
     ping: Callable[[], Awaitable[None]]
-    """Comes back if the database answers, raises KhoError if not."""
+    """Returns if the database answers; raises KhoError if not."""
     keys: Keys
     receipts: Receipts
     clock: Clock
     local: Principal
+    refusals: Refusals
     public: Principal | None = None
-    """Who a caller without a credential is on a shared hub; nobody when None."""
+    """Principal of callers without a credential on a shared hub; None refuses them."""
     backlog: Backlog | None = None
-    """None for keyword search only."""
+    """None if the hub has keyword search only."""

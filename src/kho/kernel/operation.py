@@ -1,7 +1,7 @@
 """An operation: defined once, served at every door."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Generic, Literal, cast
 
@@ -9,18 +9,21 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import TypeVar
 
 from kho.kernel import json_schema
+from kho.kernel.access import Scope
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import InvalidParams, KhoError, about
 from kho.kernel.json_schema import JsonSchema
+from kho.kernel.toolset import Toolset
 from kho.kernel.validation import Problem, found
+from kho.lib.dataclass import dataclass
 
 P = TypeVar("P", bound=BaseModel, default=Any)
 R = TypeVar("R", default=Any)
 Effect = Literal["read", "write", "destructive"]
 
 MAX_UNKNOWN = 20
-"""Unknown parameters that a refusal names."""
+"""Unknown parameters that an error names at most."""
 
 
 def invalid_params(problems: Sequence[Problem]) -> KhoError:
@@ -33,7 +36,7 @@ def invalid_params(problems: Sequence[Problem]) -> KhoError:
 
 
 def plain(result: Any) -> Any:
-    """The JSON form of a result: absent optional parts are left out."""
+    """Return the JSON form of a result, without absent optional fields."""
     if isinstance(result, BaseModel):
         return result.model_dump(mode="json", by_alias=True, exclude_none=True)
     return result
@@ -47,46 +50,51 @@ class Operation(Generic[P, R]):
     """One line for lists and help."""
     params: type[P]
     run: Callable[[P, Call], Awaitable[R]]
-    scope: str
+    scope: Scope
     effect: Effect = "read"
     result: type[BaseModel] | None = None
     description: str = ""
-    """What a model needs to know to use it well; the summary when empty."""
+    """What a model needs to know to use it well; the summary if empty."""
 
     tool: str | None = None
-    """Its name over MCP."""
+    """Name over MCP."""
+    title: str = ""
+    """Name of the tool for people; made of its name if empty."""
+    toolset: Toolset = "all"
+    """Smallest set of tools that lists it over MCP."""
+    explained: Collection[str] | None = None
+    """Parameters whose description is listed over MCP, because their name does not say enough; None: all of them."""
     rpc: str | None = None
-    """Its method at /jsonrpc, behind the name of the capability's server."""
+    """Method at /jsonrpc, after the name of the capability's server."""
     action: str | None = None
-    """Its name at /actions."""
+    """Name at /actions."""
     cli: Sequence[Command] = ()
-    """Its commands."""
 
     open_world: bool = False
-    """Whether it reaches out of this machine."""
+    """True if it accesses anything outside of this machine."""
     example: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Arguments that work; shown in help, in OpenAPI and run by the tests."""
+    """Working arguments, for help and OpenAPI; the tests run them."""
     shape: Callable[[R], Any] = plain
-    """Result to JSON, when a contract has an envelope of its own."""
+    """Converts the result to JSON, for contracts with their own envelope."""
     shape_error: Callable[[KhoError], Any] | None = None
-    """Error to JSON, when a contract answers failures inside its envelope."""
+    """Converts an error to JSON, for contracts that answer failures inside their envelope."""
     protocol_errors: bool = False
-    """Its contract answers failures as JSON-RPC errors with numbers of its own. MCP since 2026-07-28 has no room for
-    them; there the same is said in a result."""
+    """True if the contract answers failures as JSON-RPC errors with its own numbers. MCP since 2026-07-28 does not
+    allow them; there the same is said in a result."""
     invalid: Callable[[Sequence[Problem]], KhoError] = invalid_params
-    """Which error wrong parameters are."""
+    """Makes the error for invalid parameters."""
     text: Callable[[R], str] | None = None
-    """Result to Markdown, for people at the command line."""
+    """Renders the result as Markdown, for people at the command line."""
     failed_in_part: Callable[[R], bool] | None = None
-    """Whether a result tells of failures, too: a command then ends with status 1, as with an error."""
+    """True if a result includes failures: the command then exits with status 1, as for an error."""
     markdown: bool = False
-    """Its contract wants that Markdown as the text content over MCP, too; it is JSON otherwise."""
+    """True if the contract wants that Markdown as the text content over MCP, too; otherwise it is JSON."""
     literal_input: JsonSchema | None = None
-    """A schema to send as it is, when a contract prints one."""
+    """Schema to send unchanged, when a contract prints one."""
     envelope_schema: Callable[[JsonSchema], JsonSchema] | None = None
-    """The schema of a result to that of the contract's envelope around it, failures included."""
+    """Converts the schema of a result to that of the contract's envelope around it, failures included."""
     tenant: str = ""
-    """Whose it is; everybody's when empty. For live ones: the tools of a tenant's boards are no other's."""
+    """Tenant that owns it; empty for all. Used by live operations: only a board's tenant sees its tools."""
 
     @cached_property
     def input_schema(self) -> JsonSchema:
@@ -101,21 +109,25 @@ class Operation(Generic[P, R]):
         error = json_schema.CONTRACT_ERROR if self.protocol_errors else json_schema.ERROR
         return json_schema.or_error(json_schema.of(self.result, "serialization"), error)
 
+    @property
+    def capability(self) -> str:
+        """Name of its slice."""
+        return self.name.partition(".")[0]
+
     @cached_property
     def audited_as(self) -> str:
-        """`capability/name`, by the name that callers know."""
-        capability, _, name = self.name.partition(".")
-        return f"{capability}/{self.action or self.tool or name}"
+        """`capability/name`, with the name that callers know."""
+        return f"{self.capability}/{self.action or self.tool or self.name.partition('.')[2]}"
 
     def failure(self, error: KhoError) -> Any:
-        """What it answers instead of a result when it fails."""
+        """Return the answer to send instead of a result."""
         if self.shape_error:
             return self.shape_error(error)
         return error.contract_form() if self.protocol_errors else {"error": error.as_dict()}
 
     def without_unknown(self, arguments: Any) -> Any:
-        """The arguments, those that it does not know without their values: they are refused by their names alone, and
-        what they hold may be millions of things. Of very many only some are named."""
+        """Return the arguments with the values of unknown ones removed. The error only needs their names, and the
+        values may hold millions of items. At most MAX_UNKNOWN of them are kept."""
         if self.params.model_config.get("extra") != "forbid" or not isinstance(arguments, dict):
             return arguments
         given = cast(dict[str, Any], arguments)
@@ -123,7 +135,7 @@ class Operation(Generic[P, R]):
         unknown = [name for name in given if name not in known]
         if not unknown:
             return given
-        # Some models take null for "not given", whatever its name; so what is not null is named first.
+        # Some models ignore any unknown name whose value is null, so unknown names with a value come first.
         unknown.sort(key=lambda name: given[name] is None)
         kept = {name: value for name, value in given.items() if name in known}
         return kept | {name: None if given[name] is None else True for name in unknown[:MAX_UNKNOWN]}

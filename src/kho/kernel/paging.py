@@ -1,4 +1,4 @@
-"""Opaque cursors: where the next page begins, as text that a caller hands back unread."""
+"""Opaque cursors: the start of the next page as text that clients send back unchanged."""
 
 import base64
 import binascii
@@ -21,9 +21,7 @@ def decode(cursor: str) -> Any:
     try:
         return orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError):
-        raise InvalidParams(
-            "The cursor is not one that Kho gave out. Start again without it.", field="cursor"
-        ) from None
+        raise InvalidParams("The cursor is not valid. Start again without it.", field="cursor") from None
 
 
 def foreign() -> InvalidParams:
@@ -31,7 +29,7 @@ def foreign() -> InvalidParams:
 
 
 def place(cursor: str | None, *parts: type | UnionType) -> tuple[Any, ...] | None:
-    """Where a page begins, as its list's `encode` was given it: parts of these types; None for the first page."""
+    """Decode a cursor into parts of these types, as the list passed them to `encode`; None for the first page."""
     if cursor is None:
         return None
     found = decode(cursor)
@@ -42,16 +40,16 @@ def place(cursor: str | None, *parts: type | UnionType) -> tuple[Any, ...] | Non
 
 
 def _is(part: Any, kind: type | UnionType) -> bool:
-    return isinstance(part, kind) and not isinstance(part, bool)  # JSON's true is no number
+    return isinstance(part, kind) and not isinstance(part, bool)  # JSON's true is not a number
 
 
 def cut(rows: Sequence[T], limit: int, key: Callable[[T], Any]) -> tuple[Sequence[T], str | None]:
-    """A page of rows of which one more than `limit` was read, and the cursor of the next: the key of its last row."""
+    """Cut `limit + 1` rows that were read to a page, and return the next cursor: the key of the page's last row."""
     return rows[:limit], encode(key(rows[limit - 1])) if len(rows) > limit else None
 
 
 def page(items: Sequence[T], cursor: str | None, size: int) -> tuple[Sequence[T], str | None]:
-    """One page of a list that is at hand, and the cursor of the next."""
+    """Return one page of a list in memory and the cursor of the next page."""
     start = decode(cursor) if cursor else 0
     if type(start) is not int or not 0 <= start <= len(items):
         raise foreign()

@@ -1,23 +1,26 @@
-"""The bases of what goes in and out. Validators are built on first use: a stdio client waits for the first answer."""
+"""Base classes of params and results. Validators are built on first use, because a stdio client waits for the start."""
 
+import unicodedata
 from typing import Annotated, Any, Self
 
 import orjson
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     StringConstraints,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
+from pydantic_core import PydanticCustomError
 
-from kho.kernel import values
 from kho.kernel.errors import InvalidParams
-from kho.kernel.validation import in_words
+from kho.kernel.validation import check_values, in_words
 from kho.lib import jsonrpc
-from kho.lib.clock import iso
+from kho.lib.clock import as_iso, from_iso, iso
 
 
 class Params(BaseModel):
@@ -33,21 +36,34 @@ class Result(BaseModel):
 
     @classmethod
     def of(cls, row: object, **more: Any) -> Self:
-        """From a row that has most of the fields, under their names; `more` are the others."""
+        """Build from a row that has most of the fields as attributes; `more` are the others."""
         taken = {name: getattr(row, name) for name in cls.model_fields if name not in more and hasattr(row, name)}
         return cls.model_validate({**taken, **more})
 
 
-def _shown(value: Any) -> Any:
-    return iso(value) if isinstance(value, int) else value
+Time = Annotated[str, BeforeValidator(as_iso)]
+"""ISO 8601 time; also accepts a row's microseconds."""
 
 
-Time = Annotated[str, BeforeValidator(_shown)]
-"""A time in ISO 8601, also from a row's microseconds."""
+def _moment(value: Any) -> int:
+    try:
+        return from_iso(value)
+    except (TypeError, ValueError):
+        raise PydanticCustomError("time", "must be a time such as 2025-09-16T03:00:00Z") from None
+
+
+Moment = Annotated[
+    int,
+    BeforeValidator(_moment, json_schema_input_type=str),
+    PlainSerializer(iso),
+    Field(description="A time, as in 2025-09-16T03:00:00Z; UTC where it names no zone."),
+]
+"""Time that a caller writes in ISO 8601, as microseconds."""
 
 
 def _whole(value: Any, read: ValidatorFunctionWrapHandler) -> int:
-    """JSON's true is no 1, and no column holds more than 64 bits (a client may write its number as text, too)."""
+    """Reject booleans (JSON's true is not 1) and numbers beyond 64 bits, which no column holds. Numbers may come as
+    text."""
     if isinstance(value, bool):
         raise ValueError("must be a whole number, not true or false")
     number: int = read(value)
@@ -57,12 +73,12 @@ def _whole(value: Any, read: ValidatorFunctionWrapHandler) -> int:
 
 
 def _json_list(value: Any) -> Any:
-    """Some clients send a list as its JSON text."""
+    """Accept a list as JSON text, which some clients send."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            jsonrpc.check_size(value)  # until now it was one harmless text
+            jsonrpc.check_size(value)  # its size was not checked while it was one string
             value = orjson.loads(value)
-            values.check(value)
+            check_values(value)
         except orjson.JSONDecodeError:
             return value
         except jsonrpc.ParseError as problem:
@@ -73,9 +89,26 @@ def _json_list(value: Any) -> Any:
 
 
 Whole = WrapValidator(_whole)
-"""Behind the limits of a whole number, so that its schema states them: `Annotated[int, Field(ge=1), Whole]`."""
+"""Put it after the limits of an integer, so that the schema states them: `Annotated[int, Field(ge=1), Whole]`."""
 Strings = Annotated[list[str], BeforeValidator(_json_list)]
 ID = in_words(
     r"^[A-Za-z0-9._:/-]{1,128}$", "must be 1 to 128 letters without accents, digits or characters of . _ : / -"
 )
-Id = Annotated[str, StringConstraints(pattern=ID), Field(description="An id that Kho gave.")]
+Id = Annotated[str, StringConstraints(pattern=ID), Field(description="An id from an earlier answer.")]
+MAX_FOREIGN_ID = 256
+
+
+def _foreign_id(value: str) -> str:
+    value = unicodedata.normalize("NFC", value)
+    if not (value.strip() and len(value) <= MAX_FOREIGN_ID and value.isprintable()):
+        raise PydanticCustomError("id", "must be 1 to 256 printable characters")
+    return value
+
+
+ForeignId = Annotated[
+    str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_FOREIGN_ID}), AfterValidator(_foreign_id)
+]
+"""An id that another system made, such as 'whatsapp:+84…' or 'lan@example.com'."""
+Cursor = Annotated[str, Field(max_length=2_000, description="The next_cursor of the previous page.")]
+Reason = Annotated[str, Field(max_length=2_000, description="Why; kept in the audit log.")]
+"""Every operation that deletes takes one."""

@@ -1,16 +1,19 @@
-"""The ports: what the kernel and the slices ask of the outside, in as few verbs as will do.
+"""Ports: the interfaces through which the kernel and the slices use storage and models, with as few methods as
+possible.
 
-SQL is written once, for both databases: parameters are `$1, $2, …`, first used in ascending order
-(SQLite binds them by first appearance), times are BIGINT microseconds, JSON is TEXT, booleans are 0 and 1.
+SQL is written once, for both databases: parameters are `$1, $2, …`, first used in ascending order (SQLite binds them by
+first appearance), times are BIGINT microseconds, JSON is TEXT, booleans are 0 and 1.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field
+from math import log
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypedDict, TypeVar
 
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import Row, Value
 
-if TYPE_CHECKING:  # a hub that answers by words alone never loads it
+if TYPE_CHECKING:  # a hub with keyword search only never loads it
     import numpy as np
     from numpy.typing import NDArray
 
@@ -31,72 +34,71 @@ class Tx(Protocol):
     def one(self, sql: str, *params: Value) -> Row | None: ...
 
     def run(self, sql: str, *params: Value) -> int:
-        """Executes and returns how many rows changed."""
+        """Execute and return the number of changed rows."""
         ...
 
     def many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None: ...
 
     def script(self, sql: str) -> None:
-        """Several statements without parameters (migrations)."""
+        """Execute several statements without parameters (migrations)."""
         ...
 
 
 class Database(Protocol):
-    """Where everything lives. `work` is a function of the transaction and may be run again after a
-    rollback, so it must have no effect outside the transaction."""
+    """The database. `work` is a function of the transaction and may run again after a rollback, so it must have no
+    effect outside the transaction."""
 
     @property
     def engine(self) -> Literal["sqlite", "postgres"]: ...
 
     async def read(self, work: Callable[[Tx], T], *, timeout: float | None = None) -> T:
-        """Runs `work` on a snapshot; past `timeout` seconds it is stopped with `errors.Timeout`."""
+        """Run `work` on a snapshot; past `timeout` seconds it is stopped with `errors.Timeout`."""
         ...
 
     async def write(self, work: Callable[[Tx], T]) -> T:
-        """Runs `work` in a transaction and returns once it is durable. An exception rolls it back."""
+        """Run `work` in a transaction and return once it is durable. An exception rolls it back."""
         ...
 
     async def maintain(self, statement: str, **settings: str) -> None:
-        """Runs a statement that PostgreSQL lets no transaction hold, such as one that builds an index beside writes.
-        `settings` are PostgreSQL's own, for this statement alone."""
+        """Run a statement that PostgreSQL does not allow in a transaction, such as building an index concurrently with
+        writes. `settings` are PostgreSQL settings for this statement alone."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class Lease(Protocol):
-    """The right to do work that one process at a time may do: a row with an owner and an end.
+    """The right to do work that only one process at a time may do: a row with an owner and an expiry.
 
-    Whoever works takes the lease, holds it before the end comes, and releases it when done. A process that was killed
-    does none of this: its lease runs out, and the next `take` of another process succeeds. All three run in the
-    caller's transaction, so a step of the work and the proof that it was still ours to do commit together.
+    A worker takes the lease, extends it before it expires, and releases it when done. If the process is killed, its
+    lease expires, and the next `take` of another process succeeds. All three run in the caller's transaction, so a step
+    of the work and the proof that the lease was still held commit together.
     """
 
     def take(self, tx: Tx, *key: Value) -> bool:
-        """Takes the row with this key if nobody holds it, its lease has run out, or it is ours already. False while
-        another process holds it."""
+        """Take the row with this key if it is free, expired, or ours already. False while another process holds it."""
         ...
 
     def hold(self, tx: Tx, *key: Value) -> bool:
-        """Moves the end of a lease that we hold. False: another process has it by now, so stop working."""
+        """Extend a lease that we hold. False if another process has it by now, so stop working."""
         ...
 
     def release(self, tx: Tx, *key: Value) -> None:
-        """Lets another process take it at once. Does nothing to a lease that another process holds."""
+        """Let another process take it at once. Does nothing to a lease that another process holds."""
         ...
 
 
 class Leases(Protocol):
-    """Makes leases; all of them are held in the name of one process. Durations are microseconds."""
+    """Makes leases, all with this process as their owner. Durations are microseconds."""
 
     @property
     def holder(self) -> str:
-        """This process, as other processes see it."""
+        """Id of this process, as other processes see it."""
         ...
 
     def named(self, name: str, duration: int, *, free_if: str = ...) -> Lease:
-        """A lease that belongs to no row of a slice. Its methods take no key. `free_if` is an SQL condition on the row
-        of `leases` under which it may be taken before its end."""
+        """Return a lease that belongs to no row of a slice; its methods take no key. `free_if` is an SQL condition on
+        the row of `leases` under which it may be taken before it expires."""
         ...
 
     def rows(
@@ -110,15 +112,15 @@ class Leases(Protocol):
         nobody: str = ...,
         where: str = ...,
     ) -> Lease:
-        """A lease on each row of a slice's own table, such as a job or a webhook. `key` names the columns of the key,
+        """Return a lease on each row of a slice's own table, such as a job or a webhook. `key` names the key columns,
         `owner` and `until` those of the lease; a free row has `nobody` (NULL, or '' in quotes) as its owner. Rows
-        outside of the SQL condition `where` cannot be held."""
+        outside of the SQL condition `where` cannot be leased."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PassageRef:
-    """Whose a passage is and where it belongs: what a search can be narrowed by."""
+    """A passage's owner and place: the fields that a search can filter by."""
 
     seq: int
     space: str
@@ -132,120 +134,129 @@ class PassageRef:
 
 @dataclass(frozen=True, slots=True)
 class SearchFilter:
-    """Which passages a search is about. It holds inside the index query, never after it."""
+    """Which passages a search covers. Applied inside the index query, never after it."""
 
     space: str
     tenant: str
     collections: tuple[str, ...] = ()
-    """Any of these; every collection when empty."""
+    """Any of these; every collection if empty."""
     kinds: tuple[str, ...] = ()
-    """Any of these; every kind when empty."""
+    """Any of these; every kind if empty."""
     tags: tuple[str, ...] = ()
     """All of these."""
     since: int | None = None
-    """Created at this time or later …"""
+    """Created at this time or later."""
     until: int | None = None
-    """… and before this one."""
+    """Created before this time."""
     any_tags: tuple[str, ...] = ()
-    """At least one of these; none is asked for when empty."""
+    """At least one of these; no condition if empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordMatches:
     found: list[tuple[int, float]]
-    """Passages (their seq) with a score in 0..1: the share of the query's weight that each holds. Best first,
+    """(seq, score) of passages, with a score in 0..1: the share of the query's weight that each contains. Best first,
     newest first among equals."""
     rarity: dict[str, float]
-    """How rare each token of the query is in this tenant's space: log(1 + (entries + 10) / (holders + 1))."""
+    """Rarity of each query token in this tenant's space: see `rarity_of`."""
+    entries: int = 0
+    """Passages in this tenant's space; an estimate where they are many."""
+    holders: dict[str, int] = field(default_factory=dict[str, int])
+    """How many of them contain each token."""
+
+
+def rarity_of(entries: int, holders: int) -> float:
+    return log(1 + (entries + 10) / (holders + 1))
 
 
 class WordEntry(NamedTuple):
-    """The words of a passage: folded tokens (see search/text/tokens.py), each with how much it counts, which is how
-    often it occurs where all places count the same. Those of the head (titles, keywords) weigh more in a match."""
+    """Words of a passage: folded tokens (see search/text/tokens.py), each with its weight, which is its number of
+    occurrences if all places count the same. Tokens of the head (titles, keywords) weigh more in a match."""
 
     ref: PassageRef
     head: Mapping[str, float]
     body: Mapping[str, float]
     length: int
-    """Tokens that its text has."""
+    """Number of tokens in its text."""
 
 
 TokenCounts = tuple[dict[str, float], int]
-"""What the tokens asked for count in a passage, and how long it is."""
+"""Weights of the requested tokens in a passage, and its length."""
 
 
 class Words(Protocol):
-    """A word index in the same database and transaction as the rows it indexes."""
+    """Word index in the same database and transaction as the rows it indexes."""
 
     def put(self, tx: Tx, entries: Iterable[WordEntry]) -> None:
-        """Files new passages."""
+        """Index new passages."""
         ...
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None: ...
 
     def match(self, tx: Tx, where: SearchFilter, tokens: Sequence[tuple[str, float]], limit: int) -> WordMatches:
-        """The passages that hold most of the query's (token, importance) weight, rarer tokens weighing more."""
+        """Find the passages with most of the query's (token, importance) weight; rarer tokens weigh more."""
         ...
 
     def counted(
         self, tx: Tx, where: SearchFilter, seqs: Sequence[int], tokens: Iterable[str]
     ) -> dict[int, TokenCounts]:
-        """What some tokens count in these passages, as far as they are here and the tenant's: a closer look, without
-        reading their texts again."""
+        """Return token weights in those of these passages that are indexed and belong to the tenant, for a second
+        ranking without reading their texts again."""
         ...
 
 
 class Vectors(Protocol):
-    """A vector index: one per model, so that vectors of two models never meet. Vectors have length 1."""
+    """Vector index: one per model, so that vectors of two models are never compared. Vectors have length 1."""
 
     async def prepare(self, model: str, dimension: int) -> None:
-        """Makes the index of a model if it is missing. Another dimension under the same name is refused."""
+        """Create the index of a model if it is missing. Raises for another dimension under the same name."""
         ...
 
     def put(self, tx: Tx, model: str, rows: Sequence[tuple[PassageRef, "Vector"]]) -> None:
-        """Files vectors, replacing those that are there. In the caller's transaction."""
+        """Store vectors, replacing existing ones, in the caller's transaction."""
         ...
 
     def move(self, tx: Tx, model: str, rows: Sequence[PassageRef]) -> None:
-        """The same vectors, now of another collection, with other tags or another date; as far as there are any."""
+        """Update collection, tags or date of existing vectors; passages without a vector are ignored."""
         ...
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
-        """Forgets passages, whatever the model."""
+        """Delete passages from the indexes of all models."""
         ...
 
     async def nearest(
         self, model: str, where: SearchFilter, vector: "Vector", limit: int, *, timeout: float | None = None
     ) -> list[tuple[int, float]]:
-        """The passages (their seq) whose vectors are nearest, with the cosine. Best first."""
+        """Return (seq, cosine) of the passages with the nearest vectors, best first."""
         ...
 
     async def get(
         self, model: str, where: SearchFilter, seqs: Sequence[int], *, timeout: float | None = None
     ) -> dict[int, "Vector"]:
-        """The vectors of these passages, of length 1, as far as they have one and belong to the space and tenant."""
+        """Return the vectors, of length 1, of those of these passages that have one and belong to the space and
+        tenant."""
         ...
 
     async def deliver(self) -> int:
-        """Brings an index outside of the database up to date, and returns how many changes that were. One inside is
-        up to date always."""
+        """Bring an index outside of the database up to date and return the number of changes. Does nothing for an index
+        inside the database, which is always up to date."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class Embedder(Protocol):
-    """Text to vectors of length 1."""
+    """Converts text to vectors of length 1."""
 
     @property
     def model(self) -> str:
-        """Names the model and its version: vectors under the same name may be compared."""
+        """Name of the model and its version: vectors under the same name are comparable."""
         ...
 
     async def dimension(self) -> int: ...
 
     async def passages(self, texts: Sequence[str]) -> "Matrix":
-        """One row per text. Raises `errors.Unavailable` when the provider fails."""
+        """Return one row per text. Raises `errors.Unavailable` when the provider fails."""
         ...
 
     async def query(self, text: str) -> "Vector": ...
@@ -254,23 +265,23 @@ class Embedder(Protocol):
 
 
 class Reranker(Protocol):
-    """A second, closer look at a few passages."""
+    """Rescores a few passages more precisely."""
 
     async def scores(self, query: str, passages: Sequence[str]) -> list[float]:
-        """How well each passage answers the query, in 0..1."""
+        """Return how well each passage answers the query, in 0..1."""
         ...
 
     async def aclose(self) -> None: ...
 
 
-class Message(TypedDict):
+class PromptMessage(TypedDict):
     role: Literal["system", "user"]
     content: str
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a language model answered, and what its provider says that took."""
+    """Answer of a language model, and the token counts that its provider reports."""
 
     text: str
     prompt_tokens: int = 0
@@ -278,6 +289,6 @@ class Written:
 
 
 class Llm(Protocol):
-    async def complete(self, messages: Sequence[Message]) -> Written:
-        """Raises `errors.Unavailable` when there is no answer to be had."""
+    async def complete(self, messages: Sequence[PromptMessage]) -> Written:
+        """Raises `errors.Unavailable` if there is no answer."""
         ...

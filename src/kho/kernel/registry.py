@@ -1,32 +1,32 @@
-"""The one place where operations are found and run: every door ends here."""
+"""Finds and runs operations: every door calls through here."""
 
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kho.kernel import large, values
+from kho.kernel import hints, validation, vocabulary
+from kho.kernel.access import names
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
-from kho.kernel.names import Names
 from kho.kernel.operation import Operation
-from kho.kernel.validation import Problem
+from kho.kernel.validation import Problem, check_values
+from kho.lib.dataclass import dataclass
 
 log = logging.getLogger("kho.registry")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an operation came to, in its JSON form. Exactly one of `result` and `error` is meant."""
+    """Result of an operation, in its JSON form. Exactly one of `result` and `error` is meaningful."""
 
     operation: Operation
     value: Any
-    """The shaped result; for a failure the contract's error envelope, or None where it has none."""
+    """The shaped result; for a failure the contract's error envelope, or None if it has none."""
     result: Any = None
     error: KhoError | None = None
 
@@ -42,22 +42,22 @@ class Registry:
         self._tools = _index(capabilities, lambda _, operation: operation.tool)
         self._actions = _index(capabilities, lambda _, operation: operation.action)
         self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
-        self._names = Names(operation for capability in capabilities for operation in capability.operations)
         self.checkpoint = Checkpoint(capabilities)
 
     def operations(self, principal: Principal) -> Iterator[Operation]:
-        """Everything the caller may use, in a fixed order: the slices' own, then what live sources add."""
+        """Yield every operation that the caller may use, in a fixed order: the slices' own, then those of live
+        sources."""
         for capability in self.checkpoint.visible(principal):
             yield from capability.operations
         yield from self.checkpoint.live(principal)
 
     def tool(self, name: str, principal: Principal | None = None) -> Operation | None:
-        """With a principal, the live ones that it may use are found, too."""
+        """Find an operation by tool name; with a principal, also among the live ones that it may use."""
         live = self.checkpoint.live(principal) if principal and name not in self._tools else ()
         return self._tools.get(name) or next((found for found in live if found.tool == name), None)
 
     async def absent_tool(self, name: str, principal: Principal) -> Operation | None:
-        """One that is not offered now, though it is known: a call of it says why."""
+        """Find a known tool that is currently not offered: calling it explains why."""
         for capability in self.capabilities:
             found = await capability.absent(name, principal.tenant) if capability.absent is not None else None
             if found is not None and principal.allows(found.scope):
@@ -68,7 +68,7 @@ class Registry:
         return self._actions.get(name)
 
     def method(self, name: str) -> Operation | None:
-        return self._methods.get(name)
+        return self._methods.get(name) or self._methods.get(vocabulary.synonym(name, self._methods, "/"))
 
     @property
     def actions(self) -> Mapping[str, Operation]:
@@ -80,14 +80,9 @@ class Registry:
 
     @property
     def scopes(self) -> list[str]:
-        """Every scope that an operation asks for."""
-        return sorted({operation.scope for capability in self.capabilities for operation in capability.operations})
-
-    def need_capabilities(self, names: Iterable[str]) -> None:
-        """Refuses names that no capability has."""
-        known = [capability.name for capability in self.capabilities]
-        if unknown := sorted({*names} - {*known}):
-            raise KhoError(f"There is no capability called {', '.join(unknown)}. There are: {', '.join(known)}.")
+        """Every scope that an operation requires."""
+        operations = (operation for capability in self.capabilities for operation in capability.operations)
+        return sorted({scope for operation in operations for scope in names(operation.scope)})
 
     async def call(self, operation: Operation, arguments: Any, call: Call) -> Outcome:
         started = time.perf_counter()
@@ -98,9 +93,10 @@ class Registry:
             result = await operation.run(params, call)
             outcome = Outcome(operation, operation.shape(result), result)
         except KhoError as error:
-            error.guidance = self._names.spelt(error.guidance, call.door)
+            if (spell := hints.at_wire(call.door, self._tools.get)) is not None:
+                error.guidance = hints.spelt(error.guidance, spell)
             outcome = _failure(operation, error)
-        except Exception:  # the boundary of every request: a bug must not take the door down or leak its text
+        except Exception:  # boundary of every request: a bug must not take the door down or leak its text
             log.exception("%s failed", operation.name, extra={"fields": {"request_id": call.request_id}})
             outcome = _failure(operation, KhoError(request_id=call.request_id))
         for observer in self.observers:
@@ -111,15 +107,15 @@ class Registry:
 
     async def _parse(self, operation: Operation, arguments: Any) -> Any:
         arguments = operation.without_unknown(arguments)
-        size = large.size(arguments)
-        if size > large.LARGE:
+        size = validation.size_of(arguments)
+        if size > validation.LARGE:
             operation.params.model_rebuild()  # a validator is built on first use, which two threads must not do at once
-        return await large.read(size, functools.partial(_parsed, operation, arguments))
+        return await validation.read_large(size, functools.partial(_parsed, operation, arguments))
 
 
 def _parsed(operation: Operation, arguments: Any) -> Any:
     try:
-        values.check(arguments)
+        check_values(arguments)
     except InvalidParams as error:
         raise operation.invalid([Problem(error.details.get("field", ""), "value_error", error.message)]) from None
     return operation.parse(arguments)

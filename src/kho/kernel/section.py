@@ -1,4 +1,4 @@
-"""What the settings of a slice are made of. Each slice owns its section; `settings.py` composes them."""
+"""Base class and field types for settings. Each slice owns its section; `settings.py` composes them."""
 
 import re
 from typing import Annotated
@@ -7,13 +7,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """Settings under one heading. A name that is not known is an error, not a typo that goes unnoticed."""
+    """Settings under one heading. An unknown name is an error, so that a typo does not go unnoticed."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def _in_form(form: str, words: str) -> AfterValidator:
-    """Empty, or of that form: whoever typed something else reads words and an example, not a regular expression."""
+    """Validator: empty, or a full match of `form`. The error says `words`, with an example, not the regular
+    expression."""
     expected = re.compile(form)
 
     def check(value: str) -> str:
@@ -31,4 +32,14 @@ BrokerUrl = Annotated[
 ]
 Listening = Annotated[
     str, _in_form(r"\S+:\d{1,5}", "must be an address and a port to listen on, such as '127.0.0.1:1883'")
+]
+HostName = Annotated[
+    str,
+    _in_form(
+        r"([\w.-]+|\[[\da-fA-F:.]+\])(:(\d{1,5}|\*))?",
+        "must be a name or an address without http://, such as 'kho.example.org' or '192.168.1.20:8001'",
+    ),
+]
+Origin = Annotated[
+    str, _in_form(r"[a-zA-Z][\w+.-]*://[^/\s*]+(:\*)?", "must be an origin such as 'https://kho.example.org'")
 ]

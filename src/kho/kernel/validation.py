@@ -1,14 +1,29 @@
-"""What a validator found, in plain words.
+"""Checks that every door makes, large requests off the event loop, and validation errors in plain words.
 
-Pydantic speaks to programmers ("Input should be a valid dictionary or instance of Envelope"); what Kho answers is read
-by people and models that never saw its classes. This is the one place where the former becomes the latter.
+Pydantic's messages are for programmers ("Input should be a valid dictionary or instance of Envelope"); Kho's answers
+are read by people and models that do not know its classes. This module translates the former into the latter.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
+
+from kho.kernel.errors import InvalidParams
+from kho.lib.dataclass import dataclass
+from kho.lib.jsonrpc import MAX_DEPTH
+
+T = TypeVar("T")
+
+LARGE = 100_000
+"""Size (bytes of a body, or characters of its values) above which a request is read in a thread. Smaller ones take a
+millisecond or two, less than the switch to a thread is worth."""
+_MEMBER = 20
+"""Characters that each member of a list or an object counts as, for the work that it causes."""
+_THREADS = ThreadPoolExecutor(2, "kho-large")
+"""A separate pool: work that takes minutes must not delay requests, nor many large requests use up the machine."""
 
 OBJECT, LIST, TEXT = "must be an object", 'must be a list, such as ["a", "b"]', "must be a text"
 WHOLE, NUMBER, SWITCH = "must be a whole number", "must be a number", "must be true or false"
@@ -24,6 +39,7 @@ WORDS: Mapping[str, str] = {
     "tuple_type": LIST,
     "set_type": LIST,
     "string_type": TEXT,
+    "path_type": "must be a path",
     "int_type": WHOLE,
     "int_parsing": WHOLE,
     "int_parsing_size": WHOLE,
@@ -47,19 +63,19 @@ WORDS: Mapping[str, str] = {
     "none_required": "must be null",
     "value_error": "{error}",
 }
-"""By pydantic's type of error; what stands in braces is what it knows besides."""
+"""By pydantic's error type; names in braces are filled from the error's context."""
 
 _FORMS: dict[str, str] = {}
 
 
 def in_words(pattern: str, words: str) -> str:
-    """The pattern, to be given to a type. Whoever does not meet it reads the words instead."""
+    """Register `words` as the error message for a pattern, and return the pattern."""
     _FORMS[pattern] = words
     return pattern
 
 
 MAX_PROBLEMS = 1_000
-"""Wrong values that are told one by one. 100,000 take pydantic 0.4 s to list, in which nobody else is answered."""
+"""Invalid values that are listed one by one. Pydantic takes 0.4 s to list 100,000, which blocks all other requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +91,9 @@ class Problem:
 
 
 def found(failure: ValidationError) -> list[Problem]:
-    """What is wrong, without the values, which may be secret."""
+    """Return the problems, without the values, which may be secret."""
     if (count := failure.error_count()) > MAX_PROBLEMS:
-        why = f"{count:,} values are wrong; {MAX_PROBLEMS:,} would be named one by one. Compare them with the schema"
+        why = f"{count:,} values are wrong; {MAX_PROBLEMS:,} is the most that is listed. Compare them with the schema"
         return [Problem("", "too_many", why)]
     return [
         Problem(
@@ -94,5 +110,84 @@ def _said(kind: str, message: str, known: Mapping[str, Any]) -> str:
         return _FORMS[known["pattern"]]
     try:
         return WORDS[kind].format_map(known)
-    except KeyError:  # an error of our own, which brings its sentence along
+    except KeyError:  # an error type of our own, which has its own sentence
         return message.replace("Input should be", "must be")
+
+
+MAX_NAME = 200
+"""Characters of a path in an answer. A key may be as long as the body."""
+
+_TOO_DEEP = f"The arguments are nested more than {MAX_DEPTH} levels deep."
+_NUL = "Text must not contain the NUL character."
+_SURROGATE = "Text must be valid Unicode: it contains a lone surrogate."
+
+
+def check_values(value: Any) -> None:
+    """Reject what one database accepts and the other does not (NUL), what is not valid text (lone surrogates), and
+    nesting that could exhaust the stack."""
+    problem, path = _problem(value, 0)
+    if problem == _TOO_DEEP:
+        raise InvalidParams(problem)
+    if problem:
+        raise InvalidParams(problem, field=shown("".join(reversed(path)).removeprefix(".")))
+
+
+def shown(path: str) -> str:
+    """Return a path in a form that is safe in an answer."""
+    return path[:MAX_NAME].encode("utf-8", "replace").decode().replace("\0", "\\0")
+
+
+def _problem(item: Any, depth: int) -> tuple[str, list[str]]:
+    """Return the problem, if any, and the path to it, innermost first. The path is built only on failure: naming each
+    of many members takes seconds, and one long key in all of them more memory than there is."""
+    if isinstance(item, str):
+        return _text_problem(item), []
+    if not isinstance(item, dict | list):
+        return "", []
+    if depth >= MAX_DEPTH:
+        return _TOO_DEEP, []
+    if isinstance(item, dict):
+        for key, inner in cast(dict[str, Any], item).items():
+            if problem := _text_problem(key):
+                return problem, []
+            if isinstance(inner, str | dict | list):
+                problem, path = _problem(inner, depth + 1)
+                if problem:
+                    return problem, [*path, f".{key}"]
+    else:
+        for index, inner in enumerate(cast(list[Any], item)):
+            if isinstance(inner, str | dict | list):
+                problem, path = _problem(inner, depth + 1)
+                if problem:
+                    return problem, [*path, f"[{index}]"]
+    return "", []
+
+
+def _text_problem(text: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return _SURROGATE
+    return _NUL if "\0" in text else ""
+
+
+async def read_large(size: int, work: Callable[[], T]) -> T:
+    """Run `work` for a request of that size, in a thread if it is large. Not cancelled when the caller leaves: the work
+    is short and bounded."""
+    return work() if size <= LARGE else await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+
+
+def size_of(value: Any) -> int:
+    """Estimate the size of a JSON value. Stops counting once it is known to be large."""
+    stack, found = [value], 0
+    while stack and found <= LARGE:
+        item = stack.pop()
+        if isinstance(item, str):
+            found += len(item)
+        elif isinstance(item, dict | list):
+            members = cast("dict[str, Any] | list[Any]", item)
+            found += _MEMBER * len(members)
+            if found <= LARGE:
+                stack.extend(members.values() if isinstance(members, dict) else members)
+    return found

@@ -1,40 +1,41 @@
-"""What a slice serves over HTTP beside its operations: pages, event streams and WebSockets.
+"""What a slice serves over HTTP in addition to its operations: pages, event streams and WebSockets.
 
-Operations are for callers that a credential names. These are for the rest: a board that asks for its settings, a photo
-that it sends, its standing connection. A slice describes them here in neutral terms and lists them in its capability;
-the HTTP door adapts them, and a slice never sees a web framework.
+Operations are for callers with a credential. These are for the rest: a board that asks for its settings, a photo that
+it uploads, its permanent connection. A slice describes them here without a web framework and lists them in its
+capability; the HTTP door adapts them.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from kho.kernel.access import Access, Open, Scope
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
+from kho.lib.dataclass import dataclass
 
 SMALL_BODY = 256 * 1024
 MAX_MESSAGE = 1024 * 1024
-"""Of a WebSocket. No slice can allow more: the server itself stops reading there."""
+"""Limit for WebSocket messages. A slice cannot allow more: the server itself stops reading there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WebRequest:
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names are in lower case."""
+    """Header names are in lower case."""
     body: bytes = b""
     peer: str = ""
-    """The address it comes from, without the port."""
+    """Client address without the port."""
     scheme: str = "http"
     principal: Principal | None = None
-    """Whom the credential names; None at an open page, which checks what it needs itself."""
+    """Principal of the credential; None at an open page, which does its own checks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class WebReply:
     status: int = 200
     body: bytes = b""
     mime_type: str = "application/json"
@@ -44,26 +45,26 @@ class Reply:
 @dataclass(frozen=True, slots=True)
 class Page:
     path: str
-    answer: Callable[[Request], Awaitable[Reply]]
-    """A `KhoError` that it raises is told in JSON with its status."""
+    answer: Callable[[WebRequest], Awaitable[WebReply]]
+    """A `KhoError` that it raises is answered as JSON with its status."""
     methods: Sequence[str] = ("GET",)
     summary: str = ""
     scope: Access = field(kw_only=True)
-    """What the credential must allow. `OPEN` and `OWN_CREDENTIALS` ask for none; a hub without keys still answers its
-    own machine only."""
+    """Scope that the credential must have. `OPEN` and `OWN_CREDENTIALS` need none; even then, a hub without keys
+    answers only its own machine."""
     upload: bool = False
-    """Whether a body need not be JSON."""
+    """True if the body need not be JSON."""
     max_body: int = SMALL_BODY
-    refused: Callable[[KhoError], Reply] | None = None
-    """How this page tells of an error, where its callers expect a form of their own."""
+    refused: Callable[[KhoError], WebReply] | None = None
+    """Renders an error for callers that expect their own format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Server-sent events: pairs of an event's name and its data, for as long as the other side listens."""
+    """Server-sent events: (event name, data) pairs for as long as the client listens."""
 
     path: str
-    events: Callable[[Call, Request], AsyncGenerator[tuple[str, Any], None]]
+    events: Callable[[Call, WebRequest], AsyncGenerator[tuple[str, Any], None]]
     summary: str = ""
     scope: Scope = field(kw_only=True)
 
@@ -82,25 +83,25 @@ class Channel(Protocol):
 
     @property
     def scheme(self) -> str:
-        """'http' or 'https', as of a request."""
+        """'http' or 'https', as for a request."""
         ...
 
     async def accept(self) -> None: ...
 
     async def refuse(self, error: KhoError) -> None:
-        """Instead of `accept`: the error in JSON, with its status."""
+        """Refuse instead of `accept`: answers the error as JSON with its status."""
         ...
 
     async def receive(self) -> str | bytes | None:
-        """The next message; None once the connection is gone, whoever ended it."""
+        """Return the next message; None once the connection is closed by either side."""
         ...
 
     async def send(self, text: str) -> None:
-        """Raises `ChannelClosed` when there is nobody left to read it, or nobody who reads."""
+        """Raises `ChannelClosed` if the other side is gone or has stopped reading."""
         ...
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Does nothing when it is closed already."""
+        """Does nothing if already closed."""
         ...
 
 
@@ -112,12 +113,12 @@ class ChannelClosed(ConnectionError):
 class Socket:
     path: str
     serve: Callable[[Channel], Awaitable[None]]
-    """Accepts or refuses, and comes back when the connection is over. It checks the credential itself."""
+    """Accepts or refuses, and returns when the connection has ended. It checks the credential itself."""
     summary: str = ""
     max_message: int = MAX_MESSAGE
     """A longer message closes the connection with 1009."""
     scope: Open = field(kw_only=True)
-    """None that a key could have: it is not checked again while the connection lasts."""
+    """Never a key's scope, because it would not be checked again while the connection lasts."""
 
 
 Served = Page | Stream | Socket

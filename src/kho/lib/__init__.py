@@ -1,1 +1,1 @@
-"""Small things that know nothing of Kho: each could be a package of its own."""
+"""Small general-purpose modules that do not depend on the rest of Kho."""

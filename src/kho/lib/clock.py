@@ -1,11 +1,13 @@
-"""Time, as one number: microseconds since 1970 in UTC.
+"""Time as one number: microseconds since 1970 in UTC.
 
-Stores keep it in a BIGINT, which sorts and subtracts alike on both databases; text appears only at the edges.
+Stores keep it in a BIGINT, which sorts and subtracts the same way on both databases; it becomes text only in input and
+output.
 """
 
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 Clock = Callable[[], int]
 
@@ -19,18 +21,23 @@ def system_clock() -> int:
 
 
 def iso(micros: int) -> str:
-    """ISO 8601 in UTC; whole seconds stay short, as the contracts print them."""
+    """Format as ISO 8601 in UTC; whole seconds have no fraction, as the contracts print them."""
     moment = _EPOCH + timedelta(microseconds=micros)
     return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
 
 
+def as_iso(value: Any) -> Any:
+    """Format a row's microseconds as `iso`; return anything else unchanged."""
+    return iso(value) if isinstance(value, int) else value
+
+
 def from_iso(text: str) -> int:
-    """The inverse of `iso`. A time without a zone is UTC. Raises ValueError."""
+    """Inverse of `iso`. A time without a zone is UTC. Raises ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     try:
         moment = moment.astimezone(UTC)
-    except OverflowError:  # in the year 0 or 10000 once the zone is taken off: `iso` could not show it
+    except OverflowError:  # year 0 or 10000 after conversion to UTC, which `iso` could not show
         raise ValueError(f"out of range: {text}") from None
     return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -1,13 +1,13 @@
-"""Finds and parses front matter: what a text says of itself before it begins, between lines of `---` (YAML) or `+++`
-(TOML). A scalar whose type would lose how it is written stays a text: `version: 1.10`, `code: 007`, `country: no`."""
+"""Finds and parses front matter: metadata at the start of a text, between lines of `---` (YAML) or `+++` (TOML). A
+scalar whose type would not keep its spelling stays a string: `version: 1.10`, `code: 007`, `country: no`."""
 
 import re
-import tomllib
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, cast
 
 import orjson
+
+from kho.lib.dataclass import dataclass
 
 _FRONT = re.compile(
     r"(?:---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n(?P<toml>.*?)^\+\+\+)[ \t]*(?:\r?\n|\Z)",
@@ -16,35 +16,38 @@ _FRONT = re.compile(
 _TAG = "tag:yaml.org,2002:"
 _TEXTS = ("str", "timestamp", "merge", "value")
 _TINY = re.compile(r"-?\de-?\d+", re.A)
-"""A number that JSON has and YAML has not."""
+"""A number in JSON's notation that YAML does not recognise."""
 _STRANGE = "The front matter holds something that is neither text, number, list nor names and values."
 _WHOLE = re.compile(r"-?\d+", re.A)
 
 
 class Malformed(ValueError):
-    """The front matter cannot be read; the message says why, as a sentence."""
+    """The front matter cannot be parsed; the message says why, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class FrontMatter:
     text: str
-    """What stands between the two lines."""
+    """What is between the two marker lines."""
     is_toml: bool
     end: int
-    """Where the text begins that it stands before."""
+    """Where the text after the front matter begins."""
 
 
-def find(text: str) -> Front | None:
-    """Whether it means anything is for the caller to see: two rules with words between them look the same."""
+def find(text: str) -> FrontMatter | None:
+    """Find front matter. The caller decides if it is really one: two horizontal rules with text between look the
+    same."""
     found = _FRONT.match(text)
     if found is None:
         return None
     toml = found["toml"]
-    return Front(found["yaml"] if toml is None else toml, toml is not None, found.end())
+    return FrontMatter(found["yaml"] if toml is None else toml, toml is not None, found.end())
 
 
 def toml(text: str) -> dict[str, Any]:
-    """Raises ValueError with the reason where it is not TOML."""
+    """Parse TOML. Raises ValueError with the reason."""
+    import tomllib  # few files need it
+
     try:
         return tomllib.loads(text, parse_float=number)
     except RecursionError:
@@ -52,11 +55,11 @@ def toml(text: str) -> dict[str, Any]:
 
 
 def yaml(text: str) -> Any:
-    """The value, with texts for dates; None where it is empty. Raises Malformed, and RecursionError where it is nested
-    too deeply."""
-    import yaml as pyyaml  # takes a moment, and few need it
+    """Parse YAML, with dates as strings; None if it is empty. Raises Malformed, and RecursionError if it is nested too
+    deeply."""
+    import yaml as pyyaml  # slow to import, and rarely needed
 
-    reader = cast(Any, pyyaml)  # the stubs leave its types open
+    reader = cast(Any, pyyaml)  # the stubs do not type it
     try:
         aliased = any(isinstance(token, pyyaml.AliasToken) for token in reader.scan(text, pyyaml.SafeLoader))
         node = None if aliased else reader.compose(text, pyyaml.SafeLoader)
@@ -64,7 +67,7 @@ def yaml(text: str) -> Any:
         pyyaml.YAMLError,
         ValueError,
         OverflowError,
-    ) as problem:  # the last two of numbers that are too large for it
+    ) as problem:  # the last two for numbers that are too large
         raise Malformed(f"The front matter is not YAML: {' '.join(str(problem).split())}") from None
     if aliased:
         raise Malformed("The front matter repeats parts of itself ('*name'); write them out.")
@@ -72,7 +75,7 @@ def yaml(text: str) -> Any:
 
 
 def _value(node: Any) -> Any:
-    """What a tag says does not make a list of a word: the kind of the node counts as well."""
+    """Convert a node. Its kind counts as well as its tag: a tag does not turn a word into a list."""
     match node.id, node.tag.removeprefix(_TAG):
         case "mapping", "map":
             return {_name(key): _value(one) for key, one in node.value}
@@ -103,7 +106,7 @@ def _name(node: Any) -> str:
 
 
 def number(text: str) -> int | float | str:
-    """The number, where a number is written like that; else the text: a version 1.10 is not 1.1, and 007 is not 7."""
+    """Return a number if it would be written like that, else the text: a version 1.10 is not 1.1, and 007 is not 7."""
     try:
         value = int(text) if _WHOLE.fullmatch(text) else float(text)
     except ValueError:

@@ -1,13 +1,14 @@
 """JSON-RPC 2.0 framing without I/O: bytes to messages, answers to objects.
 
-Strict parsing serves our own doors. Lenient parsing serves firmware in the field, which forgets `jsonrpc`
-and the `code` of errors.
+Our own doors parse strictly. Boards are parsed leniently: firmware in the field omits `jsonrpc` and the `code` of
+errors.
 """
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import orjson
+
+from kho.lib.dataclass import dataclass
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -17,10 +18,10 @@ INTERNAL_ERROR = -32603
 
 MAX_DEPTH = 64
 MAX_VALUES = 100_000
-"""Values in one text, at every level: one for each comma and each opening bracket. Far more than any request needs (an
-import of 1,000 lines has some 30,000), and few enough to parse and walk without anybody noticing."""
+"""Maximum number of values in one text, at all levels: one for each comma and each opening bracket. Far more than any
+request needs (an import of 1,000 lines has about 30,000), and few enough to parse and walk without noticeable delay."""
 _BLOCK = 64 * 1024
-"""Bytes that are counted at a time: each step holds the interpreter for 0.3 ms at most."""
+"""Bytes counted at a time: each step holds the interpreter for 0.3 ms at most."""
 
 Id = str | int | float | None
 
@@ -30,7 +31,7 @@ class ParseError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RpcRequest:
     method: str
     params: dict[str, Any] | list[Any] | None
     id: Id = None
@@ -38,39 +39,39 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class RpcResponse:
     id: Id
     result: Any = None
     error: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Invalid:
-    """A member that is no request; `reply` is what the sender gets for it."""
+class InvalidMessage:
+    """A batch member that is not a valid message; `reply` is the answer to its sender."""
 
     reply: dict[str, Any]
 
 
-Message = Request | Response | Invalid
+Message = RpcRequest | RpcResponse | InvalidMessage
 
 
 def loads(raw: bytes | str) -> Any:
-    """JSON of bounded depth and size. orjson already refuses NaN, lone surrogates and invalid UTF-8."""
+    """Parse JSON of bounded depth and size. orjson already rejects NaN, lone surrogates and invalid UTF-8."""
     check_size(raw)
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as problem:
         raise ParseError(f"The text is not valid JSON: {problem}") from None
     brackets = raw.count(b"{") + raw.count(b"[") if isinstance(raw, bytes) else raw.count("{") + raw.count("[")
-    # Fewer brackets than the limit cannot nest deeper than it: the walk is only for the suspicious.
+    # Fewer brackets than the limit cannot nest deeper than it, so the walk is rarely needed.
     if brackets > MAX_DEPTH and deeper_than(value, MAX_DEPTH):
         raise ParseError(f"The JSON is nested more than {MAX_DEPTH} levels deep.")
     return value
 
 
 def check_size(raw: bytes | str) -> None:
-    """Refuses a text of too many values before a parser makes objects of them: 4 million zeros are 8 MB of text, but
-    seconds of work. Raises ParseError. Needs 1 ms to refuse 8 MB of zeros, 15 to 30 ms to accept 8 MB of prose."""
+    """Reject a text with too many values before a parser makes objects of them: 4 million zeros are 8 MB of text, but
+    seconds of work. Raises ParseError. Takes 1 ms to reject 8 MB of zeros, 15 to 30 ms to accept 8 MB of prose."""
     # Each value but the first has a comma or an opening bracket before it: short texts cannot hold too many.
     if len(raw) > MAX_VALUES and _values(raw.encode("utf-8", "replace") if isinstance(raw, str) else raw) > MAX_VALUES:
         raise ParseError(
@@ -80,15 +81,15 @@ def check_size(raw: bytes | str) -> None:
 
 
 def _values(raw: bytes) -> int:
-    """How many values the text holds (an empty list counts as two), or a number over the limit. Where it is no JSON, a
-    parser stops as well, so only what stands before that place has to be counted right."""
+    """Count the values in a text (an empty list counts as two), or return a number over the limit. A parser stops at
+    invalid JSON, so only the text before that place has to be counted right."""
     count, start, inside = 1, 0, False
     while start < len(raw) and count <= MAX_VALUES:
         block = raw[start : start + _BLOCK]
         if len(block) == _BLOCK and (_BLOCK - len(block.rstrip(b"\\"))) % 2:
-            block = block[:-1]  # half of an escape: it belongs to the next block
+            block = block[:-1]  # half of an escape, which belongs to the next block
         start += len(block)
-        # Without escapes every quote begins or ends a text, so every other part stands outside of texts.
+        # Without escapes every quote begins or ends a string, so every other part is outside of strings.
         parts = block.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')
         outside = b"".join(parts[inside::2])
         count += outside.count(b",") + outside.count(b"{") + outside.count(b"[")
@@ -130,7 +131,7 @@ def request(id: Id, method: str, params: Any = None) -> dict[str, Any]:
 
 
 def parse(raw: bytes | str, *, lenient: bool = False, most: int = 100) -> tuple[list[Message], bool]:
-    """The messages in `raw`, and whether they came as a batch (of `most` at most). Raises ParseError."""
+    """Return the messages in `raw`, and True if they came as a batch (of `most` at most). Raises ParseError."""
     value = loads(raw)
     if isinstance(value, list):
         members = cast(list[Any], value)
@@ -142,8 +143,8 @@ def parse(raw: bytes | str, *, lenient: bool = False, most: int = 100) -> tuple[
     return [_message(value, lenient)], False
 
 
-def _invalid(id: Id, why: str) -> Invalid:
-    return Invalid(error(id, INVALID_REQUEST, "Invalid Request", why))
+def _invalid(id: Id, why: str) -> InvalidMessage:
+    return InvalidMessage(error(id, INVALID_REQUEST, "Invalid Request", why))
 
 
 def _message(value: Any, lenient: bool) -> Message:
@@ -163,18 +164,18 @@ def _message(value: Any, lenient: bool) -> Message:
     params = body.get("params")
     if not isinstance(params, dict | list | None):
         return _invalid(id, "'params' must be an object or an array.")
-    return Request(method, cast(Any, params), id, "id" not in body)
+    return RpcRequest(method, cast(Any, params), id, "id" not in body)
 
 
 def _response(body: dict[str, Any], id: Id, lenient: bool) -> Message:
     failure = body.get("error")
     if failure is None:
-        return Response(id, body.get("result"))
+        return RpcResponse(id, body.get("result"))
     if lenient:
         found = cast(dict[str, Any], failure) if isinstance(failure, dict) else {"message": str(failure)}
-        return Response(id, error={"code": INTERNAL_ERROR, "message": "", **found})
+        return RpcResponse(id, error={"code": INTERNAL_ERROR, "message": "", **found})
     match failure:
         case {"code": int() as code, "message": str()} if not isinstance(code, bool):
-            return Response(id, error=failure)
+            return RpcResponse(id, error=failure)
         case _:
             return _invalid(id, "'error' must be an object with an integer 'code' and a 'message'.")

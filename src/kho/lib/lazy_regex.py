@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used: compiling them all takes a tenth of a start, and a
+"""Regular expressions that are compiled on first use: compiling them all takes a tenth of the start-up time, and a
 client waits for the first answer."""
 
 import re
@@ -12,7 +12,7 @@ class _Pattern:
     def __getattr__(self, name: str) -> Any:
         compiled = re.compile(*self._asked)
         for method in ("search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split"):
-            setattr(self, method, getattr(compiled, method))  # from now on without coming here
+            setattr(self, method, getattr(compiled, method))  # later calls bypass __getattr__
         return getattr(compiled, name)
 
 

@@ -1,11 +1,14 @@
-"""Text of others in Markdown: escaped, on one line where a line is meant, and in fences that it cannot close."""
+"""Puts foreign text into Markdown safely: escaped, on one line where needed, and in fences that it cannot close."""
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LONGEST = 160
-"""Characters of a name or a title on its line."""
+"""Maximum characters of a name or a title on its line."""
 
 _SPECIAL = re.compile(r"([\\`*\[\]<|~]|&(?=#?\w+;))")
 _LEADING = re.compile(r"^(\s*)([#+=>-]|\d+[.)](?=\s|$))")
@@ -13,7 +16,7 @@ _TICKS = re.compile("`+")
 
 
 def together(*parts: str) -> str:
-    """Paragraphs, without those that say nothing."""
+    """Join paragraphs, without empty ones."""
     return "\n\n".join(part for part in parts if part)
 
 
@@ -26,9 +29,18 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+Columns = Mapping[str, Callable[[T], str]]
+"""Columns of a listing: name, and function that renders an item's cell."""
+
+
+def listing(items: Sequence[T] | None, columns: Columns[T]) -> str:
+    """Return a table with a row for each item; empty if there are none."""
+    return table([*columns], ([shown(item) for shown in columns.values()] for item in items)) if items else ""
+
+
 def _visible(text: str, *, lines: bool) -> str:
-    """Without control characters, marks that turn the direction of writing, and letters that only a model sees."""
-    if text.replace("\n", "").isprintable():  # nearly always
+    """Remove control characters, marks that change the writing direction, and characters that only a model sees."""
+    if text.replace("\n", "").isprintable():  # the usual case
         return text if lines else text.replace("\n", " ")
     return "".join(sign if sign.isprintable() else _instead(sign, lines) for sign in text)
 
@@ -41,18 +53,18 @@ def _instead(sign: str, lines: bool) -> str:
         return "\n" if lines else " "
     if category == "Cc":
         return " "
-    joiner = sign in "\u200c\u200d"  # which holds letters and emoji together
+    joiner = sign in "\u200c\u200d"  # joins letters and emoji
     return "" if category in ("Cf", "Cs") and not joiner else sign
 
 
 def inline(text: str, longest: int = LONGEST) -> str:
-    """A name or a title, as text and on one line."""
+    """Render a name or a title, escaped and on one line."""
     plain = " ".join(_visible(text, lines=False).split())
     return _escaped(plain if len(plain) <= longest else plain[: longest - 1] + "…")
 
 
 def line(text: str) -> str:
-    """A sentence of ours, which may name what others wrote."""
+    """Render one of our own sentences, which may quote foreign text, on one line."""
     return _escaped(" ".join(_visible(text, lines=False).split()))
 
 
@@ -68,7 +80,7 @@ def code(text: str) -> str:
 
 
 def cell_code(text: str | None) -> str:
-    """In a table even code must not hold a bar."""
+    """Render code in a table cell, where even code must not contain a bar."""
     return code(text.replace("|", "\\|")) if text else ""
 
 
@@ -91,10 +103,10 @@ def _longest_ticks(text: str) -> int:
 
 
 def counted(number: int, what: str) -> str:
-    """1 document, 2,000 documents."""
+    """Format a number with its noun: 1 document, 2,000 documents."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def minute(iso: str) -> str:
-    """To the minute: 2026-07-28 09:00."""
+    """Format to the minute: 2026-07-28 09:00."""
     return f"{iso[:10]} {iso[11:16]}"

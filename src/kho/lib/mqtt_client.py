@@ -1,14 +1,16 @@
-"""A connection to any MQTT broker, as little of it as boards need. The library is an extra, and is loaded when used."""
+"""Minimal MQTT client for what boards need. The library is an optional extra and is imported when used."""
 
 import asyncio
 import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
+
+from kho.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
     import aiomqtt
@@ -16,11 +18,11 @@ if TYPE_CHECKING:
 PORT, TLS_PORT = 1883, 8883
 KEEP_ALIVE = 60
 MAX_WAITING = 10_000
-"""Messages that wait to be looked at. More are dropped: no board's message is worth the memory of all others'."""
+"""Messages that wait to be processed. Further ones are dropped to limit memory."""
 
 
 class Unusable(ValueError):
-    """MQTT cannot be used as it is asked for. Says what to do, in a sentence for whoever set it up."""
+    """MQTT cannot be used as configured. The message tells the administrator what to do."""
 
 
 class Disconnected(ConnectionError):
@@ -36,19 +38,19 @@ class Address:
     tls: bool = False
 
     def __str__(self) -> str:
-        """Without what is secret."""
+        """Leave out the credentials."""
         return f"{self.host}:{self.port}"
 
 
 def address(text: str) -> Address:
-    """From `mqtt://name:password@host:port`, `mqtts://…` or `host:port`. Raises Unusable."""
+    """Parse `mqtt://name:password@host:port`, `mqtts://…` or `host:port`. Raises Unusable."""
     parts = urlsplit(text if "://" in text else f"mqtt://{text}")
     try:
         port = parts.port
     except ValueError:
         port = -1
     if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or port == -1:
-        raise Unusable("The address of a broker is written mqtt://HOST:PORT, or mqtts://NAME:PASSWORD@HOST:PORT.")
+        raise Unusable("The address of a broker has the form mqtt://HOST:PORT, or mqtts://NAME:PASSWORD@HOST:PORT.")
     tls = parts.scheme == "mqtts"
     user = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)
@@ -57,9 +59,9 @@ def address(text: str) -> Address:
 
 
 def need(package: str) -> None:
-    """Raises Unusable, with what to install, where Python would say what it could not import."""
+    """Raise Unusable, with what to install, if the package is missing."""
     if find_spec(package) is None:
-        raise Unusable(f"MQTT needs two packages more: {sys.executable} -m pip install 'kho[mqtt]'")
+        raise Unusable(f"MQTT needs two more packages: {sys.executable} -m pip install 'kho[mqtt]'")
 
 
 class Client:
@@ -76,7 +78,7 @@ class Client:
             raise Disconnected(str(problem)) from None
 
     async def messages(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Topic and content of each. Raises Disconnected at the end."""
+        """Yield topic and payload of each message. Raises Disconnected at the end."""
         from aiomqtt import MqttError
 
         try:
@@ -90,8 +92,8 @@ class Client:
 async def connected(
     where: Address, identifier: str, topics: Sequence[str] = (), will: tuple[str, str] | None = None
 ) -> AsyncGenerator[Client, None]:
-    """Raises Disconnected when there is no broker, or when it refuses. `will` is the topic and the text that the broker
-    publishes when this connection breaks."""
+    """Connect, subscribe, and disconnect at the end. Raises Disconnected if there is no broker, or it refuses. `will`
+    is the topic and the text that the broker publishes if this connection breaks."""
     from aiomqtt import Client as Inner
     from aiomqtt import MqttError, Will
 
@@ -117,16 +119,16 @@ async def connected(
     except MqttError as problem:
         raise Disconnected(str(problem)) from None
     finally:
-        with suppress(MqttError):  # it is gone, which is what was wanted
+        with suppress(MqttError):  # already disconnected
             await inner.__aexit__(None, None, None)
         over = inner._disconnected  # pyright: ignore[reportPrivateUsage]
         if over.done() and not over.cancelled():
-            over.exception()  # else asyncio complains that nobody asked why it ended
+            over.exception()  # retrieve it, else asyncio logs that it was never retrieved
 
 
 async def _or_cancelled(work: Awaitable[object]) -> None:
-    """Python 3.11's `wait_for`, in which the library waits, forgets a cancellation that comes together with the end of
-    the work; whoever cancelled would then wait for ever."""
+    """Await the work, and raise a cancellation that came together with its end. Python 3.11's `wait_for`, which the
+    library uses, loses it, and the task that cancelled would wait for ever."""
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
     await work

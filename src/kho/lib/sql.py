@@ -1,16 +1,18 @@
-"""SQL that would otherwise be written out again and again: rows described once by a dataclass, inserts, IN-lists.
+"""SQL helpers that avoid repetition: rows described once by a dataclass, inserts, IN-lists.
 
-SELECTs, joins and tuned statements stay text in the stores; this is no ORM. All of it is portable: parameters are
+SELECTs, joins and tuned statements stay text in the stores; this is not an ORM. Everything is portable: parameters are
 `$1, $2, …`, JSON is TEXT, booleans are 0 and 1.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, Generic, Protocol, TypeVar
 
 import orjson
+
+from kho.lib.dataclass import dataclass
 
 R = TypeVar("R")
 Value = str | int | float | bytes | None
@@ -21,7 +23,9 @@ BATCH = 500
 
 
 class Statements(Protocol):
-    """The part of a transaction that is needed here."""
+    """The methods of a transaction that are needed here."""
+
+    def one(self, sql: str, *params: Value) -> Row | None: ...
 
     def all(self, sql: str, *params: Value) -> list[Row]: ...
 
@@ -34,18 +38,18 @@ class Statements(Protocol):
 class Table(Generic[R]):
     """A table whose rows are read into the dataclass `row` and written from it.
 
-    The columns are the dataclass's fields, in their order; the tenant is a column that no row carries. A row may span
-    a join of tables: then `write` takes the fields of one of them.
+    The columns are the dataclass's fields, in their order; the tenant is a column that is not in the dataclass. A row
+    may span a join of tables: then `write` takes the fields of one of them.
     """
 
     name: str
     row: type[R]
     json: tuple[str, ...] = ()
-    """Fields that are kept as JSON text."""
+    """Fields stored as JSON text."""
     flags: tuple[str, ...] = ()
-    """Fields that are booleans, kept as 0 and 1."""
+    """Boolean fields, stored as 0 and 1."""
     names: Mapping[str, str] | None = None
-    """Columns that are called otherwise than their fields."""
+    """Column names that differ from their fields."""
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -60,7 +64,7 @@ class Table(Generic[R]):
         return ", ".join(map(self.column, self.fields))
 
     def select(self, alias: str) -> str:
-        """All columns, each with the alias of its table."""
+        """Return all columns, each with the alias of its table."""
         return ", ".join(f"{alias}.{self.column(field)}" for field in self.fields)
 
     @cached_property
@@ -69,7 +73,7 @@ class Table(Generic[R]):
         return [(place, decoded[name]) for place, name in enumerate(self.fields) if name in decoded]
 
     def read(self, row: Row) -> R:
-        """A row that was selected by `columns`."""
+        """Convert a row that was selected by `columns`."""
         if not self._decoders:
             return self.row(*row)
         values = list(row)
@@ -81,8 +85,20 @@ class Table(Generic[R]):
     def read_all(self, rows: Iterable[Row]) -> list[R]:
         return [self.read(row) for row in rows]
 
+    def find(self, tx: Statements, **key: Value) -> R | None:
+        """Return the row with this key."""
+        return self.first(tx, _equal(tuple(key), 1), *key.values())
+
+    def first(self, tx: Statements, condition: str, *params: Value) -> R | None:
+        row = tx.one(f"SELECT {self.columns} FROM {self.name} WHERE {condition}", *params)
+        return None if row is None else self.read(row)
+
+    def all(self, tx: Statements, condition: str, *params: Value) -> list[R]:
+        """Return the rows that match a condition, which may include ORDER BY and LIMIT."""
+        return self.read_all(tx.all(f"SELECT {self.columns} FROM {self.name} WHERE {condition}", *params))
+
     def write(self, item: R, *, only: Iterable[str] | None = None, without: Iterable[str] = ()) -> dict[str, Value]:
-        """The columns of an item, or of some of its fields."""
+        """Return the columns of an item, or those of some of its fields."""
         left_out = frozenset(without)
         return {
             self.column(name): self.value(name, getattr(item, name))
@@ -99,7 +115,7 @@ class Table(Generic[R]):
         return value
 
     def insert(self, tx: Statements, item: R, *, conflict: str = "", **more: Value) -> int:
-        """Adds a row; `more` are columns beside the item's, such as the tenant."""
+        """Insert a row; `more` are columns in addition to the item's, such as the tenant."""
         return insert(tx, self.name, {**more, **self.write(item)}, conflict)
 
     def insert_many(self, tx: Statements, items: Iterable[R], *, conflict: str = "", **more: Value) -> None:
@@ -111,7 +127,7 @@ def to_json(value: Any) -> str:
 
 
 def marks(count: int, first: int = 1) -> str:
-    """`$2, $3, $4`: placeholders for an IN-list or VALUES."""
+    """Return placeholders for an IN-list or VALUES: `$2, $3, $4`."""
     return ", ".join(f"${number}" for number in range(first, first + count))
 
 
@@ -122,28 +138,28 @@ def _insert(table: str, columns: tuple[str, ...], conflict: str) -> str:
 
 
 def insert(tx: Statements, table: str, row: Mapping[str, Value], conflict: str = "") -> int:
-    """Adds a row. `conflict` is what stands behind ON CONFLICT, see `replacing`; says how many rows were added."""
+    """Insert a row and return the number of rows added. `conflict` is what follows ON CONFLICT, see `replacing`."""
     return tx.run(_insert(table, tuple(row), conflict), *row.values())
 
 
 def insert_many(tx: Statements, table: str, rows: Sequence[Mapping[str, Value]], conflict: str = "") -> None:
-    """Adds rows that all have the columns of the first."""
+    """Insert rows that all have the columns of the first."""
     if rows:
         tx.many(_insert(table, tuple(rows[0]), conflict), [tuple(row.values()) for row in rows])
 
 
 @lru_cache(maxsize=256)
 def replacing(key: str, *columns: str) -> str:
-    """For `conflict`: where the key is taken, these columns are set to what would have been inserted."""
+    """For `conflict`: if the key exists, set these columns to the values of the insert."""
     return f"({key}) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in columns)}"
 
 
 NOTHING = "DO NOTHING"
-"""For `conflict`: where the key is taken, the row that is there stays."""
+"""For `conflict`: if the key exists, keep the existing row."""
 
 
 def update(tx: Statements, table: str, changes: Mapping[str, Value], **key: Value) -> int:
-    """Sets columns of the rows that have this key; says how many those are."""
+    """Set columns of the rows with this key; return how many there are."""
     return tx.run(_update(table, tuple(changes), tuple(key)), *changes.values(), *key.values())
 
 
@@ -154,7 +170,7 @@ def _update(table: str, columns: tuple[str, ...], key: tuple[str, ...]) -> str:
 
 
 def delete(tx: Statements, table: str, **key: Value) -> int:
-    """Deletes the rows that have this key; says how many those were."""
+    """Delete the rows with this key; return how many there were."""
     return tx.run(f"DELETE FROM {table} WHERE {_equal(tuple(key), 1)}", *key.values())
 
 
@@ -164,7 +180,7 @@ def _equal(columns: tuple[str, ...], first: int) -> str:
 
 
 def among(tx: Statements, select: str, values: Sequence[Value], *params: Value, rest: str = "") -> list[Row]:
-    """Rows of `{select} IN (values){rest}`, in as many statements as the values need. `params` are the select's own."""
+    """Return rows of `{select} IN (values){rest}`, in as many statements as needed. `params` are the select's own."""
     rows: list[Row] = []
     for start in range(0, len(values), BATCH):
         batch = values[start : start + BATCH]
@@ -172,13 +188,29 @@ def among(tx: Statements, select: str, values: Sequence[Value], *params: Value, 
     return rows
 
 
+def pairs(tx: Statements, select: str, values: Sequence[tuple[Value, Value]], *params: Value) -> list[Row]:
+    """Rows of `{select} IN ((a, b), …)`, as `among` for one value."""
+    rows: list[Row] = []
+    for start in range(0, len(values), BATCH):
+        batch = values[start : start + BATCH]
+        listed = ", ".join(f"({marks(2, len(params) + 1 + 2 * place)})" for place in range(len(batch)))
+        rows += tx.all(f"{select} IN (VALUES {listed})", *params, *(value for pair in batch for value in pair))
+    return rows
+
+
+def number(tx: Statements, sql: str, *params: Value) -> int:
+    """Return the one number of a SELECT; 0 if there is no row."""
+    row = tx.one(sql, *params)
+    return int(row[0]) if row else 0
+
+
 def where(conditions: Mapping[str, Value | None], first: int = 1) -> tuple[str, list[Value]]:
-    """`{"at >=": 5, "actor =": None}` to `at >= $1` and its values; conditions whose value is None are left out."""
+    """Turn `{"at >=": 5, "actor =": None}` into `at >= $1` and its values; conditions with None are left out."""
     given = [(condition, value) for condition, value in conditions.items() if value is not None]
     text = " AND ".join(f"{condition} ${place}" for place, (condition, _) in enumerate(given, first))
     return text, [value for _, value in given]
 
 
 def digest(*parts: str, size: int = 16) -> str:
-    """A short, stable name for texts."""
+    """Return a short, stable digest of texts."""
     return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()

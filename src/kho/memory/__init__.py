@@ -1,1 +1,1 @@
-"""Conversation memory: messages that stay, a summary that grows with them, and search over all of it (contract 002)."""
+"""Conversation memory: stored messages, a rolling summary, and search over all of them (contract 002)."""

@@ -1,4 +1,4 @@
-"""What all operations on conversations share: `memory/{verb}` at /jsonrpc, `memory_{verb}` elsewhere."""
+"""Shared contract of the conversation operations: `memory/{verb}` at /jsonrpc, `memory_{verb}` elsewhere."""
 
 from kho.kernel.contract import Contract
 

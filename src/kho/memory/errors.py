@@ -1,20 +1,21 @@
-"""The contract's errors."""
+"""Errors of contract 002. A class docstring is the default message sent to the caller."""
 
 from kho.kernel.errors import InvalidParams, NotFound
+from kho.kernel.hints import Hint, Op
 
 
 class UnknownConversation(NotFound):
     """There is no such conversation, or it is not yours."""
 
     code = "CONVERSATION_NOT_FOUND"
-    guidance = "memory/list names your conversations, and memory/get_or_create begins one."
+    guidance = Hint(Op("memory_list"), " names your conversations, and ", Op("memory_get_or_create"), " begins one.")
 
 
 class UnknownResource(NotFound):
     """There is no such resource, or it is not yours."""
 
     code = "RESOURCE_NOT_FOUND"
-    guidance = "Take a uri from resources/list."
+    guidance = "Use a URI from resources/list."
 
 
 class OtherMessage(InvalidParams):

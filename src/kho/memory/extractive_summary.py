@@ -1,26 +1,26 @@
-"""A summary without a language model: the sentences that say most, in their own words and order.
+"""Extractive summary, without a language model: the most informative sentences, verbatim and in their own order.
 
-What a reader misses most in a summary is names, numbers, dates and what was decided; sentences that hold these come
-first and stay verbatim. The rest is chosen by how many of the conversation's own words a sentence covers, less what is
-covered already. Nothing is invented, so nothing can be wrong but the choice.
+Readers miss names, numbers, dates and decisions most, so sentences with these rank first. The others are ranked by how
+many of the conversation's frequent words they contain that no chosen sentence contains yet. Sentences are quoted, never
+rephrased, so that only the selection can be wrong.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
 from kho.lib.chunking.sentences import sentences
+from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern
 from kho.search.text.language import language
 from kho.search.text.tokens import index_tokens, query_tokens
 
 LONGEST_SENTENCE = 300
-"""Characters: a longer one is cut where a part of it ends."""
+"""Maximum characters of a sentence; a longer one is cut at a clause or word boundary."""
 WORTH = 0.35
-"""The least that a sentence without any fact must be worth, beside the best one."""
+"""Minimum score of a sentence without facts, relative to the best score so far."""
 
 _NUMBER = pattern(r"\d")
 _AMOUNT = pattern(
@@ -78,14 +78,14 @@ class Said:
 @dataclass(frozen=True, slots=True)
 class _Sentence:
     place: int
-    """Of its message."""
+    """Index of its message (or line) in the input."""
     text: str
     facts: float
     tokens: frozenset[str]
 
 
 def spoken(messages: Iterable[Said]) -> str:
-    """The language in which most is said; "" if none can be told."""
+    """Return the predominant language of the messages; "" if none is recognised."""
     counted: Counter[str] = Counter()
     for said in messages:
         counted[language(said.content)] += min(len(said.content), 1_000)
@@ -94,7 +94,7 @@ def spoken(messages: Iterable[Said]) -> str:
 
 
 def summary(messages: Sequence[Said], most: int, speech: str = "") -> str:
-    """At most `most` characters, one line for each message that is quoted. Empty if nothing is worth it."""
+    """Summarise in at most `most` characters, one line per quoted message. Empty if nothing is worth quoting."""
     speech = speech or spoken(messages)
     found = [sentence for place, said in enumerate(messages) for sentence in _sentences(place, said)]
     chosen = _chosen(found, most)
@@ -107,7 +107,7 @@ def summary(messages: Sequence[Said], most: int, speech: str = "") -> str:
 
 
 def shorter(text: str, most: int) -> str:
-    """A summary again, more briefly: of its lines, those that say most."""
+    """Shorten a summary to at most `most` characters by keeping its most informative lines."""
     lines = [line for line in text.splitlines() if line.strip()]
     found = [_sentence(place, line) for place, line in enumerate(lines)]
     chosen = {one.place for one in _chosen(found, most)}
@@ -135,7 +135,7 @@ def _sentence(place: int, text: str) -> _Sentence:
 
 
 def _facts(text: str) -> float:
-    """How much a sentence holds that a reader would miss."""
+    """Score the facts in a sentence (amounts, dates, contacts, names, decisions); a question counts half."""
     found = 2.0 * bool(_AMOUNT.search(text)) + 2.0 * bool(_DATE.search(text)) + 2.0 * bool(_CONTACT.search(text))
     found += 1.0 * bool(_NUMBER.search(text)) + 2.0 * bool(_NAMED.search(text)) + 1.0 * bool(_DECIDED.search(text))
     found += 1.5 * _has_name(text)
@@ -143,7 +143,7 @@ def _facts(text: str) -> float:
 
 
 def _has_name(text: str) -> bool:
-    """Whether a word begins with a capital that is not there because a sentence begins."""
+    """True if a word is capitalised other than at the start of a sentence."""
     words = text.split()
     return any(
         word.lstrip("\"'“‘(")[:1].isupper() and not before.endswith((".", "!", "?", "…", ":", "-"))
@@ -188,7 +188,7 @@ def _line(role: str, told: Sequence[str], speech: str) -> str:
 
 
 def _fitting(lines: Sequence[str], most: int) -> str:
-    """The speakers' names take room, too: the least telling lines give it."""
+    """Drop the least informative lines until the text fits: the speakers' names were not counted when choosing."""
     kept = list(lines)
     while kept and sum(map(len, kept)) + len(kept) - 1 > most:
         kept.remove(min(kept, key=lambda line: (_facts(line), len(index_tokens(line)))))

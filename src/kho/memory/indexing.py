@@ -1,25 +1,25 @@
-"""A message as the search core files it: under its conversation, by its id."""
+"""Convert messages to search documents: collection = conversation id, key = message id."""
 
 import asyncio
 
 from kho.lib.chunking.chunker import chunks
-from kho.memory.store import MESSAGES, SPACE, Message
+from kho.memory.store import MESSAGES, SPACE, Labels, Message
 from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare
 from kho.search.indexing.reindex import pages
 
-FORM = 1
-"""Goes up when messages are filed differently: they are then filed anew."""
+FORM = 2
+"""Index format version: increase it when messages are indexed differently, and all are reindexed."""
 SHORT = 1_200
-"""Characters of a message that is one passage."""
+"""Longest message, in characters, that is indexed as a single passage."""
 LONG = 6_000
-"""Characters from which folding a message would hold up the others."""
+"""Length in characters above which a message is prepared in a thread, so as not to block the event loop."""
 
 
-def document(tenant: str, conversation: str, message: Message) -> Document:
+def document(tenant: str, conversation: str, message: Message, labels: Labels = Labels()) -> Document:  # noqa: B008
     text = message.content
     texts = [text] if len(text) <= SHORT else [chunk.text for chunk in chunks(text)]
     passages = [Passage((Field(one),)) for one in texts]
-    return Document(SPACE, tenant, message.id, passages, conversation, message.role, (), message.created_at)
+    return Document(SPACE, tenant, message.id, passages, conversation, message.role, labels.tags, message.created_at)
 
 
 async def prepared(tenant: str, conversation: str, message: Message) -> Prepared:
@@ -30,10 +30,10 @@ async def prepared(tenant: str, conversation: str, message: Message) -> Prepared
 
 
 all_documents = pages(
-    MESSAGES.columns,
-    "messages",
-    lambda _, row: document(row[0], row[1], MESSAGES.read(row[3:])),
-    place=("tenant", "conversation", "place"),
+    f"c.user_id, c.agent_id, {MESSAGES.select('m')}",
+    "messages AS m JOIN conversations AS c ON c.tenant = m.tenant AND c.id = m.conversation",
+    lambda _, row: document(row[0], row[1], MESSAGES.read(row[5:]), Labels(*row[3:5])),
+    place=("m.tenant", "m.conversation", "m.place"),
     start=("", "", 0),
 )
-"""All messages of all tenants, for `search.indexing.reindex`."""
+"""Pages of all messages of all tenants, for `search.indexing.reindex`."""

@@ -1,4 +1,5 @@
-"""Answers for people at the command line. What was said is quoted, so that it cannot pass for anything of ours."""
+"""Markdown rendering of results for the command line. Messages are quoted, so that they cannot look like Kho's own
+output."""
 
 from textwrap import indent
 
@@ -7,9 +8,22 @@ from kho.memory import model
 
 
 def messages(found: model.Messages) -> str:
-    if not found.messages:
-        return "There are no messages."
-    return together(*(f"**{one.role}**, {minute(one.created_at)}\n\n{quoted(one.content)}" for one in found.messages))
+    return together(*map(_message, found.messages)) or "There are no messages."
+
+
+def context(found: model.ConversationContext) -> str:
+    summary = f"Summary:\n\n{quoted(found.summary)}" if found.summary else ""
+    listed = together(*map(_message, found.messages)) or "There are no messages."
+    more = (
+        f"{counted(found.uncovered, 'more message')} in neither the summary nor this list." if found.uncovered else ""
+    )
+    return together(summary, listed, more)
+
+
+def _message(one: model.MessageEntry | model.ContextMessage) -> str:
+    who = f"**{one.role}**" + (f" ({inline(one.speaker)})" if one.speaker else "")
+    when = f", {minute(one.at or one.created_at)}" if one.created_at else ""
+    return f"{who}{when}\n\n{quoted(one.content)}"
 
 
 def summary(found: model.Summary) -> str:

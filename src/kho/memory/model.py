@@ -1,22 +1,29 @@
-"""What goes in and out of the operations on conversations."""
+"""Params and results of the conversation operations."""
 
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import orjson
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.params import Id, Params, Result, Time, Whole
+from kho.kernel.params import ForeignId, Moment, Params, Reason, Result, Time, Whole
+from kho.memory.store import Labels
 
 MAX_CONTENT = 256 * 1024
-"""Bytes of a message."""
+"""Maximum size of a message in bytes."""
 MAX_METADATA = 16 * 1024
 MAX_SUMMARY = 1_000_000
 
 CONVERSATIONS = "memory://conversation/"
-"""What the URIs of conversations begin with."""
+"""URI prefix of conversations."""
 
-Role = Literal["user", "assistant", "system"]
+Role = Literal["user", "assistant", "system", "tool"]
+
+
+def uri(conversation: str) -> str:
+    """The resource of a conversation. What an id may have and a URI may not is percent-encoded."""
+    return CONVERSATIONS + quote(conversation, safe="/:")
 
 
 def _content(value: str) -> str:
@@ -33,31 +40,70 @@ def _metadata(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return value
 
 
-ConversationId = Annotated[Id, Field(description="The conversation.")]
+ConversationId = Annotated[ForeignId, Field(description="The conversation.")]
 Content = Annotated[str, AfterValidator(_content)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(_metadata)]
 Page = Annotated[int, Field(ge=1, le=200), Whole]
 Cursor = Annotated[str, Field(max_length=2_000)]
-_CURSOR = "The next_cursor of the page before."
+_CURSOR = "The next_cursor of the previous page."
 
 
-class GetOrCreate(Params):
-    conversation_id: Annotated[Id | None, Field(description="Left out or null: a new one gets an id.")] = None
+class Labelled(Params):
+    """Labels of a conversation, to set or to filter by."""
+
+    user_id: Annotated[
+        ForeignId | None,
+        Field(description="Who the conversation is with. A label to filter by; it protects nothing."),
+    ] = None
+    agent_id: Annotated[
+        ForeignId | None, Field(description="Which agent holds it. A label to filter by; it protects nothing.")
+    ] = None
+
+    @property
+    def labels(self) -> Labels:
+        return Labels(self.user_id, self.agent_id)
+
+
+class GetOrCreate(Labelled):
+    conversation_id: Annotated[
+        ForeignId | None, Field(description="Left out or null: a new conversation with a new id.")
+    ] = None
 
 
 class OfConversation(Params):
     conversation_id: ConversationId
 
 
+class DeleteConversation(OfConversation):
+    """The conversation to delete or to clear."""
+
+    reason: Reason = ""
+
+
+Details = Annotated[bool, Field(description="Also the id, times, speaker and metadata of each message.")]
+
+
 class GetContext(OfConversation):
     max_messages: Annotated[
         Annotated[int, Field(ge=1, le=10_000), Whole] | None,
-        Field(description="How many of the newest messages; left out, as many as the settings say (6)."),
+        Field(description="How many of the newest messages; left out: the number in the settings (6)."),
     ] = None
+    details: Details = False
+
+
+class ReadContext(OfConversation):
+    max_messages: Annotated[
+        Annotated[int, Field(ge=1, le=10_000), Whole], Field(description="At most so many messages, the newest.")
+    ] = 100
+    max_characters: Annotated[
+        Annotated[int, Field(ge=1, le=1_000_000), Whole],
+        Field(description="At most so many characters of messages; the summary comes on top."),
+    ] = 40_000
+    details: Details = False
 
 
 class Turn(Params):
-    """A message as a client hands it back; what else it carries does not matter."""
+    """A message as a client sends it back; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
@@ -73,56 +119,74 @@ class GetOrCreateSummary(OfConversation):
 
 
 class SetSummary(OfConversation):
-    summary: Annotated[str, Field(max_length=MAX_SUMMARY, description="The whole summary, in place of the one before.")]
-    compress: Annotated[bool | None, Field(description="Accepted and without effect: no message is deleted.")] = None
+    summary: Annotated[
+        str, Field(max_length=MAX_SUMMARY, description="The whole summary; it replaces the previous one.")
+    ]
+    compress: Annotated[bool | None, Field(description="Accepted but without effect: no message is deleted.")] = None
 
 
-class AddMessage(OfConversation):
+class WrittenMessage(OfConversation):
+    """Fields of a message that is added or imported. A new field goes here, into the row (`store.Message`), its table
+    and `MessageEntry`."""
+
     role: Annotated[Role, Field(description="Who says it.")]
-    content: Annotated[Content, Field(description="What is said; at most 256 KiB.")]
-    message_id: Annotated[
-        Id | None, Field(description="An id of your own: sent again with it, the message is not doubled.")
+    content: Annotated[Content, Field(description="The text; at most 256 KiB.")]
+    metadata: Annotated[Metadata | None, Field(description="Any further data, as a JSON object.")] = None
+    speaker: Annotated[ForeignId | None, Field(description="Name or id of who says it, in a group.")] = None
+    at: Annotated[
+        Moment | None,
+        Field(description="When it was said, if not now: 2025-09-16T03:00:00Z. Messages stay in order of arrival."),
     ] = None
-    metadata: Annotated[Metadata | None, Field(description="Anything that belongs to it, as a JSON object.")] = None
+
+    def stored(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in WrittenMessage.model_fields if name != "conversation_id"}
+
+
+class AddMessage(WrittenMessage, Labelled):
+    message_id: Annotated[
+        ForeignId | None, Field(description="An id of your own: sending it again does not store the message twice.")
+    ] = None
 
 
 class ListResources(Params):
-    cursor: Annotated[Cursor | None, Field(description="The nextCursor of the page before.")] = None
+    cursor: Annotated[Cursor | None, Field(description="The nextCursor of the previous page.")] = None
 
 
 class ReadResource(Params):
-    uri: Annotated[str, Field(max_length=500, description="memory://conversation/{id}")]
+    uri: Annotated[str, Field(max_length=4_000, description="memory://conversation/{id}")]
 
 
-class SearchMemory(Params):
+class SearchMemory(Labelled):
     query: Annotated[
         str,
         Field(max_length=10_000, description="Words, a question or a sentence, in any language."),
         AfterValidator(lambda value: _content(value)),
     ]
-    conversation_id: Annotated[Id | None, Field(description="Only in this conversation; else in all of yours.")] = None
+    conversation_id: Annotated[
+        ForeignId | None, Field(description="Only in this conversation; else in all of yours.")
+    ] = None
     limit: Annotated[Page, Field(description="How many.")] = 10
     cursor: Annotated[Cursor | None, Field(description=_CURSOR)] = None
 
 
-class ListConversations(Params):
-    limit: Annotated[Page, Field(description="How many, the most lately used first.")] = 50
+class ListConversations(Labelled):
+    limit: Annotated[Page, Field(description="How many, the most recently used first.")] = 50
     cursor: Annotated[Cursor | None, Field(description=_CURSOR)] = None
 
 
 class ExportMemory(Params):
-    conversation_id: Annotated[Id | None, Field(description="Only this conversation; else all of yours.")] = None
+    conversation_id: Annotated[ForeignId | None, Field(description="Only this conversation; else all of yours.")] = None
     limit: Annotated[Annotated[int, Field(ge=1, le=1_000), Whole], Field(description="How many lines on a page.")] = 500
     cursor: Annotated[Cursor | None, Field(description=_CURSOR)] = None
 
 
 class ImportMemory(Params):
     lines: Annotated[
-        list[dict[str, JsonValue]], Field(min_length=1, max_length=1_000, description="What export gave, line by line.")
+        list[dict[str, JsonValue]], Field(min_length=1, max_length=1_000, description="The lines of an export.")
     ]
 
 
-class Conversation(Result):
+class OpenConversation(Result):
     conversation_id: str
 
 
@@ -131,18 +195,41 @@ class Done(Result):
     conversation_id: str
 
 
-class Message(Result):
-    """The contract's two, and what else is known of it."""
+class MessageEntry(Result):
+    """A message: role, content, id, time and metadata."""
 
     role: str
     content: str
     id: str
     created_at: Time
     metadata: dict[str, JsonValue] | None = None
+    speaker: str | None = None
+    at: Time | None = None
 
 
 class Messages(Result):
-    messages: list[Message]
+    messages: list[MessageEntry]
+
+
+class ContextMessage(Result):
+    """A message for a model: the contract's two, and the rest if it was asked for."""
+
+    role: str
+    content: str
+    speaker: str | None = None
+    id: str | None = None
+    created_at: Time | None = None
+    at: Time | None = None
+    metadata: dict[str, JsonValue] | None = None
+
+
+class ContextMessages(Result):
+    messages: list[ContextMessage]
+
+
+class ConversationContext(ContextMessages):
+    summary: str = Field(description="Empty if there is none.")
+    uncovered: int = Field(description="Messages that are neither here nor in the summary.")
 
 
 class OldMessages(Messages):
@@ -175,31 +262,34 @@ class Contents(Result):
     contents: list[Held]
 
 
-class Hit(Result):
+class MessageHit(Result):
     conversation_id: str
     message_id: str
     role: str
     content: str
-    created_at: str
+    created_at: Time
+    speaker: str | None = None
+    at: Time | None = None
     score: float
     highlights: list[str] | None = None
 
 
 class Hits(Result):
-    results: list[Hit]
+    results: list[MessageHit]
     total: int
     next_cursor: str | None = None
     notes: list[str] | None = None
 
 
 class ListedConversation(Result):
-    # Validated from a row of the store, whose columns have other names.
-    conversation_id: str = Field(validation_alias=AliasChoices("id", "conversation_id"))
+    conversation_id: str
     title: str
-    message_count: int = Field(validation_alias=AliasChoices("messages", "message_count"))
-    has_summary: Annotated[bool, BeforeValidator(bool)] = Field(validation_alias=AliasChoices("summary", "has_summary"))
+    user_id: str | None = None
+    agent_id: str | None = None
+    message_count: int
+    has_summary: bool
     created_at: Time
-    last_activity: Time = Field(validation_alias=AliasChoices("updated_at", "last_activity"))
+    last_activity: Time
 
 
 class Conversations(Result):
@@ -207,12 +297,7 @@ class Conversations(Result):
     next_cursor: str | None = None
 
 
-class Exported(Result):
-    lines: list[dict[str, Any]]
-    next_cursor: str | None = None
-
-
-class Imported(Result):
+class ImportedConversations(Result):
     status: str = "success"
     conversations: int
     messages: int

@@ -1,12 +1,14 @@
-"""Conversations as resources: memory://conversation/{id}, with the messages and the summary as JSON."""
+"""Conversations as MCP resources: memory://conversation/{id}, with the messages and the summary as JSON."""
 
 from collections.abc import Sequence
+from unicodedata import normalize
+from urllib.parse import unquote
 
 import orjson
 
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.capability import Content, Resource
+from kho.kernel.capability import Resource, ResourceContent
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import iso
 from kho.memory import model, store
@@ -20,7 +22,7 @@ MIME = "application/json"
 
 
 class ConversationResources:
-    """The `Resources` of the kernel, and the contract's two methods on them."""
+    """Implements the kernel's `Resources`, and the contract's methods resources/list and resources/read."""
 
     scope = MEMORY.read_scope
     templates = (
@@ -39,10 +41,10 @@ class ConversationResources:
         page, more = paging.cut(rows, PAGE, lambda last: [last.id])
         return [_resource(one.id) for one in page], more
 
-    async def read(self, call: Call, uri: str) -> Content | None:
+    async def read(self, call: Call, uri: str) -> ResourceContent | None:
         if not uri.startswith(model.CONVERSATIONS):
             return None
-        id = uri.removeprefix(model.CONVERSATIONS)
+        id = normalize("NFC", unquote(uri.removeprefix(model.CONVERSATIONS)))
 
         def work(tx: Tx) -> tuple[Conversation, list[Message], list[str]] | None:
             conversation = store.get(tx, call.tenant, id)
@@ -52,7 +54,7 @@ class ConversationResources:
             return conversation, messages, store.folded(tx, call.tenant, id)
 
         found = await self._db.read(work, timeout=call.remaining(self._timeout))
-        return None if found is None else Content(uri, MIME, _text(*found))
+        return None if found is None else ResourceContent(uri, MIME, _text(*found))
 
     async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:
         if uri != model.CONVERSATIONS + "{id}" or argument != "id":
@@ -82,7 +84,7 @@ class ConversationResources:
 
 
 def _resource(id: str) -> Resource:
-    return Resource(model.CONVERSATIONS + id, f"Conversation {id}", f"Conversation history for {id}", MIME)
+    return Resource(model.uri(id), f"Conversation {id}", f"Conversation history for {id}", MIME)
 
 
 def _text(conversation: Conversation, messages: Sequence[Message], folded: Sequence[str]) -> str:
@@ -92,5 +94,7 @@ def _text(conversation: Conversation, messages: Sequence[Message], folded: Seque
         "updated_at": iso(conversation.summary_at) if conversation.summary_at else None,
         "folded": folded,
     }
-    listed = [model.Message.model_validate(message).model_dump(mode="json", exclude_none=True) for message in messages]
+    listed = [
+        model.MessageEntry.model_validate(message).model_dump(mode="json", exclude_none=True) for message in messages
+    ]
     return orjson.dumps({"messages": listed, "summary": summary}).decode()

@@ -1,8 +1,9 @@
-"""The rules of conversations."""
+"""Operations on conversations, and their rules."""
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from kho.kernel import paging
@@ -11,25 +12,26 @@ from kho.kernel.capability import Changes
 from kho.kernel.command import Command
 from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.lib.clock import Clock, iso
+from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 from kho.memory import indexing, markdown, model, store
 from kho.memory.contract import MEMORY, SOME
 from kho.memory.errors import OtherMessage, UnknownConversation
 from kho.memory.settings import MemorySettings
-from kho.memory.store import Conversation, Message
+from kho.memory.store import Conversation, Labels, Message
 from kho.search.answer.highlight import snippet
-from kho.search.indexing.index import Index
+from kho.search.indexing.index import Index, prepare
 from kho.search.query.searcher import Searcher
 
 T = TypeVar("T")
 
 TITLE = 80
-"""Characters of a conversation's title."""
+"""Maximum length of a conversation's title in characters."""
 ALL = 1_000_000
-"""More messages than a conversation has."""
+"""Limit that stands for "all messages": larger than any conversation."""
 
 
-_GROUP = "Conversations: messages that stay, and a summary that grows with them."
+_GROUP = "Conversations: messages, and a summary that is kept up to date."
 _READ: tuple[str, dict[str, Any]] = ("memory/get_summary", {})
 _CONVERSATION = ("conversation_id",)
 
@@ -39,7 +41,7 @@ def _nobody_waits() -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Service:
+class MemoryService:
     db: Database
     index: Index
     searcher: Searcher
@@ -47,110 +49,182 @@ class Service:
     settings: MemorySettings
     changes: Changes
     on_waiting: Callable[[], None] = _nobody_waits
-    """Called when a conversation waits for its summary."""
+    """Called when a conversation becomes due for a summary."""
 
-    @MEMORY.write("memory_get_or_create", cli=Command("memory open", _CONVERSATION, group=_GROUP), example=SOME)
-    async def get_or_create(self, params: model.GetOrCreate, call: Call) -> model.Conversation:
-        """Open a conversation, or begin one."""
-        id = params.conversation_id or f"chat_{uuid.uuid4()}"
+    @MEMORY.write(
+        "memory_get_or_create",
+        title="Open a conversation",
+        cli=Command("memory open", _CONVERSATION, group=_GROUP),
+        example=SOME,
+    )
+    async def get_or_create(self, params: model.GetOrCreate, call: Call) -> model.OpenConversation:
+        """Open a conversation, or begin one.
 
-        def work(tx: Tx) -> model.Conversation:
+        Call it before the first message of a chat, to give it labels: begins the conversation, or opens it. Labels that
+        are given replace those that it has.
+        """
+        id, given = params.conversation_id or f"chat_{uuid.uuid4()}", params.labels
+
+        def work(tx: Tx) -> model.OpenConversation:
             now = self.clock()
-            if store.create(tx, call.tenant, id, now):
+            if store.create(tx, call.tenant, id, now, given):
                 call.audit(tx, id, at=now)
-            return model.Conversation(conversation_id=id)
+            else:
+                before = need(tx, call.tenant, id).labels
+                if (after := given.over(before)) != before:
+                    self._label(tx, call.tenant, id, after)
+                    call.audit(tx, id, at=now, labels=after.given())
+            return model.OpenConversation(conversation_id=id)
 
-        known = params.conversation_id and await self._read(call, lambda tx: store.get(tx, call.tenant, id))
-        if known:
-            return model.Conversation(conversation_id=id)
+        known = await self._read(call, lambda tx: store.get(tx, call.tenant, id)) if params.conversation_id else None
+        if known is not None and given.over(known.labels) == known.labels:
+            return model.OpenConversation(conversation_id=id)
         opened = await call.commit(self.db, work)
         self.changes.tell(call.tenant)
         return opened
 
     @MEMORY.write(
         "memory_add_message",
+        title="Add a message",
+        toolset="default",
+        explained=("at",),
         cli=Command("memory add", _CONVERSATION),
         example={**SOME, "role": "user", "content": "My name is An, and I have an appointment on 12/05."},
     )
     async def add_message(self, params: model.AddMessage, call: Call) -> model.Done:
         """Add a message to a conversation; it is stored for good and can be found at once.
 
-        Add a message (role user, assistant or system) to a conversation. Begin one with memory_get_or_create. Send the
-        same message_id again after a lost answer: nothing is doubled.
+        Keep what was said in a chat, so that it can be continued later or by another assistant. A conversation that is
+        new begins with it. A repeated message_id is stored once.
         """
         tenant, conversation, now = call.tenant, params.conversation_id, self.clock()
-        message = Message(0, params.message_id or str(uuid.uuid4()), params.role, params.content, params.metadata, now)
+        id = params.message_id or str(uuid.uuid4())
+        message = Message(place=0, id=id, created_at=now, **params.stored())
         entry = await indexing.prepared(tenant, conversation, message)
+        done = model.Done(status="success", conversation_id=conversation)
 
-        def work(tx: Tx) -> tuple[model.Done, bool]:
+        def work(tx: Tx) -> tuple[model.Done, tuple[bool, bool]]:
             known = store.by_id(tx, tenant, conversation, message.id) if params.message_id else None
             if known is not None:
-                return _again(known, message, conversation), False
-            place = store.next_place(tx, tenant, conversation, title_of(message.content), now)
-            if place is None:
-                raise UnknownConversation(conversation_id=conversation)
+                return _again(known, message, done), (False, False)
+            place, labels, opened = store.place_for(
+                tx, tenant, conversation, title_of(message.content), now, params.labels
+            )
+            if (wanted := labels.over(params.labels)) != labels:
+                self._label(tx, tenant, conversation, wanted)
             store.add(tx, tenant, conversation, replace(message, place=place))
-            self.index.put(tx, [entry])
+            self.index.put(tx, [entry.refiled(tags=wanted.tags)])
             call.audit(tx, conversation, at=now, message_id=message.id)
             waits = store.wait_for_summary(tx, tenant, conversation, self.settings.summarize_threshold, now)
-            return model.Done(status="success", conversation_id=conversation), waits
+            return done, (waits, opened)
 
         try:
-            done, waits = await call.commit_with(self.db, work)
-        except UniqueViolation:  # somebody sent it at the same moment
+            done, (waits, opened) = await call.commit_with(self.db, work)
+        except UniqueViolation:  # another request stored the same message_id concurrently
             known = await self._read(call, lambda tx: store.by_id(tx, tenant, conversation, message.id))
             if known is None:
                 raise
-            return _again(known, message, conversation)
+            return _again(known, message, done)
         if waits:
             self.on_waiting()
-        self.changes.tell(tenant, model.CONVERSATIONS + conversation)
+        if opened:
+            self.changes.tell(tenant)
+        self.changes.tell(tenant, model.uri(conversation))
         return done
 
-    @MEMORY.destroy("memory_clear", cli=Command("memory clear", _CONVERSATION, final=True, looks=_READ), example=SOME)
-    async def clear(self, params: model.OfConversation, call: Call) -> model.Done:
-        """Delete all messages of a conversation and its summary; the conversation stays."""
+    @MEMORY.destroy(
+        "memory_clear",
+        title="Clear a conversation",
+        cli=Command("memory clear", _CONVERSATION, final=True, looks=_READ),
+        example=SOME,
+    )
+    async def clear(self, params: model.DeleteConversation, call: Call) -> model.Done:
+        """Delete all messages of a conversation and its summary; the conversation stays.
+
+        Use it when a user wants a chat emptied but kept: deletes all messages of a conversation and its summary for
+        good.
+        """
 
         def change(tx: Tx, before: Conversation, now: int) -> bool:
             store.empty(tx, self.index, call.tenant, before.id, now)
             return bool(before.messages or before.summary)
 
-        return await self._change(params.conversation_id, call, "cleared", change)
+        return await self._change(params.conversation_id, call, "cleared", change, params.reason)
 
-    @MEMORY.destroy("memory_delete", cli=Command("memory delete", _CONVERSATION, final=True, looks=_READ), example=SOME)
-    async def delete(self, params: model.OfConversation, call: Call) -> model.Done:
-        """Delete a conversation for good."""
+    @MEMORY.destroy(
+        "memory_delete",
+        title="Delete a conversation",
+        cli=Command("memory delete", _CONVERSATION, final=True, looks=_READ),
+        example=SOME,
+    )
+    async def delete(self, params: model.DeleteConversation, call: Call) -> model.Done:
+        """Delete a conversation for good.
+
+        Use it when a user wants a chat gone: deletes a conversation with all its messages for good.
+        """
 
         def change(tx: Tx, before: Conversation, now: int) -> bool:
             return store.delete(tx, self.index, call.tenant, before.id, now)
 
-        done = await self._change(params.conversation_id, call, "deleted", change)
+        done = await self._change(params.conversation_id, call, "deleted", change, params.reason)
         self.changes.tell(call.tenant)
         return done
 
     @MEMORY.read(
         "memory_get_context",
+        rpc="memory/context",
+        title="Read where a conversation stands",
+        toolset="default",
+        explained=("max_characters",),
         cli=Command("memory context", _CONVERSATION),
         example={**SOME, "max_messages": 20},
-        text=markdown.messages,
+        text=markdown.context,
     )
-    async def get_context(self, params: model.GetContext, call: Call) -> model.Messages:
-        """The newest messages of a conversation; its summary tells of what came before.
+    async def context(self, params: model.ReadContext, call: Call) -> model.ConversationContext:
+        """The summary of a conversation and the messages after it, for a model's context.
 
-        The newest messages of a conversation, for a model's context (6 unless max_messages says more). What came before
-        is in memory_get_summary, and found with memory_search.
+        Call it before you continue a conversation: its summary and the messages that it does not cover. `uncovered`
+        counts those in neither; memory_search finds them.
         """
+
+        def work(tx: Tx) -> model.ConversationContext:
+            one = need(tx, call.tenant, params.conversation_id)
+            after = store.count_after(tx, call.tenant, one.id, one.summarised)
+            limit = min(max(after, self.settings.keep_recent_messages), params.max_messages)
+            messages = _within(store.newest(tx, call.tenant, one.id, limit), params.max_characters)
+            return model.ConversationContext(
+                messages=[_for_model(message, params.details) for message in messages],
+                summary=one.summary,
+                uncovered=max(0, after - len(messages)),
+            )
+
+        return await self._read(call, work)
+
+    @MEMORY.read("memory_get_context", tool=False, action=False, example={**SOME, "max_messages": 20})
+    async def get_context(self, params: model.GetContext, call: Call) -> model.ContextMessages:
+        """The newest messages of a conversation, six unless max_messages says more: as contract 002 prints it."""
         limit = params.max_messages or self.settings.keep_recent_messages
-        return model.Messages(messages=await self._messages(params.conversation_id, call, limit))
+
+        def work(tx: Tx) -> list[Message]:
+            need(tx, call.tenant, params.conversation_id)
+            return store.newest(tx, call.tenant, params.conversation_id, limit)
+
+        return model.ContextMessages(
+            messages=[_for_model(one, params.details, only_two=True) for one in await self._read(call, work)]
+        )
 
     @MEMORY.read(
         "memory_get_all_messages",
+        title="Read a whole conversation",
         cli=Command("memory messages", _CONVERSATION),
         example=SOME,
         text=markdown.messages,
     )
     async def get_all_messages(self, params: model.OfConversation, call: Call) -> model.Messages:
-        """Every message of a conversation, in order."""
+        """Every message of a conversation, in order.
+
+        Use it to quote or check what was said word for word; memory_get_context is shorter.
+        """
         return model.Messages(messages=await self._messages(params.conversation_id, call, ALL))
 
     @MEMORY.read("memory_get_old_messages", tool=False, example=SOME, text=markdown.messages)
@@ -161,6 +235,9 @@ class Service:
 
     @MEMORY.read(
         "memory_search",
+        title="Search conversations",
+        toolset="default",
+        explained=(),
         cli=Command("memory search", ("query",), sentence=True),
         example={"query": "appointment in May"},
         text=markdown.hits,
@@ -168,14 +245,13 @@ class Service:
     async def search(self, params: model.SearchMemory, call: Call) -> model.Hits:
         """Find messages by words or meaning, in one conversation or in all.
 
-        Find what was said before, by words or by meaning, in any language: in one conversation or in all of the
-        caller's. Each hit has its message id, conversation and time.
+        Find what was said in conversations, by words or meaning, in any language; in one conversation or in all.
         """
-        tenant, narrowed = call.tenant, params.conversation_id
+        tenant, narrowed, labels = call.tenant, params.conversation_id, params.labels
         if narrowed is not None:
             await self._read(call, lambda tx: need(tx, tenant, narrowed))
         found = await self.searcher.search(
-            SearchFilter(store.SPACE, tenant, (narrowed,) if narrowed else ()),
+            SearchFilter(store.SPACE, tenant, (narrowed,) if narrowed else (), tags=labels.tags),
             params.query,
             limit=params.limit,
             cursor=params.cursor,
@@ -185,12 +261,10 @@ class Service:
         places = [(hit.passage.ref.collection, hit.passage.key) for hit in found.hits]
         messages = await self._read(call, lambda tx: store.by_ids(tx, tenant, places))
         hits = [
-            model.Hit(
+            model.MessageHit.of(
+                message,
                 conversation_id=place[0],
                 message_id=message.id,
-                role=message.role,
-                content=message.content,
-                created_at=iso(message.created_at),
                 score=round(hit.score, 4),
                 highlights=[snippet(hit.passage.text, params.query)[0]],
             )
@@ -199,20 +273,35 @@ class Service:
         ]
         return model.Hits(results=hits, total=found.total, next_cursor=found.cursor, notes=[*found.notes] or None)
 
-    @MEMORY.read("memory_list", cli=Command("memory list"), example={"limit": 20}, text=markdown.conversations)
+    @MEMORY.read(
+        "memory_list",
+        title="List conversations",
+        cli=Command("memory list"),
+        example={"limit": 20},
+        text=markdown.conversations,
+    )
     async def list_(self, params: model.ListConversations, call: Call) -> model.Conversations:
-        """Conversations, the most lately used first."""
+        """Conversations, the most recently used first.
+
+        Use it to find a conversation's id: the most recently used first.
+        """
         after = paging.place(params.cursor, int, str)
-        rows = await self._read(call, lambda tx: store.page(tx, call.tenant, after, params.limit + 1))
+        rows = await self._read(call, lambda tx: store.page(tx, call.tenant, after, params.limit + 1, params.labels))
         page, more = paging.cut(rows, params.limit, lambda last: [last.updated_at, last.id])
-        listed = [model.ListedConversation.model_validate(conversation) for conversation in page]
-        return model.Conversations(conversations=listed, next_cursor=more)
+        return model.Conversations(conversations=list(map(_listed, page)), next_cursor=more)
 
     @MEMORY.read(
-        "memory_get_summary", cli=Command("memory summary", _CONVERSATION), example=SOME, text=markdown.summary
+        "memory_get_summary",
+        title="Read a summary",
+        cli=Command("memory summary", _CONVERSATION),
+        example=SOME,
+        text=markdown.summary,
     )
     async def get_summary(self, params: model.OfConversation, call: Call) -> model.Summary:
-        """The summary of a conversation; empty if there is none yet."""
+        """The summary of a conversation; empty if there is none yet.
+
+        Use it to catch up on the part of a conversation that memory_get_context leaves out; empty if there is none yet.
+        """
         conversation = await self._read(call, lambda tx: need(tx, call.tenant, params.conversation_id))
         return model.Summary(summary=conversation.summary)
 
@@ -221,9 +310,14 @@ class Service:
         """The summary of a conversation; empty if it has still to be written."""
         return await self.get_summary(model.OfConversation(conversation_id=params.conversation_id), call)
 
-    @MEMORY.write("memory_set_summary", example={**SOME, "summary": "An has an appointment on 12/05."})
+    @MEMORY.write(
+        "memory_set_summary", title="Write a summary", example={**SOME, "summary": "An has an appointment on 12/05."}
+    )
     async def set_summary(self, params: model.SetSummary, call: Call) -> model.Done:
-        """Set the summary of a conversation; from then on Kho leaves it alone."""
+        """Set the summary of a conversation; from then on Kho leaves it alone.
+
+        Use it to replace the summary that Kho wrote by your own; from then on Kho leaves it alone.
+        """
 
         def change(tx: Tx, before: Conversation, now: int) -> bool:
             same = (before.summary, before.summary_by) == (params.summary, "client")
@@ -232,27 +326,30 @@ class Service:
 
         return await self._change(params.conversation_id, call, "success", change)
 
-    async def _messages(self, id: str, call: Call, limit: int, skip: int = 0) -> list[model.Message]:
+    def _label(self, tx: Tx, tenant: str, id: str, labels: Labels) -> None:
+        store.label(tx, self.index, tenant, id, labels, lambda one: prepare(indexing.document(tenant, id, one, labels)))
+
+    async def _messages(self, id: str, call: Call, limit: int, skip: int = 0) -> list[model.MessageEntry]:
         def work(tx: Tx) -> list[Message]:
             need(tx, call.tenant, id)
             return store.newest(tx, call.tenant, id, limit, skip)
 
-        return [model.Message.model_validate(message) for message in await self._read(call, work)]
+        return [model.MessageEntry.model_validate(message) for message in await self._read(call, work)]
 
     async def _change(
-        self, id: str, call: Call, status: str, change: Callable[[Tx, Conversation, int], bool]
+        self, id: str, call: Call, status: str, change: Callable[[Tx, Conversation, int], bool], reason: str = ""
     ) -> model.Done:
-        """Changes a conversation; `change` says whether anything is different afterwards."""
+        """Run `change` on a conversation in a transaction; audited only if it returns True (something changed)."""
 
         def work(tx: Tx) -> model.Done:
             now = self.clock()
             before = need(tx, call.tenant, id)
             if change(tx, before, now):
-                call.audit(tx, id, at=now, messages=before.messages)
+                call.audit(tx, id, at=now, reason=reason, messages=before.messages)
             return model.Done(status=status, conversation_id=id)
 
         done = await call.commit(self.db, work)
-        self.changes.tell(call.tenant, model.CONVERSATIONS + id)
+        self.changes.tell(call.tenant, model.uri(id))
         return done
 
     async def _read(self, call: Call, work: Callable[[Tx], T]) -> T:
@@ -271,7 +368,31 @@ def title_of(content: str) -> str:
     return line if len(line) <= TITLE else line[: TITLE - 1].rstrip() + "…"
 
 
-def _again(known: Message, message: Message, conversation: str) -> model.Done:
+def _listed(conversation: Conversation) -> model.ListedConversation:
+    return model.ListedConversation.of(
+        conversation,
+        conversation_id=conversation.id,
+        message_count=conversation.messages,
+        has_summary=bool(conversation.summary),
+        last_activity=conversation.updated_at,
+    )
+
+
+def _within(messages: list[Message], characters: int) -> list[Message]:
+    """Return the last of them that have at most so many characters together."""
+    lengths = accumulate(len(message.content) for message in reversed(messages))
+    count = sum(1 for length in lengths if length <= characters)
+    return messages[len(messages) - count :]
+
+
+def _for_model(message: Message, details: bool, *, only_two: bool = False) -> model.ContextMessage:
+    if details:
+        return model.ContextMessage.model_validate(message)
+    speaker = None if only_two else message.speaker
+    return model.ContextMessage(role=message.role, content=message.content, speaker=speaker)
+
+
+def _again(known: Message, message: Message, done: model.Done) -> model.Done:
     if (known.role, known.content) != (message.role, message.content):
         raise OtherMessage(field="message_id", message_id=message.id)
-    return model.Done(status="success", conversation_id=conversation)
+    return done

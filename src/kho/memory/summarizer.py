@@ -1,22 +1,24 @@
-"""The rolling summary: what is old is summarised by itself, a piece at a time, after the answer is out.
+"""Rolling summary: old messages are summarised in the background, a batch at a time.
 
-A conversation that passes the threshold is marked in its own row. Any process that runs may take it, on a lease, so
-that several do it once; a crash leaves the mark. Only what is new since the last time is summarised and appended. The
-text is written under the condition that nobody else has set a summary meanwhile: a client's is never overwritten.
+A conversation that passes the threshold is marked as due in its own row. Any running process may claim it under a
+lease, so that only one of several processes summarises it; the mark survives a crash. Only messages that are new since
+the last run are summarised and appended. The result is written only if the stored summary has not changed meanwhile,
+so a summary that a client set is never overwritten.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from secrets import token_hex
 
 from kho.kernel.background import Background
 from kho.kernel.capability import Changes
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Llm, Tx
-from kho.kernel.ports import Message as Prompt
+from kho.kernel.ports import PromptMessage as Prompt
 from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 from kho.memory import extractive_summary, model, store
 from kho.memory.extractive_summary import Said
 from kho.memory.settings import MemorySettings
@@ -26,15 +28,15 @@ log = logging.getLogger("kho.memory")
 
 LEASE = 60 * 1_000_000
 POLL = 5.0
-"""Seconds after which a look is taken without having been called: another process may have died over its work."""
+"""Seconds between polls without a wake-up: another process may have died while it held a lease."""
 AGAIN = 30 * 1_000_000
-"""After a failure."""
+"""Retry delay after a failure, in microseconds."""
 PIECE = 200
-"""Messages that are summarised at a time."""
+"""Maximum number of messages summarised at a time."""
 SHARE = 0.25
-"""Of what was said, how much a summary may repeat …"""
+"""Length of a new paragraph as a share of the text that it summarises."""
 LEAST, MOST = 300, 1_200
-"""… and at least and at most how many characters."""
+"""Minimum and maximum length of a new paragraph in characters."""
 JOINT = "\n\n"
 
 
@@ -46,14 +48,14 @@ class Summarizer:
     settings: MemorySettings
     changes: Changes
     llm: Llm | None = None
-    """Writes the summaries; without one they are made of the conversation's own sentences."""
+    """Writes the summaries; without it they are extracted from the conversation's own sentences."""
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
 
     def nudge(self) -> None:
         self.waiting.set()
 
     async def run(self) -> None:
-        """Works until the hub stops."""
+        """Summarise due conversations until the hub stops."""
         await self.background.every(POLL, self._all, name="summaries", wake=self.waiting)
 
     async def _all(self) -> None:
@@ -61,7 +63,7 @@ class Summarizer:
             pass
 
     async def step(self) -> bool:
-        """Summarises one conversation a piece further. Whether there was one."""
+        """Summarise the next batch of one due conversation. Return False if none was due."""
         now = self.clock()
         claimed = await self.db.read(store.any_waiting) and await self.db.write(
             lambda tx: store.claim_waiting(tx, now, now + LEASE)
@@ -99,7 +101,7 @@ class Summarizer:
             store.wait_for_summary(tx, tenant, conversation.id, self.settings.summarize_threshold, now)
 
         await self.db.write(keep)
-        self.changes.tell(tenant, model.CONVERSATIONS + conversation.id)
+        self.changes.tell(tenant, model.uri(conversation.id))
 
     async def _piece(self, conversation: Conversation, old: Sequence[Message]) -> str:
         said = [Said(message.role, message.content) for message in old]
@@ -111,13 +113,13 @@ class Summarizer:
                 if written.text.strip():
                     return " ".join(written.text.split("\n\n"))[: 2 * most].strip()
             except KhoError as failure:
-                log.warning("summarised by quoting, for want of a model: %s", failure.message)
+                log.warning("summary quoted from messages, because the model did not answer: %s", failure.message)
         return await asyncio.to_thread(extractive_summary.summary, said, most, speech)
 
 
 def appended(summary: str, piece: str, most: int) -> tuple[str, str]:
-    """The summary with a new paragraph at its end, and what it had to let go of to stay short. The oldest paragraphs
-    are folded into one that says the same more briefly."""
+    """Append a paragraph to a summary. Return the new summary and the text that was condensed to stay within `most`
+    characters: if it would be longer, the oldest paragraphs are condensed into one short one."""
     paragraphs = [part for part in (*summary.split(JOINT), piece) if part.strip()]
     text = JOINT.join(paragraphs)
     if len(text) <= most:
@@ -135,7 +137,8 @@ LANGUAGES = {"vi": "Vietnamese", "zh": "Chinese", "en": "English"}
 
 
 def prompt(said: Sequence[Said], before: str, speech: str, most: int) -> list[Prompt]:
-    """Stored text is data: fenced, in the user's message, never in the system's."""
+    """Build the prompt for the LLM. Stored text is untrusted data: it is fenced and goes into the user message, never
+    into the system message."""
     language = LANGUAGES.get(speech, "the language of the conversation")
     lines = "\n".join(f"{one.role}: {one.content}" for one in said)
     return [

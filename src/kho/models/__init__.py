@@ -1,1 +1,1 @@
-"""Models that others made: embedders and rerankers, one file per provider, chosen in `factory`."""
+"""Third-party models: embedders and rerankers, one file per provider, chosen in `factory`."""

@@ -1,4 +1,4 @@
-"""Limits the threads of numpy's matrix multiplication. numpy has no setting for it after it is loaded."""
+"""Limits the threads of numpy's matrix multiplication. numpy has no setting for it once it is loaded."""
 
 import ctypes
 import logging
@@ -17,7 +17,8 @@ SETTERS = (
 
 
 def limit_threads(threads: int) -> bool:
-    """Tells the OpenBLAS that numpy has loaded, for the whole process. False when numpy has another library."""
+    """Set the thread count of the OpenBLAS that numpy has loaded, for the whole process. False if numpy uses another
+    library."""
     for path in _libraries():
         try:
             library = ctypes.CDLL(str(path))
@@ -39,7 +40,7 @@ def _libraries() -> Iterator[Path]:
     for folder in (package.parent / "numpy.libs", package / ".dylibs", package / ".libs"):
         if folder.is_dir():
             yield from (path for path in sorted(folder.iterdir()) if "openblas" in path.name)
-    if sys.platform == "linux":  # a distribution's numpy takes the system's library
+    if sys.platform == "linux":  # a distribution's numpy uses the system's library
         for line in Path("/proc/self/maps").read_text().splitlines():
             path = line.rpartition(" ")[2]
             if "openblas" in path:

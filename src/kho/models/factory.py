@@ -1,29 +1,41 @@
-"""Makes the embedder, the reranker, the language model and the vision model that the settings name."""
+"""Creates the embedder, the reranker, the language model and the vision model from the settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Embedder, Reranker
-from kho.models.e5.embedder import E5
-from kho.models.hash_embedder import HashEmbedder
-from kho.models.http_client import ModelClient, RetryPolicy
-from kho.models.local import CrossEncoder, LocalEmbedder
-from kho.models.openai import EmbeddingOptions, OpenAIChat, OpenAIEmbedder, OpenAIVision
-from kho.models.rerank_http import HttpReranker
-from kho.models.settings import Embedding, Llm, Reranking, Vision
+from kho.lib.lazy_module import lazy
+from kho.models.settings import Embedding, LlmSettings, Reranking, VisionSettings
+
+if TYPE_CHECKING:
+    from kho.models import hash_embedder, http_client, local, openai, rerank_http
+    from kho.models.e5 import embedder as e5
+else:
+    e5, hash_embedder, http_client, local, openai, rerank_http = lazy(
+        "kho.models.e5.embedder",
+        "kho.models.hash_embedder",
+        "kho.models.http_client",
+        "kho.models.local",
+        "kho.models.openai",
+        "kho.models.rerank_http",
+    )
 
 
 def embedder(config: Embedding, *, attempts: int = 4, backoff: float = 0.5) -> Embedder | None:
-    """None means: keyword search only."""
+    """Return None for keyword search only."""
     match config.provider:
         case "none":
             return None
         case "e5":
-            return E5(threads=config.threads)
+            return e5.E5(threads=config.threads)
         case "hash":
-            return HashEmbedder(config.dimension or 256)
+            return hash_embedder.HashEmbedder(config.dimension or 256)
         case "openai":
-            return OpenAIEmbedder(
+            return openai.OpenAIEmbedder(
                 _client(config, attempts, backoff),
-                EmbeddingOptions(
+                openai.EmbeddingOptions(
                     model=_model(config.provider, config.model),
                     dimension=config.dimension,
                     ask_dimension=config.ask_dimension,
@@ -34,7 +46,7 @@ def embedder(config: Embedding, *, attempts: int = 4, backoff: float = 0.5) -> E
                 ),
             )
         case "fastembed" | "sentence-transformers" as package:
-            return LocalEmbedder(
+            return local.LocalEmbedder(
                 package,
                 _model(package, config.model),
                 dimension=config.dimension,
@@ -53,24 +65,26 @@ def reranker(config: Reranking, *, backoff: float = 0.5, batch: int = 32, concur
                 raise KhoError(f"The reranker {protocol} needs a url: set KHO_SEARCH__RERANKER__URL.")
             model = config.model if protocol == "tei" else _model(protocol, config.model)
             client = _client(config, backoff=backoff)
-            return HttpReranker(client, protocol, model, batch=batch, concurrency=concurrency)
+            return rerank_http.HttpReranker(client, protocol, model, batch=batch, concurrency=concurrency)
         case "fastembed" | "sentence-transformers" as package:
-            return CrossEncoder(package, _model(package, config.model), threads=1)
+            return local.CrossEncoder(package, _model(package, config.model), threads=1)
 
 
-def llm(settings: Llm) -> OpenAIChat | None:
-    """None means: without one."""
-    return OpenAIChat(_client(settings), settings.model) if settings.url else None
+def llm(settings: LlmSettings) -> openai.OpenAIChat | None:
+    """Return None if no model is configured."""
+    return openai.OpenAIChat(_client(settings), settings.model) if settings.url else None
 
 
-def vision(settings: Vision) -> OpenAIVision | None:
-    """None means: without one."""
-    return OpenAIVision(_client(settings), settings.model) if settings.url else None
+def vision(settings: VisionSettings) -> openai.OpenAIVision | None:
+    """Return None if no model is configured."""
+    return openai.OpenAIVision(_client(settings), settings.model) if settings.url else None
 
 
-def _client(settings: Embedding | Reranking | Llm | Vision, attempts: int = 4, backoff: float = 0.5) -> ModelClient:
-    return ModelClient(
-        settings.url, settings.api_key.get_secret_value(), RetryPolicy(settings.timeout, attempts, backoff)
+def _client(
+    settings: Embedding | Reranking | LlmSettings | VisionSettings, attempts: int = 4, backoff: float = 0.5
+) -> http_client.ModelClient:
+    return http_client.ModelClient(
+        settings.url, settings.api_key.get_secret_value(), http_client.RetryPolicy(settings.timeout, attempts, backoff)
     )
 
 

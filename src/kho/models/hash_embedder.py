@@ -1,6 +1,6 @@
-"""An embedder without a model, for tests: words and parts of words, hashed into as many numbers as are wanted.
+"""An embedder without a model, for tests: hashes words and parts of words into a vector.
 
-Texts that share words are near each other. It knows no meaning.
+Texts that share words are similar. It has no semantics.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class HashEmbedder:
             for feature in _features(text):
                 number = _number(feature)
                 row[(number >> 1) % self._dimension] += 1.0 if number & 1 else -1.0
-            if not row.any():  # nothing to go by is a direction too
+            if not row.any():  # an empty text still needs a vector of length 1
                 row[0] = 1.0
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -43,7 +43,7 @@ class HashEmbedder:
         return vector
 
     async def aclose(self) -> None:
-        """Holds nothing."""
+        """Does nothing: no resources."""
 
 
 def _features(text: str) -> list[str]:

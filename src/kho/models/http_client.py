@@ -1,11 +1,11 @@
-"""HTTP client of model servers: retries a busy one, reports a broken one in plain words, never quotes the key."""
+"""HTTP client for model servers: retries a busy one, reports a broken one in plain words, never quotes the key."""
 
 import asyncio
 import ipaddress
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from kho.kernel.errors import KhoError, Unavailable
+from kho.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx2
@@ -21,18 +22,18 @@ T = TypeVar("T")
 
 RETRIED_STATUSES = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 MAX_BACKOFF = 30.0
-"""A server that wants to be left alone for longer is given up; the queue comes back later."""
+"""If a server asks for a longer pause, the request fails; the embedding queue retries later."""
 QUOTED_STATUSES = {400, 404, 413, 422}
-"""Here the server's own words help (an unknown model, too long a text). A refused key may be quoted elsewhere."""
+"""For these the server's own message helps (unknown model, text too long). In others it may quote the rejected key."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     timeout: float = 30.0
-    """Seconds for one request."""
+    """Timeout of one request, in seconds."""
     attempts: int = 4
     backoff: float = 0.5
-    """Seconds before the second attempt, doubled each time. The pause is random up to that."""
+    """Seconds before the second attempt, doubled each time. The actual pause is random, up to that."""
 
 
 @dataclass
@@ -47,9 +48,9 @@ class ModelClient:
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise KhoError("The address of a model server must begin with http:// or https://.")
         self._host = parts.hostname
-        """Names the server in messages. The address may hold a password."""
+        """Server name for messages. The URL may contain a password."""
         self._place = parts.netloc.rpartition("@")[2]
-        """The same with its port: several servers may run on one machine."""
+        """Same with the port: several servers may run on one machine."""
         self.api_key = self.api_key.strip()
         if not (self.api_key.isascii() and self.api_key.isprintable()):
             raise KhoError("The API key of the model server holds characters that cannot be sent.")
@@ -57,8 +58,8 @@ class ModelClient:
     async def post(
         self, path: str, body: Mapping[str, Any], read: Callable[[Any], T], *, attempts: int | None = None
     ) -> T:
-        """Posts JSON and hands the answer to `read` in a thread, since it may be large. `read` raises
-        `Unavailable` when it does not like what it sees; that is not asked for again."""
+        """Post JSON and pass the answer to `read` in a thread, since it may be large. If `read` raises `Unavailable`,
+        the request is not retried."""
         import httpx2
 
         attempts = attempts or self.patience.attempts
@@ -97,9 +98,9 @@ class ModelClient:
             self._client = httpx2.AsyncClient(
                 headers=headers,
                 timeout=self.patience.timeout,
-                follow_redirects=False,  # the key is for this host
-                trust_env=not _is_local(self._host),  # a proxy does not know this machine's servers
-                verify=self.url.startswith("https"),  # reading the certificates takes a while: not without need
+                follow_redirects=False,  # the key is for this host only
+                trust_env=not _is_local(self._host),  # a proxy cannot reach this machine's servers
+                verify=self.url.startswith("https"),  # loading the certificates is slow, so only if needed
             )
         return self._client
 
@@ -124,7 +125,7 @@ class ModelClient:
 
 
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results in order. The first failure ends the others, and is raised as it is."""
+    """Return all results in order. The first failure cancels the others and is raised unchanged."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         return await asyncio.gather(*tasks)
@@ -135,7 +136,7 @@ async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _retry_after(value: str) -> float:
-    """Seconds, or a date. Anything else is no wish at all."""
+    """Parse seconds or a date; 0 for anything else."""
     if not value:
         return 0.0
     try:

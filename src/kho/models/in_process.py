@@ -1,4 +1,4 @@
-"""A model that lives in this process: loaded at its first use, and run off the event loop."""
+"""A model in this process: loaded on first use, and run off the event loop."""
 
 import asyncio
 import contextlib
@@ -16,18 +16,18 @@ M = TypeVar("M")
 T = TypeVar("T")
 
 LOW_PRIORITY = 5
-"""Not lower: a thread that waits for a busy processor while it holds the interpreter lock holds up the event loop."""
+"""Not lower: a thread that waits for a busy CPU while it holds the interpreter lock blocks the event loop."""
 PIECE_TOKENS = 1024
 """Tokens that background work embeds at a time: a fraction of a second."""
 MAX_MEASURED = 100_000
-"""Characters of a text that its size is judged by."""
+"""Characters of a text that are used to estimate its size."""
 
 
 class ModelThreads(Generic[M]):
-    """Two threads: one for those who wait for an answer, one of low priority for background work.
+    """Two threads: one for callers who wait for an answer, one of low priority for background work.
 
-    `alone` is for models that do not bear two callers at once: then they take turns, and background work has to
-    come in small pieces.
+    `alone` is for models that are not thread-safe: then the two take turns, and background work has to come in small
+    batches.
     """
 
     def __init__(self, name: str, load: Callable[[], M], *, alone: bool = False) -> None:
@@ -46,7 +46,7 @@ class ModelThreads(Generic[M]):
         return await self._run(self._later, work)
 
     async def aclose(self) -> None:
-        """Waits for the work at hand; what is behind it is dropped."""
+        """Wait for running work, and drop what is queued."""
         self._closed = True
         for pool in (self._soon, self._later):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -72,7 +72,7 @@ class ModelThreads(Generic[M]):
 
 
 def batches(texts: Sequence[str], tokens: int = PIECE_TOKENS) -> Iterator[list[str]]:
-    """Cuts a batch into smaller ones of about so many tokens; a text stays whole."""
+    """Split texts into batches of about this many tokens; a text is never split."""
     piece: list[str] = []
     size = 0
     for text in texts:
@@ -87,7 +87,7 @@ def batches(texts: Sequence[str], tokens: int = PIECE_TOKENS) -> Iterator[list[s
 
 
 def _step_back() -> None:
-    """Lets everything else on the machine go first. Linux gives each thread a priority of its own."""
+    """Lower the priority of this thread below everything else on the machine. Linux has a priority per thread."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # a sandbox may forbid it
             usual = os.getpriority(os.PRIO_PROCESS, 0)  # the whole process may have been started with a lower one

@@ -1,4 +1,4 @@
-"""Embedders and cross-encoders that fastembed and sentence-transformers fetch from a hub and run in this process.
+"""Embedders and cross-encoders that fastembed and sentence-transformers download and run in this process.
 
 Neither package is a dependency of Kho: they are large, and the first use needs a network.
 """
@@ -23,13 +23,13 @@ Encode = Callable[[list[str]], "Iterable[np.ndarray[Any, Any]]"]
 Score = Callable[[str, list[str]], Iterable[float]]
 
 BATCH_TOKENS = 512
-"""Smaller batches than the built-in model's: here a query waits for the piece at hand."""
+"""Smaller batches than for the built-in model: here a query waits for the running batch."""
 MAX_TEXT = 24_000
 """Characters that can matter. Tokenizers are slow on the rest, which the model does not read."""
 
 
 MAX_RERANKED_TEXT = 8_000
-"""Characters of a text that can matter: cross-encoders read some 512 tokens."""
+"""Characters of a text that can matter: cross-encoders read about 512 tokens."""
 
 
 class LocalEmbedder:
@@ -47,7 +47,7 @@ class LocalEmbedder:
         self._name = name
         self._dimension = dimension
         self._query_prefix, self._passage_prefix = query_prefix, passage_prefix
-        # Their tokenizers do not bear two threads at once.
+        # Their tokenizers are not thread-safe.
         self._worker = ModelThreads(f"kho-{package}", lambda: load_encoder(package, name, threads), alone=True)
 
     @property
@@ -89,7 +89,7 @@ def _unit(rows: "Iterable[np.ndarray[Any, Any]]") -> "Matrix":
     vectors = np.asarray(list(rows), np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not lengths.all():
-        raise Unavailable("the embedding model gave a vector that is no direction")
+        raise Unavailable("the embedding model gave a vector that is all zeros or not finite")
     return vectors / lengths
 
 
@@ -126,7 +126,7 @@ class CrossEncoder:
 
 
 def load_scorer(package: Package, name: str, threads: int) -> Score:
-    """Both give logits here."""
+    """Load a cross-encoder. Both packages return logits here."""
 
     def fastembed() -> Score:
         module: Any = __import__("fastembed.rerank.cross_encoder", fromlist=["TextCrossEncoder"])
@@ -137,7 +137,7 @@ def load_scorer(package: Package, name: str, threads: int) -> Score:
         library: Any = __import__("sentence_transformers")
         torch: Any = __import__("torch")
         torch.set_num_threads(threads)
-        # Left to itself the library applies a sigmoid to some models and not to others.
+        # By default the library applies a sigmoid to some models and not to others.
         model = library.CrossEncoder(name, num_labels=1)
         return lambda query, texts: model.predict(
             [(query, text) for text in texts], activation_fn=torch.nn.Identity(), show_progress_bar=False
@@ -147,12 +147,12 @@ def load_scorer(package: Package, name: str, threads: int) -> Score:
 
 
 def loaded(package: Package, name: str, load: Callable[[], T]) -> T:
-    """Says in plain words why a model cannot be had: the package, or the weights."""
+    """Load a model, or raise Unavailable that says what is missing: the package, or the weights."""
     try:
         return load()
     except ImportError:
         raise Unavailable(f"the model {name} needs a package: pip install {package}") from None
     except (OSError, ValueError, RuntimeError) as problem:
-        # Without a network the hub's own errors are OSErrors; an unknown name is a ValueError.
+        # Without a network the model hub's errors are OSErrors; an unknown name is a ValueError.
         reason = " ".join(str(problem).split())[:300]
         raise Unavailable(f"{package} cannot load the model {name}: {reason}") from None

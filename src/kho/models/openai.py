@@ -1,14 +1,14 @@
-"""Embeddings, chat and vision of any server that speaks OpenAI's protocol: OpenAI, Ollama, vLLM, TEI and others."""
+"""Embeddings, chat and vision on any server with an OpenAI-compatible API: OpenAI, Ollama, vLLM, TEI and others."""
 
 import asyncio
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel.errors import Unavailable
-from kho.kernel.ports import Message, Written
+from kho.kernel.ports import PromptMessage, Written
+from kho.lib.dataclass import dataclass
 from kho.models.http_client import ModelClient, gather_all
 from kho.models.text import model_name, sendable
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
 
 MAX_TEXT = 24_000
-"""Characters of one text that are sent. Servers refuse what is longer than their model reads."""
+"""Characters of one text that are sent. Servers reject texts longer than their model's limit."""
 MAX_REQUEST = 200_000
 """Characters in one request."""
 QUERY_ATTEMPTS = 2
-"""Somebody waits, and can be answered by words."""
+"""Few, because a caller waits, and can be answered by keyword search."""
 CHAT_ATTEMPTS = 2
 MAX_TOKENS, MAX_VISION_TOKENS = 2_000, 600
 VISION_TASK = (
@@ -33,9 +33,9 @@ VISION_TASK = (
 class EmbeddingOptions:
     model: str
     dimension: int | None = None
-    """Length of the vectors. Learnt from the server when it is not given here."""
+    """Length of the vectors. Learnt from the server if not given."""
     ask_dimension: bool = False
-    """Asks for that length: for models that can shorten their vectors. Others refuse it."""
+    """Request that length: for models that can shorten their vectors. Others reject it."""
     query_prefix: str = ""
     passage_prefix: str = ""
     batch: int = 64
@@ -51,7 +51,7 @@ class OpenAIEmbedder:
 
     @property
     def model(self) -> str:
-        """The server's address is no part of it: a model may move. What changes its vectors is."""
+        """Name with everything that changes the vectors. The server's URL is not part of it: a model may move."""
         shortened = self._wanted.dimension if self._wanted.ask_dimension else None
         return model_name(f"openai/{self._wanted.model}", self._wanted.passage_prefix, shortened)
 
@@ -116,7 +116,8 @@ class OpenAIChat:
         self._service = service
         self._model = model
 
-    async def complete(self, messages: Sequence[Message]) -> Written:
+    async def complete(self, messages: Sequence[PromptMessage]) -> Written:
+        _need(self._model, "LLM")
         body: dict[str, Any] = {
             "model": self._model,
             "messages": [dict(message) for message in messages],
@@ -135,7 +136,8 @@ class OpenAIVision:
         self._model = model
 
     async def explain(self, image: bytes, mime: str, question: str) -> str:
-        """Raises `errors.Unavailable` when there is no answer to be had."""
+        """Raises `errors.Unavailable` if there is no answer."""
+        _need(self._model, "VISION")
         photo = f"data:{mime};base64,{base64.b64encode(image).decode()}"
         asked = [{"type": "text", "text": question}, {"type": "image_url", "image_url": {"url": photo}}]
         body: dict[str, Any] = {
@@ -153,8 +155,14 @@ class OpenAIVision:
         await self._service.aclose()
 
 
+def _need(model: str, section: str) -> None:
+    """Refuse to ask a server without a model's name. Only who needs the model is told so; all else works without."""
+    if not model:
+        raise Unavailable(f"KHO_{section}__URL is set, but KHO_{section}__MODEL is not: name the model there.")
+
+
 def _vectors(answer: Any, count: int) -> "Matrix":
-    """Puts the vectors in the order of the texts and gives them length 1."""
+    """Return the vectors in the order of the texts, with length 1."""
     import numpy as np
 
     items = answer["data"]
@@ -168,12 +176,12 @@ def _vectors(answer: Any, count: int) -> "Matrix":
         rows[place] = item["embedding"]
     if len({len(row) for row in rows}) != 1 or not rows[0]:
         raise Unavailable("the embedding server sent vectors of different lengths")
-    vectors = np.asarray(rows, np.float64)  # null becomes NaN; ValueError on words
+    vectors = np.asarray(rows, np.float64)  # null becomes NaN; a string raises ValueError
     if vectors.ndim != 2:
         raise Unavailable("the embedding server sent vectors of vectors")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not lengths.all():
-        raise Unavailable("the embedding server sent a vector that is no direction")
+        raise Unavailable("the embedding server sent a vector that is all zeros or not finite")
     return (vectors / lengths).astype(np.float32)
 
 
@@ -186,7 +194,7 @@ def _written(answer: Any) -> Written:
 
 
 def _tokens(answer: Any) -> tuple[int, int]:
-    """Not every server counts."""
+    """Return the token counts; 0 if the server does not report them."""
     match answer:
         case {"usage": {"prompt_tokens": int(prompt), "completion_tokens": int(completion)}}:
             return prompt, completion

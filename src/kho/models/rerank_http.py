@@ -14,7 +14,7 @@ from kho.models.text import sendable
 MAX_TEXT = 8_000
 """Characters of one text that are sent: rerankers read less than embedders."""
 ATTEMPTS = 2
-"""Somebody waits, and can be answered without."""
+"""Few, because a caller waits, and can be answered without reranking."""
 
 
 class HttpReranker:
@@ -57,7 +57,7 @@ class HttpReranker:
 
 
 def _numbers(answer: Any, protocol: Protocol, count: int) -> list[float]:
-    """The scores in the order of the passages; servers send the best first."""
+    """Return the scores in the order of the passages; servers send the best first."""
     items, key = (answer, "score") if protocol == "tei" else (answer["results"], "relevance_score")
     found = {int(item["index"]): float(item[key]) for item in items}
     if len(items) != count or sorted(found) != list(range(count)):
@@ -66,9 +66,9 @@ def _numbers(answer: Any, protocol: Protocol, count: int) -> list[float]:
 
 
 def into_unit(numbers: Iterable[float], *, logits: bool) -> list[float]:
-    """Logits go through the sigmoid; probabilities stay as they are."""
+    """Convert logits to 0..1 with the sigmoid; leave probabilities unchanged."""
     found = list(numbers)
     if not all(map(math.isfinite, found)):
-        raise Unavailable("the reranker gave a score that is no number")
-    # Written with tanh, which overflows nowhere.
+        raise Unavailable("the reranker gave a score that is not a number")
+    # Written with tanh, which never overflows.
     return [0.5 + 0.5 * math.tanh(number / 2) for number in found] if logits else found

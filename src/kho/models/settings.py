@@ -1,69 +1,63 @@
-"""Which models are used, and where they are."""
+"""Settings of the models: which are used, and where they are."""
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
 from kho.kernel.section import ModelUrl, Section
 
 Package = Literal["fastembed", "sentence-transformers"]
 """Packages that run a model in this process."""
 Protocol = Literal["cohere", "jina", "tei"]
-"""How a reranking server is spoken to."""
+"""Protocol of a reranking server."""
 
 
 class ChatModel(Section):
-    """A model behind any server that speaks OpenAI's protocol."""
+    """A model on any server with an OpenAI-compatible API."""
 
     url: ModelUrl = ""
-    """What comes before /chat/completions, e.g. 'http://127.0.0.1:11434/v1' for Ollama. Empty: none."""
+    """Base URL before /chat/completions, e.g. 'http://127.0.0.1:11434/v1' for Ollama. Empty: no model."""
     model: str = ""
     api_key: SecretStr = SecretStr("")
 
-    @model_validator(mode="after")
-    def _named(self) -> Self:
-        if self.url and not self.model:
-            raise ValueError("the url is set, so the name of a model is needed, too (__MODEL)")
-        return self
 
-
-class Llm(ChatModel):
-    """A language model, if there is one. It writes summaries and answers."""
+class LlmSettings(ChatModel):
+    """Optional language model for summaries and answers."""
 
     timeout: float = Field(default=60.0, gt=0)
 
 
-class Vision(ChatModel):
-    """A model that sees, for the photos of boards, if there is one."""
+class VisionSettings(ChatModel):
+    """Optional vision model for the photos of boards."""
 
     timeout: float = Field(default=30.0, gt=0)
 
 
 class Embedding(Section):
-    """Which model turns text into vectors."""
+    """Embedding model."""
 
     provider: Literal["e5", "openai", Package, "hash", "none"] = "e5"
-    """'e5' comes with Kho and works offline; 'none' searches by words alone; 'hash' is for tests."""
+    """'e5' comes with Kho and works offline; 'none' is keyword search only; 'hash' is for tests."""
     url: ModelUrl = "https://api.openai.com/v1"
-    """openai: what comes before /embeddings, e.g. 'http://127.0.0.1:11434/v1' for Ollama."""
+    """openai: base URL before /embeddings, e.g. 'http://127.0.0.1:11434/v1' for Ollama."""
     model: str = ""
     api_key: SecretStr = SecretStr("")
     dimension: int | None = Field(default=None, ge=8, le=8192)
-    """Length of the vectors, when it is known. hash: the length to make."""
+    """Length of the vectors, if known. hash: the length to make."""
     ask_dimension: bool = False
-    """openai: asks the server to shorten its vectors to `dimension`."""
+    """openai: ask the server to shorten its vectors to `dimension`."""
     query_prefix: str = ""
     passage_prefix: str = ""
-    """Prefixes that a model was trained with, e.g. "query: " and "passage: ". e5 brings its own."""
+    """Prefixes that a model was trained with, e.g. "query: " and "passage: ". e5 has its own."""
     timeout: float = Field(default=30.0, gt=0)
     batch: int = Field(default=64, ge=1, le=2048)
     concurrency: int = Field(default=4, ge=1, le=64)
     threads: int = Field(default=1, ge=1, le=64)
-    """Cores that embedding in this process may take."""
+    """Cores that embedding in this process may use."""
 
 
 class Reranking(Section):
-    """Which model takes a second look at the best hits. None does by default."""
+    """Model that rescores the best hits. None by default."""
 
     provider: Literal[Protocol, Package, "none"] = "none"
     url: ModelUrl = ""

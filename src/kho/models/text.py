@@ -1,8 +1,8 @@
 """Helpers that all models share: token estimates, texts without lone surrogates, names of models.
 
-The estimate is for the vocabulary of XLM-RoBERTa (multilingual-e5, bge-m3 and others share it); others come out of the
-same order. The factors are the averages of Vietnamese, Chinese and English prose, of Vietnamese without its marks,
-Markdown and code. A passage of a few sentences is rarely off by more than a fifth.
+The estimate is for the vocabulary of XLM-RoBERTa (multilingual-e5, bge-m3 and others share it); others are of the same
+order. The factors are averages over Vietnamese, Chinese and English prose, Vietnamese without diacritics, Markdown and
+code. For a passage of a few sentences the error is rarely more than a fifth.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ PLAIN_WORD = 1.3
 MARKED_WORD = 1.1
 """Mostly Vietnamese: a syllable is a token."""
 LONG = 10
-"""Letters up to which a word is one token or so; longer words are cut in pieces."""
+"""Letters up to which a word is about one token; longer words are split."""
 LETTER = 0.3
 """Tokens that each further letter of a long word adds."""
 HAN = 0.68
@@ -45,17 +45,17 @@ _surrogates = re.compile("[\ud800-\udfff]")
 
 
 def well_formed(text: str) -> str:
-    """Without halves of characters, which can be neither sent nor cut into tokens."""
+    """Replace lone surrogates, which can be neither sent nor tokenised."""
     return _surrogates.sub("\ufffd", text)
 
 
 def sendable(text: str) -> str:
-    """Servers refuse an empty text."""
+    """Return a text that a server accepts: well-formed and not empty."""
     return well_formed(text) or " "
 
 
 def model_name(model: str, passage_prefix: str, dimension: int | None = None) -> str:
-    """The name under which vectors may be compared: with all that changes them in it."""
+    """Return the name under which vectors are comparable: it includes everything that changes them."""
     parts = [model]
     if dimension is not None:
         parts.append(str(dimension))

@@ -1,11 +1,21 @@
-"""Files to text: what a researcher has on disk, in the encodings it was saved in.
+"""Parsers: files of many formats and encodings to text.
 
-Nothing heavy is imported here; a parser is loaded when the first file of its kind comes.
+Nothing heavy is imported here; a parser is loaded when the first file of its kind is read.
 """
 
 from kho.parsers.formats import formats, is_readable
-from kho.parsers.model import Limits, Readable, TextChunk, UnreadableFile
+from kho.parsers.model import ParsedFile, ParserLimits, TextChunk, UnreadableFile
 from kho.parsers.reader import read, read_text
 from kho.parsers.worker import Worker
 
-__all__ = ["Limits", "Readable", "TextChunk", "UnreadableFile", "Worker", "formats", "is_readable", "read", "read_text"]
+__all__ = [
+    "ParsedFile",
+    "ParserLimits",
+    "TextChunk",
+    "UnreadableFile",
+    "Worker",
+    "formats",
+    "is_readable",
+    "read",
+    "read_text",
+]

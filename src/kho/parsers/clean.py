@@ -1,4 +1,4 @@
-"""Removes what no reader can see from a text: control characters, NUL, lone surrogates, odd line ends."""
+"""Removes invisible characters from a text: control characters, NUL, lone surrogates, odd line ends."""
 
 import re
 import unicodedata
@@ -10,8 +10,8 @@ _GAPS = re.compile("\n{4,}")
 
 
 def clean(text: str, *, compose: bool = True) -> str:
-    """With \\n as the only line end. `compose`: letters and their marks become one character (NFC), as nearly all
-    Vietnamese is written; not for code, where a string is as its author wrote it."""
+    """Remove invisible characters and make \\n the only line end. `compose` combines letters and their marks into one
+    character (NFC), as nearly all Vietnamese is written; not for code, where a string stays as its author wrote it."""
     text = _ENDS.sub("\n", text)
     text = text.replace("\f", "\n\n" if compose else "\n")
     text = _UNSEEN.sub("", _ESCAPES.sub("", text))
@@ -19,11 +19,11 @@ def clean(text: str, *, compose: bool = True) -> str:
 
 
 def tidy(text: str) -> str:
-    """For text that we put together ourselves: no blanks at the ends of lines, no long gaps."""
-    rows = (row.rstrip(" \t") for row in text.split("\n"))  # a pattern would take the square of a long run of blanks
+    """Remove trailing blanks and long gaps, for text that we assembled ourselves."""
+    rows = (row.rstrip(" \t") for row in text.split("\n"))  # a regex would be quadratic on long runs of blanks
     return _GAPS.sub("\n\n\n", "\n".join(rows)).strip() + "\n"
 
 
 def one_line(text: str, longest: int = 300) -> str:
-    """A title: one line, blanks folded."""
+    """Return the text as a title: one line, blanks collapsed."""
     return " ".join(text.split())[:longest].strip()

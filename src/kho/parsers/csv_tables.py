@@ -1,4 +1,4 @@
-"""CSV and TSV to Markdown tables that a passage holds whole: rows in groups, each with the header above it.
+"""CSV and TSV to Markdown tables that fit into one passage: rows in groups, each with the header above it.
 
 A table too wide for that is written as records, one heading per row and one line per column, because a row of forty
 values says nothing without the names of its columns.
@@ -13,18 +13,19 @@ from kho.lib.chunking.chunker import SIZE, estimate
 from kho.parsers.clean import clean
 from kho.parsers.encoding import Decoded
 from kho.parsers.markdown_writer import cell, row, rule
-from kho.parsers.model import Readable
+from kho.parsers.model import ParsedFile
 from kho.parsers.plain import of_text, stem
 
 _NUMBER = re.compile(r"[-+]?[\d.,\s]*\d[\d.,\s]*%?$")
 _SEEN = 50
-"""Rows that are looked at to find the sign between columns."""
+"""Number of rows that are sampled to detect the delimiter."""
 _MAX_COLUMN_NAME = 100
-"""Characters of a column's name in a record: it stands in every row, and a long one would multiply the file."""
+"""Maximum characters of a column's name in a record: it is repeated in every row, and a long one would multiply the
+file."""
 
 
-def of_table(decoded: Decoded, name: str, format: str) -> Readable:
-    """What is no table in fact is read as text."""
+def of_table(decoded: Decoded, name: str, format: str) -> ParsedFile:
+    """Parse a table. A file that is not a regular table is read as text."""
     text = clean(decoded.text)
     sign = "\t" if format == "tsv" else _sign(text)
     try:
@@ -32,16 +33,16 @@ def of_table(decoded: Decoded, name: str, format: str) -> Readable:
             cells for cells in csv.reader(io.StringIO(text, newline="\n"), delimiter=sign) if any(map(str.strip, cells))
         ]
     except csv.Error:
-        return of_text(Decoded(text, decoded.encoding, (*decoded.notes, "It is no regular table.")), name)
+        return of_text(Decoded(text, decoded.encoding, (*decoded.notes, "It is not a regular table.")), name)
     if not rows:
-        return Readable(stem(name), "", "markdown", format, decoded.encoding, notes=decoded.notes)
+        return ParsedFile(stem(name), "", "markdown", format, decoded.encoding, notes=decoded.notes)
     header, body = _header(rows)
     shown = "\n".join(_records(header, body) if _is_wide(header, body) else _groups(header, body)) + "\n"
-    return Readable(stem(name), shown, "markdown", format, decoded.encoding, notes=decoded.notes)
+    return ParsedFile(stem(name), shown, "markdown", format, decoded.encoding, notes=decoded.notes)
 
 
 def _sign(text: str) -> str:
-    """The sign that most of the first rows have equally often."""
+    """Return the delimiter that gives the most of the first rows the same number of columns."""
     head = text[:100_000].split("\n")[:_SEEN]
 
     def evenness(sign: str) -> tuple[int, int]:
@@ -53,7 +54,7 @@ def _sign(text: str) -> str:
 
 
 def _header(rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    """The first row, unless it has a number in it; then the columns are only counted."""
+    """Split off the first row as header, unless it contains a number; then the columns are numbered."""
     width = max(map(len, rows))
     first = rows[0]
     if len(rows) > 1 and any(_NUMBER.match(text.strip()) for text in first):

@@ -1,8 +1,8 @@
-"""DOCX: headings, paragraphs, lists and tables, in the order of the document.
+"""DOCX: headings, paragraphs, lists and tables, in document order.
 
-python-docx opens the package and knows the styles. The body is walked by its XML, because python-docx's paragraphs
-leave out what is inserted under change tracking, in content controls and in text boxes. Its parser expands no entities
-and opens no addresses.
+python-docx opens the package and reads the styles. The body is walked as XML, because python-docx's paragraphs omit
+text inserted under change tracking, in content controls and in text boxes. Its XML parser expands no entities and opens
+no URLs.
 """
 
 import io
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kho.parsers.clean import clean, one_line, tidy
 from kho.parsers.markdown_writer import fence, heading, item, paragraph, table
-from kho.parsers.model import Limits, Readable, UnreadableFile
+from kho.parsers.model import ParsedFile, ParserLimits, UnreadableFile
 from kho.parsers.pdf import BROKEN
 from kho.parsers.plain import stem, title_of
 
@@ -27,12 +27,12 @@ _CODE = re.compile(r"\bcode\b|preformatted|verbatim|source", re.IGNORECASE)
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _AGAIN = "Open it in Word and save it again as .docx."
 _SMALL = 2**20
-"""Below this no ratio is suspicious: a page of blanks packs very well."""
+"""Below this size no ratio is suspicious: a page of blanks compresses very well."""
 _BOMB = "it is made to fill the memory (a zip bomb)"
 
 
 class _Element(Protocol):
-    """What is used of an XML element."""
+    """The part of an XML element's interface that is used."""
 
     tag: object
 
@@ -45,7 +45,7 @@ class _Element(Protocol):
     def text(self) -> str | None: ...
 
 
-def of_docx(data: bytes, name: str, limits: Limits) -> Readable:
+def of_docx(data: bytes, name: str, limits: ParserLimits) -> ParsedFile:
     import docx
     from docx.opc.exceptions import OpcError
 
@@ -61,11 +61,12 @@ def of_docx(data: bytes, name: str, limits: Limits) -> Readable:
         raise UnreadableFile("it is a damaged Word document", _AGAIN) from error
     if not text.strip():
         raise UnreadableFile("it has no text", "If it holds pictures of pages, run text recognition (OCR) on them.")
-    return Readable(title or title_of(text) or stem(name), text, "markdown", "docx")
+    return ParsedFile(title or title_of(text) or stem(name), text, "markdown", "docx")
 
 
 def _title(document: "Document") -> str:
-    """Of the properties. Where a file has none, python-docx would make some up: all alike, a 'Word Document'."""
+    """Return the title from the properties. If a file has none, python-docx would make some up, always 'Word
+    Document'."""
     from docx.opc.constants import RELATIONSHIP_TYPE
 
     related = document.part.package.rels.values() if document.part.package else ()
@@ -115,7 +116,7 @@ class _Body:
             yield "\n".join(items)
 
     def _kind(self, element: _Element) -> str:
-        """A level for a heading; else code, item or text."""
+        """Return the level of a heading, otherwise code, item or text."""
         outline = element.find(f"{_W}pPr/{_W}outlineLvl")
         level = outline.get(f"{_W}val") if outline is not None else None
         if level and level.isdecimal() and int(level) < 9:
@@ -133,7 +134,7 @@ class _Body:
 
 
 def _parts(root: _Element) -> Iterator[_Element]:
-    """Paragraphs and tables, also those inside of content controls."""
+    """Yield paragraphs and tables, including those inside content controls."""
     stack = list(root)[::-1]
     while stack:
         element = stack.pop()
@@ -197,20 +198,21 @@ def _cells(line: _Element) -> Iterator[_Element]:
             stack += list(element)[::-1]
 
 
-def _check_archive(data: bytes, limits: Limits) -> set[str]:
-    """The names of the parts. Sizes are those of the directory at the end; a part that is larger than stated there
-    fails when it is unpacked, because zipfile stops at the stated size and then checks the sum."""
-    # The number of entries stands in the directory too; it is read before zipfile builds an object for each.
+def _check_archive(data: bytes, limits: ParserLimits) -> set[str]:
+    """Return the names of the parts, or raise UnreadableFile for a zip bomb. Sizes are those stated in the directory at
+    the end; a part that is larger fails when it is unpacked, because zipfile stops at the stated size and then checks
+    the sum."""
+    # The directory entries are counted before zipfile builds an object for each.
     end = data.rfind(b"PK\x05\x06")
     if end < 0:
-        raise UnreadableFile("it is no DOCX file, or it is cut off", "Copy or download it again.")
+        raise UnreadableFile("it is not a DOCX file, or it is cut off", "Copy or download it again.")
     if data.count(b"PK\x01\x02") > limits.members * 2:
         raise UnreadableFile(_BOMB)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
-        raise UnreadableFile("it is no DOCX file, or it is damaged", "Open it in Word and save it again.") from error
+        raise UnreadableFile("it is not a DOCX file, or it is damaged", "Open it in Word and save it again.") from error
     names = {part.filename for part in parts}
     if (
         len(parts) > limits.members
@@ -228,7 +230,7 @@ def _check_archive(data: bytes, limits: Limits) -> set[str]:
 
 
 def _check_overlap(parts: list[zipfile.ZipInfo]) -> None:
-    """Parts that share their packed bytes: the trick that makes a small file hold petabytes."""
+    """Refuse parts that share their packed bytes: the trick that makes a small file hold petabytes."""
     end = 0
     for part in sorted(parts, key=lambda part: part.header_offset):
         if part.header_offset < end:

@@ -1,9 +1,10 @@
-"""Bytes to text. A byte order mark decides, then strict UTF-8, then what the file declares, then a guess."""
+"""Decodes bytes to text: by byte order mark, then strict UTF-8, then the encoding that the file declares, then a
+guess."""
 
 import codecs
 import re
-from dataclasses import dataclass
 
+from kho.lib.dataclass import dataclass
 from kho.parsers.legacy_encodings import guess, wide
 from kho.parsers.model import UnreadableFile
 
@@ -21,7 +22,7 @@ _DECLARED = re.compile(
 )
 _CODING = re.compile(rb"^[ \t\f]*(?:#|//|/\*|;|--|%).*?coding[:=][ \t]*([-\w.]{2,40})")
 _WIDER = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "big5": "big5hkscs"}
-"""What a declared name means in practice: browsers read them so too."""
+"""Codecs used for declared names in practice, as browsers do."""
 _TEXT_CODECS = {
     "gb18030", "big5hkscs", "cp950", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949", "johab", "koi8-r", "koi8-u",
     "mac-roman", "mac-cyrillic", "tis-620", *(f"cp125{number}" for number in range(9)), "cp437", "cp850", "cp866",
@@ -40,7 +41,7 @@ class Decoded:
 
 
 def decode(data: bytes) -> Decoded:
-    """Raises UnreadableFile for what is no text."""
+    """Decode a file. Raises UnreadableFile if it is not text."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return _marked(data[len(mark) :], encoding)
@@ -56,12 +57,12 @@ def _marked(data: bytes, encoding: str) -> Decoded:
     text = data.decode(encoding, "replace")
     broken = text.count("\ufffd")
     if broken > max(8, len(text) // 20):
-        raise UnreadableFile(f"its first bytes say {encoding.upper()}, but it is no text in it")
+        raise UnreadableFile(f"its first bytes say {encoding.upper()}, but the rest is not valid in that encoding")
     return Decoded(text, encoding, _broken(broken))
 
 
 def _wide(data: bytes) -> Decoded:
-    """Text with NULs or many control bytes is UTF-16 or UTF-32, or no text at all."""
+    """Decode text with NULs or many control bytes: UTF-16 or UTF-32, or not text at all."""
     name = wide(data)
     if name:
         text = data.decode(name, "replace")
@@ -75,7 +76,7 @@ def _wide(data: bytes) -> Decoded:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a decoded text has next to no characters that nobody writes."""
+    """True if a decoded text has next to no characters that do not occur in normal text."""
     odd = sum(text.count(sign) for sign in "\0\ufffd\ufffe\uffff\x01\x02\x03\x04\x05\x06")
     odd += len(re.findall("[\ue000-\uf8ff\ud800-\udfff]", text))
     return odd * 50 <= len(text)
@@ -104,7 +105,7 @@ def _declared(data: bytes) -> Decoded | None:
 
 
 def _nearly_utf8(data: bytes) -> Decoded | None:
-    """UTF-8 with a few broken places: a stray byte, or an end cut off."""
+    """Decode UTF-8 with a few broken places: a stray byte, or an end cut off. None if there are too many."""
     text = data.decode("utf-8", "replace")
     broken = text.count("\ufffd")
     whole = len(re.findall("[\x80-\ufffc\U00010000-\U0010ffff]", text))

@@ -1,4 +1,4 @@
-"""Detects the format of a file: by the suffix, by a well-known name, by the first line, by the first bytes."""
+"""Detects the format of a file: by its suffix, a well-known name, the first line or the first bytes."""
 
 import re
 from pathlib import PurePath
@@ -48,11 +48,11 @@ _INTERPRETERS = {
     "make": "makefile",
 }  # fmt: skip
 ISOLATED = frozenset({"pdf", "docx", "html"})
-"""Formats that are parsed in the worker whatever their size: their parsers are large, or written in C."""
+"""Formats that are always parsed in the worker, whatever their size: their parsers are large, or written in C."""
 
 
 def formats() -> tuple[str, ...]:
-    """The suffixes that are taken, with their dot, in order."""
+    """Return the supported suffixes, with their dot, sorted."""
     return tuple(sorted({*_LANGUAGES, *_FORMATS}))
 
 
@@ -65,7 +65,7 @@ def is_readable(name: str) -> bool:
 
 
 def format_of(data: bytes, name: str) -> tuple[str, str | None]:
-    """The format, and the programming language if that is "code". What is not known is tried as text."""
+    """Return the format, and the programming language if that is "code". Unknown formats are tried as text."""
     path = PurePath(name.lower())
     if data[:1024].lstrip().startswith(b"%PDF-"):
         return "pdf", None
@@ -110,7 +110,7 @@ _SIGNATURES = (
 
 
 def signature(data: bytes) -> str | None:
-    """The kind of a binary file by its first bytes; None for what may be text."""
+    """Return the kind of a binary file by its first bytes; None if it may be text."""
     for mark, meaning in _SIGNATURES:
         if data.startswith(mark) and any(byte >= 127 or byte < 9 for byte in data[:512]):
             return meaning

@@ -1,53 +1,53 @@
-"""Front matter: what a Markdown file says of itself before it begins, in YAML (`---`) or TOML (`+++`).
+"""Front matter: metadata at the beginning of a Markdown file, in YAML (`---`) or TOML (`+++`).
 
-Fields begin at the left margin; whatever does not look like that is not front matter but the beginning of the text. A
-field that is no YAML, as people write them (`title: Tea: a guide`), keeps its words.
+Fields begin at the left margin; anything that does not look like that is the beginning of the text, not front matter. A
+field that is not valid YAML, as people write them (`title: Tea: a guide`), is kept as text.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Any, cast
 
 from kho.lib import front_matter
+from kho.lib.dataclass import dataclass
 from kho.parsers.clean import one_line
 
 MAX_TAGS = 32
 MAX_TAG = 128
-"""Characters of a tag."""
+"""Maximum characters of a tag."""
 MAX_FRONT_MATTER = 20_000
-"""Characters; what is longer is not front matter."""
+"""Maximum characters of front matter; anything longer is treated as text."""
 _FIELD = re.compile(r"""(?:"([^"]+)"|'([^']+)'|([^\s:#'"\[{&*!|>%@`-][^:\n]*?))[ \t]*:(?:[ \t]+(.*))?$""")
 _JOINERS = re.compile("[\u200c\u200d]")
-"""Between the letters of some scripts and the parts of some emoji; no other sign that cannot be seen is in a tag."""
+"""Joiners between letters of some scripts and parts of some emoji: the only invisible characters allowed in a tag."""
 _DAY = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?(?=$|[T ])", re.A)
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class FileMetadata:
     title: str = ""
     tags: tuple[str, ...] = ()
     author: str | None = None
     published: str | None = None
 
 
-def split(text: str) -> tuple[Front, str]:
-    """What the front matter says, and the text without it. A text that has nothing else stays as it is."""
+def split(text: str) -> tuple[FileMetadata, str]:
+    """Return the metadata, and the text without it. A text that has nothing but front matter stays as it is."""
     found = front_matter.find(text)
     if found is None or len(found.text) > MAX_FRONT_MATTER:
-        return Front(), text
+        return FileMetadata(), text
     fields = _toml(found.text) if found.is_toml else _yaml(found.text)
     rest = text[found.end :]
     if fields is None or not rest.strip():
-        return Front(), text
+        return FileMetadata(), text
     return _front(fields), rest
 
 
-def _front(fields: Mapping[str, Any]) -> Front:
+def _front(fields: Mapping[str, Any]) -> FileMetadata:
     authors = _texts(fields.get("author") or fields.get("authors"))
     title = _texts(fields.get("title"))
-    return Front(
+    return FileMetadata(
         one_line(title[0]) if title else "",
         _tags(_texts(fields.get("tags"))),
         one_line(", ".join(authors)) or None,
@@ -62,7 +62,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _tags(given: list[str]) -> tuple[str, ...]:
-    """A lone text has them between commas. One that cannot be a tag is left out."""
+    """Return the valid tags. A single string is split at commas."""
     found: dict[str, str] = {}
     for tag in given[0].split(",") if len(given) == 1 else given:
         name = " ".join(tag.strip().removeprefix("#").split())
@@ -72,7 +72,7 @@ def _tags(given: list[str]) -> tuple[str, ...]:
 
 
 def _published(value: Any) -> str | None:
-    """The day; a time of it is more than is kept."""
+    """Return the date without the time."""
     text = value.isoformat() if isinstance(value, date) else str(value)
     day = _DAY.match(text)
     try:
@@ -89,7 +89,7 @@ def _toml(text: str) -> dict[str, Any] | None:
 
 
 def _yaml(text: str) -> dict[str, Any] | None:
-    """By name in small letters; None when this is not front matter."""
+    """Return the fields by lower-case name; None if this is not front matter."""
     fields: list[list[str]] = []
     for line in text.split("\n"):
         if not line.strip() or line.lstrip().startswith("#"):

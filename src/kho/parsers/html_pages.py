@@ -1,6 +1,6 @@
-"""HTML to Markdown: headings, lists, tables and code as such; scripts, styles and navigation left out.
+"""HTML to Markdown: keeps headings, lists, tables and code; drops scripts, styles and navigation.
 
-Lexbor makes the tree as browsers do. The walk keeps its own stack, so no depth of nesting ends it.
+Lexbor builds the tree as browsers do. The walk keeps its own stack, so nesting can be of any depth.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kho.parsers.clean import clean, one_line, tidy
 from kho.parsers.encoding import Decoded
 from kho.parsers.markdown_writer import fence, heading, item, paragraph, table
-from kho.parsers.model import Readable
+from kho.parsers.model import ParsedFile
 from kho.parsers.plain import stem
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LANGUAGE = re.compile(r"(?:language|lang|highlight|brush|sourceCode)[-:\s]+([\w
 _SPACE = re.compile(r"[ \t\n\r\f\xa0]+")
 
 
-def of_html(decoded: Decoded, name: str) -> Readable:
+def of_html(decoded: Decoded, name: str) -> ParsedFile:
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(clean(decoded.text))
@@ -37,7 +37,7 @@ def of_html(decoded: Decoded, name: str) -> Readable:
         node.decompose()
     root = _main(tree)
     text = tidy(_Walk().text(root)) if root is not None else ""
-    return Readable(title or stem(name), text, "markdown", "html", decoded.encoding, notes=decoded.notes)
+    return ParsedFile(title or stem(name), text, "markdown", "html", decoded.encoding, notes=decoded.notes)
 
 
 def _title(tree: "LexborHTMLParser") -> str:
@@ -49,7 +49,7 @@ def _title(tree: "LexborHTMLParser") -> str:
 
 
 def _main(tree: "LexborHTMLParser") -> "LexborNode | None":
-    """What the page says is its main part, if that holds a fair share of its text."""
+    """Return the element marked as main content, if it holds a fair share of the page's text; otherwise the body."""
     body = tree.body
     if body is None:
         return None
@@ -62,13 +62,13 @@ def _main(tree: "LexborHTMLParser") -> "LexborNode | None":
 
 
 class _Walk:
-    """Blocks are closed when another begins; words gather in between."""
+    """Walks the tree and collects blocks. A block is closed when another begins; words are collected in between."""
 
     def __init__(self) -> None:
         self._blocks: list[str] = []
         self._words: list[str] = []
         self._lists: list[int | None] = []
-        """The lists around this place: the number of the next item, None for bullets."""
+        """The enclosing lists: the number of the next item, None for bullets."""
         self._item = False
         self._quotes = 0
 
@@ -96,7 +96,7 @@ class _Walk:
         return "\n\n".join(self._blocks)
 
     def _whole(self, node: "LexborNode") -> bool:
-        """Takes an element that becomes one block as a whole."""
+        """Convert an element that becomes one block as a whole. True if it was one."""
         tag = node.tag or ""
         if tag in _HEADINGS:
             self._close()
@@ -162,7 +162,7 @@ class _Walk:
         self._blocks.append("> " + words.replace("\n", "\n> ") if self._quotes else words)
 
     def _add_item(self, text: str) -> None:
-        """Items of a list follow each other without a blank line."""
+        """Append a list item without a blank line before it."""
         if self._blocks and re.match(r" *(?:-|\d+\.) ", self._blocks[-1]):
             self._blocks[-1] += "\n" + text
         else:
@@ -170,7 +170,8 @@ class _Walk:
 
 
 def _language(node: "LexborNode") -> str:
-    """As highlighters note it: a class of the block, of the code in it, or of what is around it."""
+    """Return the language as highlighters mark it: in a class of the block, of the code in it, or of an element around
+    it."""
     around = node.parent
     outer = around.parent if around is not None else None
     for place in (node, node.css_first("code"), around, outer):
@@ -181,7 +182,7 @@ def _language(node: "LexborNode") -> str:
 
 
 def _rows(node: "LexborNode") -> list[list[str]]:
-    """The cells of a table of data; nothing for one that only lays out the page."""
+    """Return the cells of a data table; empty for a table that only lays out the page."""
     if (
         node.css_first("table table, pre, h1, h2, h3, ul, ol") is not None
         or node.attributes.get("role") == "presentation"

@@ -1,6 +1,7 @@
-"""JSON that a person can read: one value per line, and letters instead of their escapes.
+"""Makes JSON readable: one value per line, and letters instead of their escapes.
 
-By its tokens, not by parsing: nothing is lost or reordered, broken JSON is shown too, and no depth is too deep.
+Works on tokens without parsing: nothing is lost or reordered, broken JSON is shown too, and nesting can be of any
+depth.
 """
 
 import json
@@ -11,9 +12,9 @@ _ESCAPED = re.compile(r"\\u[0-9a-fA-F]{4}")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+|"')
 _LONG_LINE = 400
-"""Characters; where lines are longer on average, the JSON is laid out again."""
+"""Average line length in characters above which the JSON is reformatted."""
 _MAX_INDENT = 4
-"""No line is indented by more levels than this: a file of brackets alone would grow by the indentation of each."""
+"""Maximum indentation levels: a file of nothing but brackets would grow by the indentation of each."""
 
 
 def readable_json(text: str) -> str:
@@ -24,7 +25,7 @@ def readable_json(text: str) -> str:
 
 
 def readable_lines(text: str) -> str:
-    """JSON Lines: each line stays a line."""
+    """Unescape JSON Lines: each line stays a line."""
     return _STRING.sub(lambda found: _unescaped(found.group()), text) if _ESCAPED.search(text) else text
 
 

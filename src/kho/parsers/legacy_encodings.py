@@ -1,8 +1,8 @@
-"""Which encoding a text without any mark or declaration is in.
+"""Guesses the encoding of a text without byte order mark or declaration.
 
-Rules of our own for what Kho's readers have on their disks, because a general detector confuses them on short texts:
-Chinese, Japanese and Korean are told by where their everyday characters lie, Vietnamese by its syllables, Western
-European by lonely letters between ASCII ones. Only the rest is left to charset-normalizer.
+Uses our own rules for encodings that are common among Kho's users, because a general detector confuses them on short
+texts: Chinese, Japanese and Korean are recognised by the code ranges of their everyday characters, Vietnamese by its
+syllables, Western European by single accented letters between ASCII ones. Only the rest is left to charset-normalizer.
 """
 
 import codecs
@@ -19,7 +19,7 @@ _EVERYDAY = frozenset(
     "這個們來為國說時會對於著過發後裡種經麼學現當沒動還進樣開從實軍無與長機點"
 )
 _SINGLE = ["cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "koi8_r", "iso8859_2", "iso8859_11"]
-"""What is left to charset-normalizer."""
+"""Encodings that are left to charset-normalizer."""
 _TONES = pattern("[\u0300\u0301\u0303\u0309\u0323]")
 _SYLLABLE = pattern(
     "(?:ngh|ng(?![ieêy])|nh|th|tr|ph|kh|ch|gh|gi|qu|[bdđghklmnprstvx]|c(?![ieêy]))?"
@@ -36,7 +36,7 @@ _SIGN_IN_WORD = pattern("[a-zA-Z][\xa1-\xbf\xd7\xf7\x80-\x9f\u2020-\u203a\u0192\
 
 
 def guess(data: bytes) -> str:
-    """The name of a codec. The text is known to be no UTF-8, and to hold no NUL."""
+    """Return the name of a codec. The text is known not to be UTF-8, and to hold no NUL."""
     first = _RUN.search(data)
     at = first.start() if first else 0
     sample = data[at : at + _SAMPLE]
@@ -45,18 +45,19 @@ def guess(data: bytes) -> str:
 
 
 def _eastern(sample: bytes) -> str:
-    """The multibyte encoding whose everyday area holds nearly all of the characters."""
+    """Return the multibyte encoding whose everyday range holds nearly all of the characters; empty if there is none."""
     scores = {name: _share(_decoded(sample, name), name) for name in ("gb18030", "big5hkscs", "euc_kr", "cp932")}
     best = max(scores, key=scores.__getitem__)
     text = _decoded(sample, best)
     everyday, hanzi = sum(sign in _EVERYDAY for sign in text), len(_HANZI.findall(text))
-    # Traditional characters in GB18030 lie outside its everyday area, but they are everyday characters still.
+    # Traditional characters in GB18030 lie outside its everyday range, but are still everyday characters.
     if scores[best] < 0.4 or (scores[best] < 0.7 and everyday * 8 < hanzi):
         return ""
     if best == "gb18030" and len(re.findall("[\u3041-\u30fa]", text)) * 6 > len(re.findall("[\u3041-\u9fff]", text)):
-        return "euc_jp" if _decoded(sample, "euc_jp") else best  # both have kana at the same place
+        return "euc_jp" if _decoded(sample, "euc_jp") else best  # both have kana at the same code points
     if best in ("gb18030", "euc_kr") and scores["euc_kr"] > 0.95:
-        # Hangul lies where the everyday half of the hanzi does. A few characters alone are taken for Chinese.
+        # Hangul has the same code points as the everyday half of the hanzi. A few characters alone are taken for
+        # Chinese.
         chinese = _decoded(sample, "gb18030")
         hanzi = len(_HANZI.findall(chinese))
         everyday = sum(sign in _EVERYDAY for sign in chinese)
@@ -65,7 +66,7 @@ def _eastern(sample: bytes) -> str:
 
 
 def _decoded(sample: bytes, name: str) -> str:
-    """Empty when it cannot be that; a character cut off at the end is no matter."""
+    """Decode the sample; empty if it is not in that encoding. A character cut off at the end is ignored."""
     try:
         return codecs.getincrementaldecoder(name)("strict").decode(sample, final=False)
     except UnicodeDecodeError:
@@ -97,8 +98,8 @@ def _lead(sign: str, name: str) -> int:
 
 
 def wide(data: bytes) -> str:
-    """UTF-16 or UTF-32 without a mark, by where the NULs are; without a Latin letter, Chinese from end to end. Else an
-    empty name."""
+    """Return UTF-16 or UTF-32 without a byte order mark, by the positions of NULs, or if the decoded text is almost all
+    Chinese; otherwise an empty name."""
     sample = data[: _SAMPLE - _SAMPLE % 4]
     nul = [sample[offset::4].count(0) for offset in range(4)]
     quarter = max(1, len(sample) // 4)
@@ -138,7 +139,8 @@ def _is_syllable(word: str) -> bool:
 
 
 def _western(sample: bytes) -> str:
-    """Letters with accents stand alone among ASCII ones; in Cyrillic, Greek or Thai they come in whole words."""
+    """Return cp1252 if accented letters stand alone among ASCII ones; in Cyrillic, Greek or Thai they form whole
+    words."""
     runs = [len(run) for run in _RUN.findall(sample)]
     lonely = sum(length <= 2 for length in runs)
     try:

@@ -1,4 +1,4 @@
-"""Writing Markdown that the chunker reads back as it was meant: what is text must not turn into a heading or a list."""
+"""Writes Markdown that the chunker reads back as intended: plain text must not turn into a heading or a list."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ def heading(level: int, text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """A line that would be read as a heading, a rule or a fence gets a backslash before it."""
+    """Escape lines that would be read as a heading, a rule or a fence with a backslash."""
     return _LOOKS_LIKE_MARKS.sub(r"\1\\\2", text)
 
 
@@ -37,14 +37,14 @@ def rule(columns: int) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """The first row is the header; short rows are filled up."""
+    """Format a table. The first row is the header; short rows are padded."""
     width = max(len(cells) for cells in rows)
     filled = [[*cells, *[""] * (width - len(cells))] for cells in rows]
     return "\n".join([row(filled[0]), rule(width), *(row(cells) for cells in filled[1:])])
 
 
 def item(text: str, depth: int = 0, number: int | None = None) -> str:
-    """One item of a list; further lines of its text are indented below it."""
+    """Format a list item; further lines of its text are indented below it."""
     mark = "- " if number is None else f"{number}. "
     indent = "  " * depth
     return indent + mark + text.strip().replace("\n", f"\n{indent}{' ' * len(mark)}")

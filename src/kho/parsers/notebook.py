@@ -1,4 +1,4 @@
-"""Jupyter notebooks: the Markdown cells as they are, the code fenced, of the outputs the first lines."""
+"""Jupyter notebooks: Markdown cells as they are, code fenced, and the first lines of outputs."""
 
 import json
 from collections.abc import Iterator
@@ -7,32 +7,33 @@ from typing import Any, cast
 from kho.parsers.clean import clean, tidy
 from kho.parsers.encoding import Decoded
 from kho.parsers.markdown_writer import fence, paragraph
-from kho.parsers.model import Readable, UnreadableFile
+from kho.parsers.model import ParsedFile, UnreadableFile
 from kho.parsers.plain import stem, title_of
 
 _LINES, _CHARACTERS = 20, 1_500
-"""Of one output. What a cell printed says what it does; a thousand lines of it say nothing more."""
+"""Maximum lines and characters of one output. The beginning shows what a cell does; a thousand lines show nothing
+more."""
 
 
-def of_notebook(decoded: Decoded, name: str) -> Readable:
+def of_notebook(decoded: Decoded, name: str) -> ParsedFile:
     try:
         book: object = json.loads(decoded.text)
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(
-            "it is no Jupyter notebook: its JSON is broken", "Open it in Jupyter and save it."
+            "it is not a Jupyter notebook: its JSON is broken", "Open it in Jupyter and save it."
         ) from error
     cells = _cells(_dict(book))
     if cells is None:
-        raise UnreadableFile("it is no Jupyter notebook: it has no cells")
+        raise UnreadableFile("it is not a Jupyter notebook: it has no cells")
     meta = _dict(_dict(book).get("metadata"))
     language = _text(_dict(meta.get("language_info")).get("name") or _dict(meta.get("kernelspec")).get("language"))
     text = tidy(clean("\n\n".join(part for cell in cells for part in _parts(cell, language))))
     title = _text(meta.get("title")) or title_of(text) or stem(name)
-    return Readable(title, text, "markdown", "notebook", decoded.encoding, language or None, decoded.notes)
+    return ParsedFile(title, text, "markdown", "notebook", decoded.encoding, language or None, decoded.notes)
 
 
 def _cells(book: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Of version 4, and of version 3, which kept them in work sheets."""
+    """Return the cells of version 4, or of version 3, which kept them in work sheets."""
     held = book.get("cells")
     if held is None and isinstance(book.get("worksheets"), list):
         held = [cell for sheet in _list(book["worksheets"]) for cell in _list(_dict(sheet).get("cells"))]
@@ -82,7 +83,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _text(value: object) -> str:
-    """Multi-line text is a list of lines in a notebook."""
+    """Return a string. In a notebook, multi-line text is a list of lines."""
     if isinstance(value, list):
         return "".join(line for line in cast("list[object]", value) if isinstance(line, str))
     return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""PDF: the text of its pages, below its bookmarks. Every page is a heading, so that an answer can say where it is."""
+"""PDF: the text of its pages, below its bookmarks. Every page is a heading, so that an answer can cite it."""
 
 import io
 import re
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kho.parsers.clean import clean, one_line, tidy
 from kho.parsers.markdown_writer import heading, paragraph
-from kho.parsers.model import Limits, Readable, UnreadableFile
+from kho.parsers.model import ParsedFile, ParserLimits, UnreadableFile
 from kho.parsers.plain import stem
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ BROKEN = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError, OSError,
     struct.error, zlib.error,
 )  # fmt: skip
-"""What a parser raises on bytes that it did not expect, next to errors of its own."""
+"""What a parser raises on unexpected bytes, beside its own errors."""
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u00ad]\n(?=[a-zà-ỹ])")
 _LEADERS = re.compile(r"[ \t]*(?:\.[ \t]?){5,}")
-"""The dots between a title and its page, in a table of contents: no words, and many."""
+"""Dot leaders between a title and its page number in a table of contents."""
 _DIGITS = re.compile(r"\d+")
 _DAMAGED = "Open it in a PDF viewer and save or print it to a new PDF."
 
 
-def of_pdf(data: bytes, name: str, limits: Limits) -> Readable:
+def of_pdf(data: bytes, name: str, limits: ParserLimits) -> ParsedFile:
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, PyPdfError
 
@@ -69,7 +69,7 @@ def of_pdf(data: bytes, name: str, limits: Limits) -> Readable:
     except broken:
         marks, title = {}, ""
     text = _markdown(_without_running_lines(pages), marks)
-    return Readable(title if _is_title(title) else stem(name), text, "markdown", "pdf", notes=tuple(notes))
+    return ParsedFile(title if _is_title(title) else stem(name), text, "markdown", "pdf", notes=tuple(notes))
 
 
 def _listed(numbers: list[int]) -> str:
@@ -77,12 +77,12 @@ def _listed(numbers: list[int]) -> str:
 
 
 def _is_title(title: str) -> bool:
-    """Many programs leave the name of a temporary file there."""
+    """False for the name of a temporary file, which many programs leave there."""
     return len(title) > 2 and not re.search(r"(?i)^untitled|^microsoft word|\.(?:docx?|tex|dvi|indd|pdf|pptx?)$", title)
 
 
 def _bookmarks(reader: "PdfReader") -> dict[int, list[tuple[int, str]]]:
-    """For each page, the bookmarks that begin on it, in order: their level and their words."""
+    """Return the bookmarks of each page, in order, as (level, words)."""
     found: dict[int, list[tuple[int, str]]] = {}
     stack: list[Iterator[Any]] = [iter(reader.outline)]
     while stack:
@@ -101,7 +101,7 @@ def _bookmarks(reader: "PdfReader") -> dict[int, list[tuple[int, str]]]:
 
 
 def _without_running_lines(pages: list[str]) -> list[str]:
-    """Headers and footers are on every page and about none: what stands first or last on most pages, numbers aside."""
+    """Remove headers and footers: lines that are first or last on most pages, ignoring numbers."""
     if len(pages) < 5:
         return pages
     parted = [page.split("\n") for page in pages]
@@ -130,7 +130,8 @@ def _markdown(pages: list[str], marks: dict[int, list[tuple[int, str]]]) -> str:
 
 
 def _sections(page: str, marks: list[tuple[int, str]]) -> Iterator[tuple[list[str], str]]:
-    """A page, parted where the words of its bookmarks stand. The first may also name a page that does not say it."""
+    """Split a page where the words of its bookmarks are. The first bookmark may also name a page that does not contain
+    it."""
     rows = page.split("\n")
     folded = ["".join(row.split()).casefold() for row in rows]
     above: list[str] = []

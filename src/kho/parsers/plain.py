@@ -1,4 +1,4 @@
-"""Formats that are text already: Markdown, plain text, program code, configuration."""
+"""Formats that already are text: Markdown, plain text, program code, configuration."""
 
 import re
 from dataclasses import replace
@@ -9,10 +9,10 @@ from kho.lib.chunking.markdown_blocks import markdown
 from kho.parsers import front_matter
 from kho.parsers.clean import clean, one_line
 from kho.parsers.encoding import Decoded
-from kho.parsers.model import Readable
+from kho.parsers.model import ParsedFile
 
 _HEAD = 50_000
-"""A title stands within the first this many characters, or nowhere."""
+"""Number of characters at the beginning in which a title is looked for."""
 _LINK = re.compile(r"!?\[([^\]\n]{0,300})\]\([^)\n]{0,2000}\)")
 _IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,2000}\)")
 _TAG = re.compile(r"<[^>\n]{1,500}>")
@@ -23,14 +23,14 @@ def stem(name: str) -> str:
     return one_line(PurePath(name).stem) or name
 
 
-def of_markdown(decoded: Decoded, name: str, format: str = "markdown") -> Readable:
+def of_markdown(decoded: Decoded, name: str, format: str = "markdown") -> ParsedFile:
     return _with_front(
-        Readable(stem(name), clean(decoded.text), "markdown", format, decoded.encoding, None, decoded.notes)
+        ParsedFile(stem(name), clean(decoded.text), "markdown", format, decoded.encoding, None, decoded.notes)
     )
 
 
-def _with_front(found: Readable) -> Readable:
-    """What its front matter says becomes the document's, and is no longer text; the title may be a heading."""
+def _with_front(found: ParsedFile) -> ParsedFile:
+    """Move front matter from the text to the document's fields; the title may also be a heading."""
     front, text = front_matter.split(found.text)
     return replace(
         found,
@@ -42,21 +42,21 @@ def _with_front(found: Readable) -> Readable:
     )
 
 
-def of_text(decoded: Decoded, name: str) -> Readable:
-    """Plain text that is written like Markdown, as many are, is cut like Markdown."""
+def of_text(decoded: Decoded, name: str) -> ParsedFile:
+    """Parse plain text. If it is written like Markdown, as much is, it is chunked like Markdown."""
     text = clean(decoded.text)
     kind = "markdown" if kind_of(text) == "markdown" else "text"
-    found = Readable(stem(name), text, kind, "text", decoded.encoding, notes=decoded.notes)
+    found = ParsedFile(stem(name), text, kind, "text", decoded.encoding, notes=decoded.notes)
     return _with_front(found) if kind == "markdown" else found
 
 
-def of_code(decoded: Decoded, name: str, language: str | None) -> Readable:
+def of_code(decoded: Decoded, name: str, language: str | None) -> ParsedFile:
     text = clean(decoded.text, compose=decoded.encoding == "windows-1258")
-    return Readable(PurePath(name).name, text, "code", "code", decoded.encoding, language, decoded.notes)
+    return ParsedFile(PurePath(name).name, text, "code", "code", decoded.encoding, language, decoded.notes)
 
 
 def title_of(text: str) -> str:
-    """The first heading."""
+    """Return the first heading."""
     head = text[:_HEAD]
     for block in markdown(head):
         title = ""
@@ -70,6 +70,6 @@ def title_of(text: str) -> str:
 
 
 def bare(text: str) -> str:
-    """A heading without the marks for links, code and emphasis."""
+    """Return a heading without markup for links, code and emphasis."""
     text = _TAG.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text)))
     return one_line(re.sub(r"\*\*|__|`|\\(?=[^\w\s])", "", text).strip(" *_"))

@@ -12,21 +12,22 @@ from kho.parsers.encoding import Decoded, decode
 from kho.parsers.formats import format_of, signature
 from kho.parsers.html_pages import of_html
 from kho.parsers.json_files import readable_json, readable_lines
-from kho.parsers.model import Limits, Readable, UnreadableFile
+from kho.parsers.model import ParsedFile, ParserLimits, UnreadableFile
 from kho.parsers.notebook import of_notebook
 from kho.parsers.pdf import of_pdf
 from kho.parsers.plain import of_code, of_markdown, of_text, title_of
 from kho.parsers.rst import of_rst
 
-_DEFAULT = Limits()
+_DEFAULT = ParserLimits()
 _FIRST_LINE = 120
-"""Characters of the first line, where that is the title."""
+"""Maximum characters of the first line if it is used as the title."""
 
 
-def read(data: bytes, name: str, *, limits: Limits = _DEFAULT) -> Readable:
-    """The text of a file. The name says what it is; nothing is opened but these bytes.
+def read(data: bytes, name: str, *, limits: ParserLimits = _DEFAULT) -> ParsedFile:
+    """Return the text of a file. The format follows from the name and the first bytes; nothing but these bytes is
+    opened.
 
-    A file from somebody else may want all memory and all time there is: `Worker` reads it in another process.
+    An untrusted file may use up all memory and time: `Worker` reads it in another process.
     """
     if len(data) > limits.size:
         raise UnreadableFile(
@@ -55,13 +56,13 @@ def read(data: bytes, name: str, *, limits: Limits = _DEFAULT) -> Readable:
     return found
 
 
-def read_text(text: str) -> Readable:
-    """A text that somebody wrote, most likely Markdown. Without a title of its own it is called by its first line.
-    What comes out may be blank."""
+def read_text(text: str) -> ParsedFile:
+    """Parse a text that a user wrote, most likely Markdown. Without a title of its own, its first line is the title.
+    The result may be blank."""
     text = clean(text)
     front, text = front_matter.split(text)
     title = front.title or title_of(text) or _first_line(text)
-    return Readable(
+    return ParsedFile(
         title, text, kind_of(text), "markdown", tags=front.tags, author=front.author, published=front.published
     )
 
@@ -74,7 +75,7 @@ def _first_line(text: str) -> str:
     return f"{line[: end if end > 0 else _FIRST_LINE]} …"
 
 
-def _of_text(decoded: Decoded, name: str, format: str, language: str | None) -> Readable:
+def _of_text(decoded: Decoded, name: str, format: str, language: str | None) -> ParsedFile:
     match format:
         case "markdown":
             return of_markdown(decoded, name)

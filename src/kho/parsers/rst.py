@@ -1,4 +1,5 @@
-"""reStructuredText: headings and code blocks become Markdown's, the rest stays as it is, which reads well enough."""
+"""reStructuredText: headings and code blocks are converted to Markdown; the rest stays as it is, which reads well
+enough."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +7,7 @@ from collections.abc import Iterator
 from kho.parsers.clean import clean, tidy
 from kho.parsers.encoding import Decoded
 from kho.parsers.markdown_writer import fence, heading
-from kho.parsers.model import Readable
+from kho.parsers.model import ParsedFile
 from kho.parsers.plain import stem, title_of
 
 _LINE = re.compile(r"""([!-/:-@\[-`{-~])\1*[ \t]*$""")
@@ -18,10 +19,10 @@ _TARGET = re.compile(r"\.\. _[^:]+:")
 _OPTION = re.compile(r" +:[\w-]+:")
 
 
-def of_rst(decoded: Decoded, name: str) -> Readable:
+def of_rst(decoded: Decoded, name: str) -> ParsedFile:
     rows = clean(decoded.text).expandtabs(8).split("\n")
     text = tidy("\n".join(_markdown(rows)))
-    return Readable(title_of(text) or stem(name), text, "markdown", "rst", decoded.encoding, notes=decoded.notes)
+    return ParsedFile(title_of(text) or stem(name), text, "markdown", "rst", decoded.encoding, notes=decoded.notes)
 
 
 def _markdown(rows: list[str]) -> Iterator[str]:
@@ -51,13 +52,14 @@ def _markdown(rows: list[str]) -> Iterator[str]:
             _, at = _indented(rows, at + 1, 0)
             yield ""
             continue
-        # A table or a quote of rules must not be taken for Markdown's setext headings.
+        # A table or a quote made of rules must not be read as Markdown's setext headings.
         yield "" if _LINE.match(row) and len(row.strip()) > 3 else row
         at += 1
 
 
 def _title(rows: list[str], at: int) -> tuple[str, tuple[str, bool], int] | None:
-    """The words, the style (its sign, and whether there is a line above too), and how many lines it takes."""
+    """Return the words, the style (its character, and whether there is a line above too), and the number of lines; None
+    if there is no title here."""
     row = rows[at].rstrip()
     before = rows[at - 1].strip() if at else ""
     if _LINE.match(row) and at + 2 < len(rows) and rows[at + 2].rstrip() == row and len(row) > 2:
@@ -72,7 +74,8 @@ def _title(rows: list[str], at: int) -> tuple[str, tuple[str, bool], int] | None
 
 
 def _indented(rows: list[str], at: int, indent: int) -> tuple[list[str], int]:
-    """The lines below that are deeper than `indent`, moved to the left, without the options of the directive."""
+    """Return the following lines that are indented deeper than `indent`, dedented and without the options of the
+    directive, and the index after them."""
     stop = at
     while stop < len(rows) and (not rows[stop].strip() or len(rows[stop]) - len(rows[stop].lstrip()) > indent):
         stop += 1

@@ -1,7 +1,7 @@
-"""Reading that cannot hurt the hub: large files and intricate formats are read in a process of their own, with limits.
+"""Reads large files and complex formats in a separate process with limits, so that they cannot harm the hub.
 
-One process reads many files. It is replaced when it crashes, runs out of memory or takes too long; the file that did it
-is refused with that reason, and the next one finds a new process.
+One process reads many files. It is replaced when it crashes, runs out of memory or times out; the file that caused it
+is refused with that reason, and the next one gets a new process.
 """
 
 import json
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -20,16 +20,17 @@ import anyio.abc
 import anyio.to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from kho.lib.dataclass import dataclass
 from kho.parsers.formats import ISOLATED, format_of
-from kho.parsers.model import ANSWER, REQUEST, Limits, Readable, TextChunk, UnreadableFile
+from kho.parsers.model import ANSWER, REQUEST, ParsedFile, ParserLimits, TextChunk, UnreadableFile
 from kho.parsers.reader import read, read_text
 
 LARGE = 256 * 2**10
 """Bytes from which a file of any format is read in the process: a smaller one takes milliseconds and few megabytes."""
 _START = 60
-"""Seconds for a process to start, on a busy machine."""
+"""Timeout in seconds for a process to start, on a busy machine."""
 _END = 5
-"""Seconds for it to end by itself."""
+"""Timeout in seconds for it to end by itself."""
 _ADVICE = "Split it into smaller files, or save it again."
 
 
@@ -51,8 +52,8 @@ class _Answer:
     text: bytes
     passages: bytes
 
-    def readable(self, *, cut: bool) -> Readable:
-        """Takes a while for a long text: not for the event loop."""
+    def readable(self, *, cut: bool) -> ParsedFile:
+        """Decode the answer. Slow for a long text: do not call it on the event loop."""
         if "unreadable" in self.outcome:
             raise UnreadableFile(*self.outcome["unreadable"])
         found: dict[str, Any] = self.outcome["readable"]
@@ -62,13 +63,13 @@ class _Answer:
             lines = self.passages.decode("utf-8", "surrogatepass").split("\n")
             rows = (json.loads(line) for line in lines if line)
             chunks = tuple(TextChunk(text, tuple(heading), content) for text, heading, content in rows)
-        return Readable(**found, text=self.text.decode("utf-8", "surrogatepass"), chunks=chunks)
+        return ParsedFile(**found, text=self.text.decode("utf-8", "surrogatepass"), chunks=chunks)
 
 
 class _Process:
     """A running process and the two pipes to it."""
 
-    def __init__(self, process: anyio.abc.Process, limits: Limits) -> None:
+    def __init__(self, process: anyio.abc.Process, limits: ParserLimits) -> None:
         assert process.stdin
         assert process.stdout
         self._process = process
@@ -77,12 +78,12 @@ class _Process:
         self._limits = limits
         self.pid = process.pid
         self.used = False
-        """True when it has read a file before: a failure may then be its own, not the next file's."""
+        """True if it has read a file before: a failure may then be caused by that, not by the next file."""
 
     @classmethod
-    async def start(cls, limits: Limits) -> Self:
-        """Starts a process that knows nothing but the path to our modules: a parser that was taken over finds no keys
-        in its environment."""
+    async def start(cls, limits: ParserLimits) -> Self:
+        """Start a process with nothing in its environment but the path to our modules: a compromised parser finds no
+        keys there."""
         command = [sys.executable, "-B", "-m", "kho.parsers.worker_process", json.dumps(asdict(limits))]
         path = os.pathsep.join(filter(None, sys.path))
         process = await anyio.open_process(command, stdout=subprocess.PIPE, stderr=None, env={"PYTHONPATH": path})
@@ -97,8 +98,8 @@ class _Process:
 
     @asynccontextmanager
     async def killed_on_failure(self) -> AsyncGenerator[None]:
-        """Kills the process unless all goes well, also when the caller is cancelled: the rest of an answer must not be
-        taken for the answer to the next request."""
+        """Kill the process on any failure, also when the caller is cancelled: the rest of an answer must not be taken
+        for the answer to the next request."""
         whole = False
         try:
             yield
@@ -117,7 +118,7 @@ class _Process:
         return await self.answer()
 
     async def answer(self) -> _Answer:
-        """No longer than agreed, also from a parser that was taken over."""
+        """Read an answer, no longer than the limit, even from a compromised parser."""
         try:
             lengths = ANSWER.unpack(await self._answers.receive_exactly(ANSWER.size))
             if sum(lengths) > self._limits.answer:
@@ -139,19 +140,19 @@ class _Process:
 
 
 class Worker:
-    """Reads files: the large ones and those of intricate formats one after the other, in its process. Belongs to the
-    event loop it is first used in."""
+    """Reads files; large ones and those of complex formats one after the other, in its process. Bound to the event loop
+    it is first used in."""
 
-    def __init__(self, limits: Limits | None = None, *, cut: bool = False) -> None:
-        """`cut`: what the process reads is cut into passages there, too, because that takes longer than reading it."""
-        self.limits = limits or Limits()
+    def __init__(self, limits: ParserLimits | None = None, *, cut: bool = False) -> None:
+        """With `cut`, the process also cuts the text into passages, because that takes longer than reading it."""
+        self.limits = limits or ParserLimits()
         self._cut = cut
         self._lock = anyio.Lock()
         self._process: _Process | None = None
 
     @property
     def pid(self) -> int | None:
-        """Of the process, while there is one."""
+        """Pid of the process; None if there is none."""
         return self._process.pid if self._process else None
 
     async def __aenter__(self) -> Self:
@@ -167,27 +168,27 @@ class Worker:
         if process:
             await process.end()
 
-    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> Readable:
-        """As `kho.parsers.read`: a small file of a plain format in a thread, any other in the process. So is
-        one that is `suspect` of having ended a hub. Whoever is cancelled meanwhile ends the process with it."""
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> ParsedFile:
+        """As `kho.parsers.read`: a small file of a simple format in a thread, any other in the process, and also one
+        that is `suspect` of having crashed a hub. Cancelling the caller kills the process."""
         if len(data) > self.limits.size or not (suspect or len(data) > LARGE or format_of(data, name)[0] in ISOLATED):
             return await _in_thread(partial(read, data, name, limits=self.limits))
         return await self._isolated(_Request(name, data, is_text=False, cut=self._cut))
 
-    async def read_text(self, text: str) -> Readable:
-        """As `kho.parsers.read_text`; a long text in the process."""
+    async def read_text(self, text: str) -> ParsedFile:
+        """As `kho.parsers.read_text`; a long text is read in the process."""
         data = text.encode("utf-8", "surrogatepass")
         if len(data) <= LARGE:
             return await _in_thread(partial(read_text, text))
         return await self._isolated(_Request("", data, is_text=True, cut=self._cut))
 
-    async def _isolated(self, request: _Request) -> Readable:
+    async def _isolated(self, request: _Request) -> ParsedFile:
         async with self._lock:
             answer = await self._answer(request)
         return await _in_thread(partial(answer.readable, cut=request.cut))
 
     async def _answer(self, request: _Request) -> _Answer:
-        """A process that has read before gets the benefit of the doubt once: the file is tried again with a new one."""
+        """Ask the process. If one that has read before fails, the file is retried once with a new one."""
         while True:
             process = self._process or await _Process.start(self.limits)
             fresh, process.used, self._process = not process.used, True, None
@@ -210,6 +211,6 @@ class Worker:
                 raise UnreadableFile(f"reading it takes more than {most} MB of memory", _ADVICE)
 
 
-async def _in_thread(work: Callable[[], Readable]) -> Readable:
-    """Left to itself when the caller is cancelled: it is over soon."""
+async def _in_thread(work: Callable[[], ParsedFile]) -> ParsedFile:
+    """Run in a thread, which is abandoned when the caller is cancelled: it ends soon."""
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -1,7 +1,7 @@
-"""The child side of the worker: files come in on stdin, one after the other, and their text goes out.
+"""Child side of the worker: reads files from stdin, one after the other, and sends back their text.
 
-Nothing of ours writes to stdout except answers, and what a library prints goes to stderr: the channel is moved away
-from descriptor 1 before any parser is loaded.
+Only answers are written to the original stdout; what a library prints goes to stderr: the pipe is moved away from
+descriptor 1 before any parser is loaded.
 """
 
 import json
@@ -18,18 +18,18 @@ from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 from kho.lib.chunking.chunker import chunks
-from kho.parsers.model import ANSWER, REQUEST, Limits, Readable, UnreadableFile
+from kho.parsers.model import ANSWER, REQUEST, ParsedFile, ParserLimits, UnreadableFile
 from kho.parsers.reader import read, read_text
 
 _GRACE = 30
-"""Seconds past the limit after which the worker ends itself, should nobody be left to end it."""
+"""Seconds past the timeout after which the worker ends itself, in case its parent is gone."""
 
 
 def main() -> None:
-    limits = Limits(**json.loads(sys.argv[1]))
+    limits = ParserLimits(**json.loads(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes stdin
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C by closing stdin
     logging.disable()
     warnings.simplefilter("ignore")
     sys.excepthook = _one_line
@@ -39,7 +39,7 @@ def main() -> None:
         _alarm(limits.seconds + _GRACE)
         answer = _read(request, limits)
         del request
-        if answer is None:  # what is left of the memory is in pieces
+        if answer is None:  # the remaining memory is fragmented
             os.write(answers.fileno(), _FULL)
             return
         _send(answers, answer)
@@ -54,9 +54,9 @@ class _Request(NamedTuple):
     cut: bool
 
 
-def _read(request: _Request, limits: Limits) -> list[bytes] | None:
-    """The frame to send. None when there is not memory enough; the caller says so, when what was in use is free
-    again."""
+def _read(request: _Request, limits: ParserLimits) -> list[bytes] | None:
+    """Return the frame to send. None if memory ran out; the caller reports that after the memory in use has been
+    freed."""
     try:
         if request.is_text:
             found = read_text(request.data.decode("utf-8", "surrogatepass"))
@@ -72,13 +72,13 @@ def _read(request: _Request, limits: Limits) -> list[bytes] | None:
         return None
 
 
-def _found(found: Readable, *, cut: bool) -> list[bytes]:
+def _found(found: ParsedFile, *, cut: bool) -> list[bytes]:
     told = {one.name: getattr(found, one.name) for one in fields(found) if one.name not in ("text", "chunks")}
     passages = b"\n".join(_passages(found)) if cut else b""
     return _frame({"readable": told}, found.text.encode("utf-8", "surrogatepass"), passages)
 
 
-def _passages(found: Readable) -> Iterator[bytes]:
+def _passages(found: ParsedFile) -> Iterator[bytes]:
     for one in chunks(found.text, kind=found.kind):
         row = json.dumps((one.text, one.heading, one.content), ensure_ascii=False)
         yield row.encode("utf-8", "surrogatepass")
@@ -89,14 +89,14 @@ def _unreadable(reason: str, advice: str) -> list[bytes]:
 
 
 def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """What a parser did not foresee ends the process; the log gets a line, not a page."""
+    """Log an unexpected exception, which ends the process, in one line instead of a traceback."""
     last = traceback.extract_tb(trace)[-1:]
     place = f" at {last[0].filename}:{last[0].lineno}" if last else ""
     sys.stderr.write(f"The process that reads files ended: {kind.__name__}: {str(error)[:500]}{place}\n")
 
 
-def _confine(limits: Limits) -> None:
-    """No more memory than allowed on top of what Python has now, and no core dumped."""
+def _confine(limits: ParserLimits) -> None:
+    """Limit memory to the allowed amount on top of what Python uses now, and disable core dumps."""
     if sys.platform == "win32":
         return
     import resource
@@ -109,7 +109,7 @@ def _confine(limits: Limits) -> None:
         value = value if most == resource.RLIM_INFINITY else min(value, most)
         try:
             resource.setrlimit(kind, (value, value))
-        except (ValueError, OSError):  # macOS knows some of them by name only
+        except (ValueError, OSError):  # macOS does not implement some of them
             continue
 
 
@@ -119,7 +119,7 @@ def _in_use() -> int:
 
 
 def _alarm(seconds: float) -> None:
-    """Its default is to end the process."""
+    """Arm the timer; SIGALRM ends the process by default."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
@@ -145,7 +145,7 @@ def _frame(answer: dict[str, object], text: bytes = b"", passages: bytes = b"") 
 
 
 _FULL = b"".join(_frame({"memory": True}))
-"""Made early: later there may be no room for it."""
+"""Built early: later there may be no memory for it."""
 
 
 if __name__ == "__main__":

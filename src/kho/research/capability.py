@@ -1,15 +1,13 @@
-"""Research collections, as the hub plugs them in: folders of papers and notes, ingested, asked, grouped into projects
-(contract 004)."""
+"""Wires the research slice into the hub (contract 004)."""
 
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from kho.kernel.capability import Capability
-from kho.kernel.capability import Transfer as Transferred
+from kho.kernel.capability import Capability, Transfer
 from kho.parsers import Worker
-from kho.research import prompts
-from kho.research.contract import RESEARCH
+from kho.research import INSTRUCTIONS, prompts
+from kho.research.contract import READ_TIMEOUT, RESEARCH
 from kho.research.ingest.allowed_paths import AllowedPaths
 from kho.research.ingest.indexing import FORM, SPACE
 from kho.research.ingest.report import Reports
@@ -20,12 +18,13 @@ from kho.research.library.collections import Collections
 from kho.research.library.document_store import DocumentStore, all_documents
 from kho.research.library.documents import Documents
 from kho.research.library.projects import Projects
-from kho.research.library.transfer import Transfer
+from kho.research.library.transfer import KnowledgeTransfer
 from kho.research.query.feedback import Feedback
 from kho.research.query.history import History
 from kho.research.query.service import Queries
 from kho.research.query.similar import Similarity
 from kho.research.resources import ResearchResources
+from kho.research.searchable import searchable
 from kho.research.settings import ResearchSettings
 from kho.search.core import Core
 from kho.search.indexing.reindex import reindex
@@ -42,23 +41,22 @@ SERVICES = (
     History,
     Reports,
     Documents,
-    Transfer,
+    KnowledgeTransfer,
 )
 """In the order of their operations."""
 
 
 def described(*services: object) -> Capability:
-    """What it offers; without services, for help texts."""
+    """Return the capability's description: operations, instructions, transfers. Without services it is for help texts
+    only."""
     return Capability(
         "research",
         "research-server",
         RESEARCH.bind(*(services or SERVICES)),
-        "Collections of documents: add them, ask them.",
-        instructions="Before answering a question that the user's own papers, notes or code may answer, call "
-        "query_knowledge_base, and cite what it finds; add files with ingest_documents and findings with "
-        "augment_knowledge.",
+        "Collections of documents: add and search them.",
+        instructions=INSTRUCTIONS,
         transfers=(
-            Transferred(
+            Transfer(
                 "kb",
                 "export_knowledge",
                 "import_knowledge",
@@ -75,7 +73,7 @@ def described(*services: object) -> Capability:
 
 
 def capability(core: Core, settings: ResearchSettings, *, allowed_paths: AllowedPaths, reader: Worker) -> Capability:
-    """`reader` should cut what it reads into passages; it is closed with the slice."""
+    """Build the capability. `reader` should cut the texts it reads into passages; it is closed with the slice."""
     db, clock, store = core.db, core.clock, DocumentStore(core.index)
     history = History(db=db, clock=clock, settings=settings)
     queries = Queries(db=db, searcher=core.searcher, history=history, clock=clock, settings=settings)
@@ -101,13 +99,14 @@ def capability(core: Core, settings: ResearchSettings, *, allowed_paths: Allowed
             Feedback(db=db, clock=clock, settings=settings),
             Similarity(db=db, searcher=core.searcher, clock=clock, settings=settings),
             history,
-            Reports(db=db, jobs=ingest.jobs, settings=settings),
+            Reports(db=db, jobs=ingest.jobs, clock=clock, settings=settings),
             documents,
-            Transfer(db=db, store=store, clock=clock),
+            KnowledgeTransfer(db=db, store=store, clock=clock, settings=settings),
         ),
         prompts=prompts.prompts(queries),
         resources=ResearchResources(collections=collections, documents=documents, history=history),
         migrations=MIGRATIONS,
+        searchable=(searchable(db, READ_TIMEOUT),),
         start=(
             partial(reindex, db, core.index, core.background, SPACE, FORM, all_documents),
             ingest.resume,

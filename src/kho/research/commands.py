@@ -1,4 +1,4 @@
-"""The commands of the contract: what is typed for each action of each operation."""
+"""CLI commands of the contract: how each action of each operation is typed."""
 
 from kho.kernel.command import Command
 
@@ -35,7 +35,7 @@ COLLECTIONS = (
         shows=("collection_type", "project_name", "description"),
         summary="Make a collection.",
         example={"collection_name": "papers", "collection_type": "fundamental"},
-        group="Collections: what documents are kept in.",
+        group="Collections of documents.",
     ),
     Command(
         "collections list",
@@ -72,6 +72,7 @@ COLLECTIONS = (
         names={**_COLLECTION, "target_collection": "to"},
         documents=("documents",),
         shows=("target_collection",),
+        needs=("target_collection",),
         summary="Move documents (ids, paths or titles) to another collection.",
         example={"collection_name": "inbox", "documents": ["attention.pdf", "bert.pdf"], "target_collection": "papers"},
     ),
@@ -80,14 +81,14 @@ COLLECTIONS = (
         ("collection_name",),
         fixed={"action": "delete"},
         names=_COLLECTION,
-        shows=(),
+        shows=("reason",),
         confirms=True,
         summary="Delete a collection with everything in it.",
         example={"collection_name": "papers", "confirm": True},
     ),
 )
 
-_FOLDER = ("collection", "recursive", "patterns", "exclude", "prune", "force", "wait")
+_FOLDER = ("collection", "create", "recursive", "patterns", "exclude", "prune", "force", "wait")
 INGEST = (
     Command(
         "kb add-document",
@@ -95,10 +96,10 @@ INGEST = (
         fixed={"kind": "file"},
         paths=("path",),
         follows="job_status",
-        shows=("collection", "force", "wait"),
+        shows=("collection", "create", "force", "wait"),
         summary="Add a file to a collection.",
         example={"path": "notes/reading.md", "collection": "papers"},
-        group="The knowledge base: documents, and what is known of them.",
+        group="The knowledge base: documents and their state.",
     ),
     *(
         Command(
@@ -125,8 +126,8 @@ INGEST = (
         follows="job_status",
         watches=True,
         fixed={"kind": "folder", "recursive": True, "prune": True},
-        shows=("collection", "patterns", "exclude"),
-        summary="Keep a collection in step with a folder, until it is stopped.",
+        shows=("collection", "create", "patterns", "exclude"),
+        summary="Keep a collection in sync with a folder, until it is stopped.",
         example={"path": "notes", "collection": "papers"},
     ),
 )
@@ -136,7 +137,7 @@ AUGMENT = (
         "kb add-external-result",
         ("content",),
         from_file="content",
-        shows=("source", "collection", "title", "tags", "author", "date", "force"),
+        shows=("source", "collection", "create", "title", "tags", "author", "date", "force"),
         summary="Add a text that was found elsewhere: as an argument, from a file or from stdin.",
         example={
             "content": "BM25 ranks by the rarity of words.",
@@ -155,7 +156,7 @@ PROJECTS = (
         names=_PROJECT,
         paths=("directory",),
         shows=("collections", "directory", "description", "default"),
-        summary="Make a project; in its folder, questions go to its collections.",
+        summary="Create a project; searches in its folder use its collections.",
         example={"project_name": "thesis", "collections": "papers", "directory": "/work/thesis"},
         group="Projects: collections that belong together.",
     ),
@@ -171,8 +172,8 @@ PROJECTS = (
         )
         for action, shows, summary in (
             ("link", ("default",), "Link collections to a project."),
-            ("unlink", (), "Take collections out of a project; they stay."),
-            ("set-defaults", ("append", "clear"), "Say which collections a project's questions go to."),
+            ("unlink", (), "Unlink collections from a project; the collections stay."),
+            ("set-defaults", ("append", "clear"), "Set the collections that a project searches by default."),
         )
     ),
     Command(
@@ -197,8 +198,8 @@ PROJECTS = (
         )
         for action, summary in (
             ("info", "Show a project."),
-            ("archive", "Put a project aside; its collections stay."),
-            ("unarchive", "Bring a project back."),
+            ("archive", "Archive a project; its collections stay."),
+            ("unarchive", "Restore an archived project."),
         )
     ),
     Command(
@@ -209,7 +210,7 @@ PROJECTS = (
         here="directory",
         shows=(),
         reads=True,
-        summary="Say which project a folder belongs to; this one, if none is named.",
+        summary="Show which project a folder belongs to (default: the working directory).",
         example={"directory": "/work/thesis/chapter-2"},
     ),
 )

@@ -1,8 +1,10 @@
-"""The contract's errors: a number for each category, and for every one a sentence that says what to do next."""
+"""The contract's errors: a JSON-RPC code per category, and for each error guidance on what to do next. A class's
+docstring is the default message that callers see."""
 
 from collections.abc import Callable, Sequence
 
 from kho.kernel.errors import KhoError, about
+from kho.kernel.hints import Hint, Op
 from kho.kernel.validation import Problem
 
 
@@ -25,7 +27,7 @@ class ConfigurationError(ResearchError):
     code = "CONFIGURATION_ERROR"
     rpc = -32001
     status = 400
-    guidance = "Look at the settings of the section 'research'."
+    guidance = "Check the settings of the section 'research'."
 
 
 class InvalidProjectRequest(ConfigurationError):
@@ -40,7 +42,7 @@ class UnknownProject(ConfigurationError):
 
     code = "PROJECT_NOT_FOUND"
     status = 404
-    guidance = 'See what there is with manage_projects(action="list").'
+    guidance = Hint("See what there is with ", Op("manage_projects", action="list"), ".")
 
 
 class ProjectExists(ConfigurationError):
@@ -57,7 +59,7 @@ class CollectionError(ResearchError):
     code = "COLLECTION_ERROR"
     rpc = -32002
     status = 400
-    guidance = 'See what there is with manage_collections(action="list").'
+    guidance = Hint("See what there is with ", Op("manage_collections", action="list"), ".")
 
 
 class InvalidCollectionRequest(CollectionError):
@@ -111,7 +113,11 @@ class PathRefused(DocumentError):
 
     code = "PATH_REFUSED"
     status = 403
-    guidance = "Name a path below an allowed folder (setting research.roots), or send the text with augment_knowledge."
+    guidance = Hint(
+        "Name a path below an allowed folder (setting research.roots), or send the text with ",
+        Op("augment_knowledge"),
+        ".",
+    )
 
 
 class FileNotFound(DocumentError):
@@ -141,7 +147,11 @@ class DocumentNotFound(DocumentError):
 
     code = "DOCUMENT_NOT_FOUND"
     status = 404
-    guidance = "'kho kb list-documents' lists them all, and each result of query_knowledge_base names its document_id."
+    guidance = Hint(
+        "'kho kb list-documents' lists them all, and each result of ",
+        Op("query_knowledge_base"),
+        " names its document_id.",
+    )
 
 
 class AmbiguousDocument(DocumentError):
@@ -173,7 +183,7 @@ class JobNotFound(DocumentError):
 
     code = "JOB_NOT_FOUND"
     status = 404
-    guidance = "See the newest jobs with ingest_status(limit=20)."
+    guidance = Hint("See the newest jobs with ", Op("ingest_status", limit=20), ".")
 
 
 class QueryError(ResearchError):
@@ -204,7 +214,8 @@ Refuse = Callable[[Sequence[Problem]], KhoError]
 
 
 def refusal(kind: type[ResearchError]) -> Refuse:
-    """Wrong or missing parameters as the error of a tool's category; the first one is named in the message."""
+    """Return a function that turns validation problems into an error of this kind; the message names the first
+    problem."""
 
     def refuse(problems: Sequence[Problem]) -> KhoError:
         first = problems[0]
@@ -225,7 +236,7 @@ invalid_documents = refusal(InvalidDocumentRequest)
 
 
 def missing(kind: type[ResearchError], parameter: str, action: str) -> ResearchError:
-    """A parameter that only some actions need."""
+    """Return the error for a missing parameter that only some actions need."""
     return kind(
         f"'{parameter}' is required for the action '{action}'.",
         guidance=f"Call again with '{parameter}'.",

@@ -1,9 +1,9 @@
-"""Checks that documents and their index fit together, for `kho doctor`."""
-
-from dataclasses import dataclass
+"""Consistency checks between documents and their index, for `kho doctor`."""
 
 from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
+from kho.lib.sql import number
 from kho.research.ingest.indexing import SPACE
 from kho.search.indexing.index import Index
 
@@ -22,9 +22,9 @@ class ResearchIntegrity:
     index: Index
 
     def problems(self, tx: Tx) -> list[str]:
-        unindexed = _count(tx, f"SELECT count(*) FROM research_documents AS d WHERE ({_INDEXED}) <> d.chunks", SPACE)
-        homeless = _count(tx, f"SELECT count(*) {_HOMELESS}", SPACE)
-        textless = _count(
+        unindexed = number(tx, f"SELECT count(*) FROM research_documents AS d WHERE ({_INDEXED}) <> d.chunks", SPACE)
+        homeless = number(tx, f"SELECT count(*) {_HOMELESS}", SPACE)
+        textless = number(
             tx,
             "SELECT count(*) FROM research_documents AS d WHERE NOT EXISTS "
             "(SELECT 1 FROM research_texts AS t WHERE t.tenant = d.tenant AND t.id = d.id)",
@@ -39,15 +39,10 @@ class ResearchIntegrity:
         ]
 
     def mend(self, tx: Tx) -> None:
-        """Drops passages of no document. Documents that are not indexed are left to the re-indexing of everything."""
+        """Delete passages that belong to no document. Documents that are not indexed are left to the full reindex."""
         rows = tx.all(f"SELECT DISTINCT p.tenant, p.collection, p.key {_HOMELESS}", SPACE)
         by_place: dict[tuple[str, str], list[str]] = {}
         for tenant, collection, key in rows:
             by_place.setdefault((tenant, collection), []).append(key)
         for (tenant, collection), keys in by_place.items():
             self.index.drop(tx, SPACE, tenant, keys, collection)
-
-
-def _count(tx: Tx, sql: str, *values: str) -> int:
-    row = tx.one(sql, *values)
-    return row[0] if row else 0

@@ -1,4 +1,4 @@
-"""What goes into the operations on research collections. What comes out is in results.py."""
+"""Params and results of the research operations."""
 
 from typing import Annotated, Any, Literal, cast
 
@@ -6,24 +6,27 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.params import Id, Params, Strings, Whole
+from kho.kernel.hints import Sentence
+from kho.kernel.params import Id, Params, Reason, Result, Strings, Time, Whole
 from kho.lib.jsonrpc import ParseError, check_size
 from kho.research import names
 
 MAX_QUERY = 10_000
-"""Characters of a question: room for a paragraph, not for a paper."""
+"""Maximum characters of a question: room for a paragraph, not for a paper."""
 MAX_CONTEXT = 100_000
 MAX_CONTENT = 5_000_000
-"""Characters of a text that is added in one call. The doors refuse larger bodies anyway."""
+"""Maximum characters of a text added in one call. The doors refuse larger bodies anyway."""
 MAX_NAMES = 100
 MAX_MOVED = 1_000
 
 CollectionType = Literal["fundamental", "project-specific"]
 Verdict = Literal["positive", "negative", "neutral"]
+ContentType = Literal["prose", "code_block", "table"]
+Label = Literal["Highly Relevant", "Very Relevant", "Relevant", "Somewhat Relevant", "Low Relevance"]
 
 
 class Asked(Params):
-    """Models send null for what they leave out; it is as if the parameter were absent."""
+    """Base of the params. A null counts as absent, because models send null for what they leave out."""
 
     @model_validator(mode="before")
     @classmethod
@@ -43,7 +46,7 @@ def _name(value: str) -> str:
 def _collection(value: str) -> str:
     value = _name(value)
     if "," in value:
-        raise PydanticCustomError("name", "must not hold a comma: commas separate the names of collections")
+        raise PydanticCustomError("name", "must not contain a comma: commas separate the names of collections")
     return value
 
 
@@ -61,7 +64,7 @@ def _once(value: list[str]) -> list[str]:
 
 
 def _separated(value: Any) -> Any:
-    """Text between commas, or a list (which some clients send as its JSON text)."""
+    """Split a text at commas. Pass a list on, also as JSON text, which some clients send."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -74,7 +77,7 @@ def _separated(value: Any) -> Any:
             return value
         else:
             return value
-    # More than any of these lists may hold, so that a text of commas alone is not made into millions of names.
+    # Bounded above the largest list allowed, so that a text of nothing but commas does not become millions of names.
     return [part for part in value.split(",", 2 * MAX_MOVED) if part.strip()]
 
 
@@ -94,11 +97,11 @@ Tags = Annotated[
 Page = Annotated[int, Field(ge=1, le=200), Whole]
 Cursor = Annotated[str, Field(max_length=2_000)]
 Path = Annotated[str, Field(max_length=4_096), AfterValidator(_not_blank)]
-Line = Annotated[str, Field(max_length=2_048), AfterValidator(_not_blank)]
-"""One line of a person's: a title, a source, a reason."""
+OneLine = Annotated[str, Field(max_length=2_048), AfterValidator(_not_blank)]
+"""A short text written by a person: a title, a source, a reason."""
 
 _COLLECTIONS = "Names of collections, separated by commas, or a list of names."
-_CURSOR = "The next_cursor of the page before."
+_CURSOR = "The next_cursor of the previous page."
 
 
 class QueryKnowledgeBase(Asked):
@@ -110,13 +113,13 @@ class QueryKnowledgeBase(Asked):
     )
     top_k: Annotated[int, Field(ge=1, le=100), Whole] = Field(10, description="How many results to return.")
     document_context: Annotated[str, Field(max_length=MAX_CONTEXT)] | None = Field(
-        None, description="The text that is being worked on; results that fit it come first."
+        None, description="The text you are working on; results that fit it rank higher."
     )
     project: Name | None = Field(None, description="The project whose collections are searched.")
     directory: Path | None = Field(None, description="A folder; the project that it belongs to is searched.")
     tags: Tags | None = Field(None, description="Only documents that have all of these tags.")
     neighbours: Annotated[int, Field(ge=0, le=5), Whole] = Field(
-        0, description="So many chunks before and after each result come along."
+        0, description="Chunks to add before and after each result."
     )
     explain: bool = Field(False, description="Say why each result has its rank.")
     cursor: Cursor | None = Field(None, description=_CURSOR)
@@ -139,6 +142,7 @@ class ManageCollections(Asked):
     documents: References | None = Field(None, description="For move-documents: ids, paths or titles.")
     target_collection: CollectionName | None = Field(None, description="For move-documents: where they go.")
     confirm: bool = Field(False, description="For delete: true deletes a collection that is not empty.")
+    reason: Reason | None = Field(None, description="For delete: why; kept in the audit log.")
     cursor: Cursor | None = Field(None, description=f"For list. {_CURSOR}")
     limit: Page = Field(50, description="For list: how many on a page.")
 
@@ -163,49 +167,51 @@ class ManageProjects(Asked):
     limit: Page = Field(50, description="For list: how many on a page.")
 
 
-class IngestDocuments(Asked):
+class AddsToCollection(Asked):
+    collection: CollectionName = Field(description="The collection to add to.")
+    create: bool = Field(False, description="Make the collection if there is none of that name.")
+
+
+class IngestDocuments(AddsToCollection):
     path: Path = Field(description="A file or a folder that Kho may read.")
-    collection: CollectionName = Field(description="The collection that takes them in.")
     kind: Literal["file", "folder"] | None = Field(None, description="What the path must be; left out, either.")
-    recursive: bool = Field(False, description="Folders below the folder, too.")
+    recursive: bool = Field(False, description="Also read subfolders.")
     patterns: Texts | None = Field(None, description="Only files whose names match, e.g. *.md,*.pdf.")
-    exclude: Texts | None = Field(None, description="Not files and folders whose names match, e.g. drafts,*.log.")
+    exclude: Texts | None = Field(None, description="Skip files and folders whose names match, e.g. drafts,*.log.")
     prune: bool = Field(False, description="Remove documents whose files are gone from the folder.")
     force: bool = Field(False, description="Read files again although they have not changed.")
     wait: Annotated[float, Field(ge=0, le=600)] | None = Field(
-        None, description="Seconds to wait before the answer is a job that goes on (default 50)."
+        None, description="Seconds to wait; after that the answer is a job that continues (default 50)."
     )
 
 
-class AugmentKnowledge(Asked):
+class AugmentKnowledge(AddsToCollection):
     content: Annotated[str, Field(max_length=MAX_CONTENT), AfterValidator(_not_blank)] = Field(
         description="The text to add; Markdown is understood."
     )
-    source: Line = Field(description="Where it comes from: a URL or another identifier.")
-    collection: CollectionName = Field(description="The collection that takes it in.")
-    title: Line | None = Field(None, description="Its title; else its first heading or line.")
+    source: OneLine = Field(description="Where it comes from: a URL or another identifier.")
+    title: OneLine | None = Field(None, description="Its title; else its first heading or line.")
     tags: Tags | None = Field(None, description="Tags, separated by commas, or a list.")
-    author: Line | None = Field(None, description="Who wrote it.")
+    author: OneLine | None = Field(None, description="Who wrote it.")
     date: Annotated[str, Field(max_length=64)] | None = Field(None, description="When it was published (2026-07-28).")
-    force: bool = Field(False, description="Store it although nearly the same is there already.")
+    force: bool = Field(False, description="Store it even if a nearly identical text exists.")
 
 
-class UploadDocument(Asked):
-    filename: Line = Field(description="The file's name; its ending tells the format.")
+class UploadDocument(AddsToCollection):
+    filename: OneLine = Field(description="The file's name; its ending tells the format.")
     content: Annotated[str, Field(max_length=MAX_CONTENT * 2), AfterValidator(_not_blank)] = Field(
         description="The file's bytes, in base64."
     )
-    collection: CollectionName = Field(description="The collection that takes it in.")
-    title: Line | None = Field(None, description="Its title; else what the file says.")
+    title: OneLine | None = Field(None, description="Its title; else the title in the file.")
     tags: Tags | None = Field(None, description="Tags, separated by commas, or a list.")
-    force: bool = Field(False, description="Store it although nearly the same is there already.")
+    force: bool = Field(False, description="Store it even if a nearly identical text exists.")
 
 
 class ListJobs(Asked):
     limit: Page = Field(20, description="How many, the newest first.")
 
 
-class ById(Asked):
+class JobById(Asked):
     job_id: Id = Field(description="The job.")
 
 
@@ -215,32 +221,26 @@ class IngestStatus(Asked):
     limit: Page = Field(20, description="How many, the newest first.")
 
 
-class JobStatus(ById):
-    pass
-
-
-class CancelJob(ById):
-    pass
-
-
-class ListDocuments(Asked):
+class ListKbDocuments(Asked):
     collection: CollectionName | None = Field(None, description="Only those of this collection.")
     filter: Annotated[str, Field(max_length=500)] | None = Field(
-        None, description="Only those whose path, source or title holds this."
+        None, description="Only those whose path, source or title contains this."
     )
     cursor: Cursor | None = Field(None, description=_CURSOR)
     limit: Page = Field(50, description="How many on a page.")
 
 
-class GetDocument(Asked):
-    document: Line = Field(description="Its id; or its path or title.")
+class KbDocument(Asked):
+    document: OneLine = Field(description="Its id; or its path or title.")
     collection: CollectionName | None = Field(None, description="The collection to look in.")
-    text: bool = Field(False, description="Its whole text, too.")
 
 
-class RemoveDocument(Asked):
-    document: Line = Field(description="Its id; or its path or title.")
-    collection: CollectionName | None = Field(None, description="The collection to look in.")
+class RemoveKbDocument(KbDocument):
+    reason: Reason | None = None
+
+
+class GetKbDocument(KbDocument):
+    text: bool = Field(False, description="Also return its whole text.")
 
 
 class ExportKnowledge(Asked):
@@ -251,28 +251,24 @@ class ExportKnowledge(Asked):
 
 class ImportKnowledge(Asked):
     lines: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1_000)] = Field(
-        description="What export gave, line by line."
+        description="The lines of an export."
     )
-    merge: Literal["skip", "replace"] = Field("skip", description="What happens to a document that is there already.")
+    merge: Literal["skip", "replace"] = Field("skip", description="What to do with a document that exists already.")
 
 
-class RebuildIndex(Asked):
-    collection: CollectionName | None = Field(None, description="Only this collection; else all.")
-
-
-class KbStatus(Asked):
+class OfCollection(Asked):
     collection: CollectionName | None = Field(None, description="Only this collection; else all.")
 
 
 class SimilarDocuments(Asked):
-    document: Line = Field(description="Its id; or its path or title.")
+    document: OneLine = Field(description="Its id; or its path or title.")
     collection: CollectionName | None = Field(None, description="The collection that the document is in.")
     collections: CollectionNames | None = Field(None, description=f"{_COLLECTIONS} Where to look; else everywhere.")
     top_k: Annotated[int, Field(ge=1, le=100), Whole] = Field(10, description="How many documents to return.")
 
 
 class SubmitFeedback(Asked):
-    document_id: Line = Field(description="The document_id of the result; or the document's path or title.")
+    document_id: OneLine = Field(description="The document_id of the result; or the document's path or title.")
     chunk: Annotated[int, Field(ge=0), Whole] | None = Field(
         None, description="The chunk_sequence_id of the result; left out, the document is meant."
     )
@@ -281,15 +277,324 @@ class SubmitFeedback(Asked):
     query: Annotated[str, Field(max_length=MAX_QUERY)] | None = Field(None, description="What was asked.")
 
 
-class FeedbackAnalytics(Asked):
-    collection: CollectionName | None = Field(None, description="Only this collection; else all.")
-
-
 class QueryHistory(Asked):
-    filter: Annotated[str, Field(max_length=500)] | None = Field(None, description="Only questions that hold this.")
+    filter: Annotated[str, Field(max_length=500)] | None = Field(None, description="Only questions that contain this.")
     cursor: Cursor | None = Field(None, description=_CURSOR)
     limit: Page = Field(20, description="How many, the newest first.")
 
 
 class ClearHistory(Asked):
-    pass
+    reason: Reason | None = None
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+class Metadata(Result):
+    """The contract's three fields (document_title, content_type, chunk_sequence_id), and the passage's document."""
+
+    document_title: str
+    content_type: ContentType
+    chunk_sequence_id: int = Field(description="Its number in the document, from 0.")
+    document_id: str
+    collection: str
+    total_chunks: int | None = None
+    path: str | None = None
+    source: str | None = None
+    format: str | None = None
+    language: str | None = None
+    tags: list[str] | None = None
+    author: str | None = None
+    published: str | None = None
+    updated_at: Time | None = None
+
+
+class Explanation(Result):
+    """Why a result has its rank; each part in 0..1."""
+
+    lexical: float
+    semantic: float | None = None
+    rerank: float | None = None
+    context: float | None = None
+    feedback: float | None = None
+    summary: str
+
+
+class Neighbour(Result):
+    chunk_sequence_id: int
+    header_path: str
+    content: str
+
+
+class Item(Result):
+    content: str
+    relevance_score: float
+    relevance_label: Label
+    source_document: str
+    header_path: str
+    metadata: Metadata
+    explanation: Explanation | None = None
+    neighbours: list[Neighbour] | None = None
+    highlights: list[str] | None = None
+
+
+class ContractAnswer(Result):
+    """Base of all answers of the contract."""
+
+    status: Literal["success", "error"] = "success"
+
+
+class Refinement(Result):
+    """The contract's three fields (status, suggestions, message), and what the next call needs."""
+
+    status: Literal["optimal", "clarification_needed", "too_broad"]
+    suggestions: list[str]
+    message: Sentence
+    searched: list[str] | None = None
+    total: int | None = None
+    next_cursor: str | None = None
+    vectors_pending: int | None = None
+    notes: list[str] | None = None
+
+
+class QueryAnswer(ContractAnswer):
+    results: list[Item]
+    query_refinement: Refinement
+
+
+class Brief(Result):
+    """A document in a list."""
+
+    id: str
+    title: str
+    collection: str
+    origin: Literal["file", "external", "upload"]
+    path: str | None = None
+    source: str | None = None
+    format: str
+    size_bytes: int
+    chunks: int
+    tags: list[str]
+    updated_at: Time
+
+
+class DocumentDetails(Brief):
+    hash: str
+    language: str
+    author: str | None = None
+    published: str | None = None
+    modified_at: Time | None = None
+    created_at: Time
+    content_types: dict[str, int]
+    text: str | None = None
+
+
+class CollectionSummary(Result):
+    name: str
+    type: str
+    description: str
+    documents: int
+    chunks: int
+    size_bytes: int
+    projects: list[str]
+    created_at: Time
+    updated_at: Time
+
+
+class CollectionInfo(CollectionSummary):
+    id: str
+    created_by: str
+    embedder: str
+    vectors_pending: int
+    formats: dict[str, int]
+    newest: list[Brief]
+
+
+class CollectionsAnswer(ContractAnswer):
+    action: str
+    message: Sentence
+    collection: CollectionInfo | None = None
+    collections: list[CollectionSummary] | None = None
+    moved: int | None = None
+    total: int | None = None
+    next_cursor: str | None = None
+
+
+class ProjectDetails(Result):
+    name: str
+    description: str
+    directory: str | None = None
+    collections: list[str]
+    defaults: list[str]
+    archived: bool
+    created_at: Time
+    updated_at: Time
+
+
+class ProjectsAnswer(ContractAnswer):
+    action: str
+    message: Sentence
+    project: ProjectDetails | None = None
+    projects: list[ProjectDetails] | None = None
+    next_cursor: str | None = None
+
+
+class FileFailure(Result):
+    path: str
+    reason: str
+    code: str | None = None
+
+
+class JobReport(Result):
+    """An ingest, finished or not."""
+
+    job_id: str
+    kind: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    collection: str | None = None
+    done: int
+    total: int | None = None
+    added: int
+    changed: int
+    unchanged: int
+    removed: int
+    failed: int
+    failures: list[FileFailure]
+    skipped: dict[str, int] | None = Field(None, description="Files of kinds that Kho cannot read, by name ending.")
+    error: str | None = None
+    created_at: Time
+    updated_at: Time
+    finished_at: Time | None = None
+
+
+class IngestAnswer(Result):
+    status: Literal["success", "running", "error"] = "success"
+    message: Sentence
+    job: JobReport
+    chunks: int | None = None
+    vectors_pending: int | None = None
+
+
+class JobAnswer(ContractAnswer):
+    message: Sentence
+    job: JobReport
+
+
+class JobsAnswer(ContractAnswer):
+    jobs: list[JobReport]
+
+
+class Duplicate(Result):
+    document_id: str
+    title: str
+    collection: str
+    likeness: float
+
+
+class AugmentAnswer(ContractAnswer):
+    outcome: Literal["added", "replaced", "unchanged", "duplicate"]
+    message: Sentence
+    document: Brief | None = None
+    duplicates: list[Duplicate]
+
+
+class DocumentsAnswer(ContractAnswer):
+    documents: list[Brief]
+    total: int
+    next_cursor: str | None = None
+
+
+class DocumentAnswer(ContractAnswer):
+    document: DocumentDetails
+
+
+class RemovedDocument(ContractAnswer):
+    message: str
+    document: Brief
+
+
+class ImportedKnowledge(ContractAnswer):
+    message: str
+    collections: int
+    imported: int
+    replaced: int
+    skipped: int
+
+
+class Rebuilt(ContractAnswer):
+    message: str
+    documents: int
+    chunks: int
+
+
+class KnowledgeStatus(ContractAnswer):
+    collections: int
+    documents: int
+    chunks: int
+    size_bytes: int
+    projects: int = Field(description="Archived projects not counted.")
+    archived_projects: int = 0
+    embedder: str
+    vectors_pending: int
+    problem: str | None = None
+    last_change: Time | None = None
+    jobs: list[JobReport]
+
+
+class Similar(Result):
+    document: Brief
+    relevance_score: float
+    relevance_label: Label
+
+
+class SimilarAnswer(ContractAnswer):
+    document: Brief
+    results: list[Similar]
+    message: str
+
+
+class FeedbackAnswer(ContractAnswer):
+    message: str
+    document_id: str
+    positive: int
+    negative: int
+    neutral: int
+
+
+class CollectionTally(Result):
+    collection: str
+    positive: int
+    negative: int
+    neutral: int
+    helpful_share: float | None = None
+
+
+class Complaint(Result):
+    document: Brief
+    negative: int
+    positive: int
+    reasons: list[str]
+
+
+class AnalyticsAnswer(ContractAnswer):
+    collections: list[CollectionTally]
+    complaints: list[Complaint]
+
+
+class AskedQuestion(Result):
+    query: str
+    collections: list[str]
+    results: int
+    best_score: float
+    took_ms: float
+    at: Time
+
+
+class HistoryAnswer(ContractAnswer):
+    queries: list[AskedQuestion]
+    next_cursor: str | None = None
+
+
+class HistoryCleared(ContractAnswer):
+    message: str
+    removed: int

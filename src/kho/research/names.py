@@ -1,4 +1,4 @@
-"""Names of collections and projects (how they are written, compared and guessed at), and dates of publication."""
+"""Names of collections and projects (normalizing, comparing, suggesting), and publication dates."""
 
 import re
 import unicodedata
@@ -6,32 +6,29 @@ from collections.abc import Iterable
 from datetime import date
 from difflib import get_close_matches
 
+from kho.lib.name_key import name_key as key
+
 MAX_NAME = 128
 _REFUSED = {"Cc", "Cs", "Co", "Cn", "Zl", "Zp"}
 _TURNING = {*"\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"}
-"""Marks that turn the direction of writing: two names that look alike would differ."""
+"""Bidirectional control characters: with them, two names that look the same could differ."""
 
 
 def clean(name: str) -> str:
-    """The name as it is kept. Raises ValueError, in words that fit behind the parameter's name."""
-    if len(name) > 100 * MAX_NAME:  # a text of megabytes would be gone through sign by sign
+    """Return the normalized name as stored. Raise ValueError with a text that fits after the parameter's name."""
+    if len(name) > 100 * MAX_NAME:  # do not scan megabytes character by character
         raise ValueError(f"must have 1 to {MAX_NAME} characters")
     name = unicodedata.normalize("NFC", name).strip()
     if any(unicodedata.category(sign) in _REFUSED or sign in _TURNING for sign in name):
-        raise ValueError("must not hold control characters")
+        raise ValueError("must not contain control characters")
     name = " ".join(name.split())
     if not 1 <= len(name) <= MAX_NAME:
         raise ValueError(f"must have 1 to {MAX_NAME} characters")
     return name
 
 
-def key(name: str) -> str:
-    """The form by which names are compared: case does not tell them apart, nor how accents are encoded."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
-
-
 def similar(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Which of the known names may be meant."""
+    """Return up to `most` known names that may be meant."""
     by_key = {key(one): one for one in known}
     wanted = key(name)
     within = sorted((one for one in by_key if wanted in one or one in wanted), key=len)
@@ -40,7 +37,7 @@ def similar(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def did_you_mean(found: Iterable[str]) -> str:
-    """A question, or nothing."""
+    """Return a "Did you mean …?" sentence, or an empty string."""
     named = [f"'{name}'" for name in found]
     if not named:
         return ""
@@ -52,7 +49,7 @@ _FORM = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?", re.ASCII)
 
 
 def published(text: str) -> str:
-    """The date as it is kept. Raises ValueError, in words that fit behind the parameter's name."""
+    """Return the date as stored. Raise ValueError with a text that fits after the parameter's name."""
     form = _FORM.fullmatch(text.strip())
     if form is None:
         raise ValueError("must be a date like 2026-07-28, a month like 2026-07 or a year like 2026")

@@ -1,5 +1,5 @@
-"""Prompts that make a question better, and that gather what the documents say about one. Stored text is fenced: it is
-data, whatever it says."""
+"""MCP prompts: improve a question, and collect what the documents say about one. Stored text is fenced as data, because
+it may contain instructions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +9,13 @@ from pydantic import ValidationError
 from kho.kernel import validation
 from kho.kernel.call import Call
 from kho.kernel.capability import Argument, Prompt
-from kho.research import model, results
+from kho.research import model
 from kho.research.errors import invalid_query
 from kho.research.query.service import Queries
 
 SCOPE = "research:read"
 HEADINGS = 8
-"""Places in documents that a refinement is shown."""
+"""Maximum headings shown in the refinement prompt."""
 
 _REFINE = """\
 Help me to ask my knowledge base better. My question is between the two lines below.
@@ -53,7 +53,7 @@ next question to the knowledge base.
 
 
 def prompts(queries: Queries) -> Sequence[Prompt]:
-    async def asked(arguments: dict[str, str], call: Call, **more: Any) -> results.QueryAnswer:
+    async def asked(arguments: dict[str, str], call: Call, **more: Any) -> model.QueryAnswer:
         given = {"query": arguments["query"], "collections": arguments.get("collections") or None, **more}
         try:
             params = model.QueryKnowledgeBase.model_validate(given)
@@ -91,8 +91,8 @@ def prompts(queries: Queries) -> Sequence[Prompt]:
     query = Argument("query", "What you want to know.", required=True)
     where = Argument("collections", "Names of collections, separated by commas; all when absent.")
     return (
-        Prompt("refine_query", "Make a question to the knowledge base better, from what it finds.", refine,
+        Prompt("refine_query", "Improve a question to the knowledge base from what it finds.", refine,
                (query, where), scope=SCOPE),
-        Prompt("extract_context", "Gather what the documents say about a question, with sources.", extract,
+        Prompt("extract_context", "Collect what the documents say about a question, with sources.", extract,
                (query, where, Argument("top_k", "How many passages (8).")), scope=SCOPE),
     )  # fmt: skip

@@ -1,7 +1,6 @@
-"""Collections, documents and past questions as resources, which a client may list and read by their address."""
+"""MCP resources: collections, documents and past questions, which clients list and read by URI."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
@@ -9,10 +8,11 @@ import orjson
 
 from kho.kernel.access import Scope
 from kho.kernel.call import Call
-from kho.kernel.capability import Content, Resource
+from kho.kernel.capability import Resource, ResourceContent
 from kho.kernel.errors import InvalidParams
 from kho.kernel.operation import plain
 from kho.kernel.params import Params, Result
+from kho.lib.dataclass import dataclass
 from kho.research import model
 from kho.research.errors import CollectionError, DocumentError
 from kho.research.library.collections import Collections
@@ -24,7 +24,7 @@ COLLECTIONS = "kho://research/collections"
 DOCUMENTS = "kho://research/documents"
 HISTORY = "kho://research/history"
 OFFERED = 100
-"""What a completion offers at most."""
+"""Maximum completions offered."""
 
 Read = Callable[[str, Call], Awaitable[Result]]
 P = TypeVar("P", bound=Params)
@@ -43,7 +43,7 @@ class ResearchResources:
             Resource(
                 f"{COLLECTIONS}/{{name}}", "collection", "A collection: counts, size, embedder, newest documents."
             ),
-            Resource(f"{DOCUMENTS}/{{id}}", "document", "What is known of a document; not its text."),
+            Resource(f"{DOCUMENTS}/{{id}}", "document", "The metadata of a document, without its text."),
         )
 
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
@@ -60,12 +60,12 @@ class ResearchResources:
         if cursor is None:
             found = [
                 Resource(COLLECTIONS, "Collections", "All collections of the knowledge base."),
-                Resource(HISTORY, "Query history", "What you asked lately."),
+                Resource(HISTORY, "Query history", "Your recent questions."),
                 *found,
             ]
         return found, answer.next_cursor
 
-    async def read(self, call: Call, uri: str) -> Content | None:
+    async def read(self, call: Call, uri: str) -> ResourceContent | None:
         place, _, rest = uri.partition("?")[0].removeprefix("kho://research/").partition("/")
         name = unquote(rest)
         readers: dict[tuple[str, bool], Read] = {
@@ -81,7 +81,7 @@ class ResearchResources:
             found = await reader(name, call)
         except (CollectionError, DocumentError, ValueError):
             return None
-        return Content(uri, "application/json", orjson.dumps(plain(found)).decode())
+        return ResourceContent(uri, "application/json", orjson.dumps(plain(found)).decode())
 
     async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:
         match uri.removeprefix("kho://research/"), argument:
@@ -91,7 +91,7 @@ class ResearchResources:
                 return [*begun, *(n for n in names if value.casefold() in n.casefold() and n not in begun)]
             case "documents/{id}", "id":
                 listed = await self.documents.list_documents(
-                    _asked(model.ListDocuments, filter=value[:500] or None, limit=OFFERED), call
+                    _asked(model.ListKbDocuments, filter=value[:500] or None, limit=OFFERED), call
                 )
                 return [one.id for one in listed.documents]
             case _:
@@ -114,7 +114,7 @@ class ResearchResources:
         return await self.collections.manage(_asked(model.ManageCollections, action="info", collection_name=name), call)
 
     async def _document(self, id: str, call: Call) -> Result:
-        return await self.documents.get_document(_asked(model.GetDocument, document=id), call)
+        return await self.documents.get_document(_asked(model.GetKbDocument, document=id), call)
 
     async def _questions(self, name: str, call: Call) -> Result:
         return await self.history.history(_asked(model.QueryHistory, limit=100), call)

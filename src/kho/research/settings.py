@@ -1,4 +1,4 @@
-"""The settings of research collections."""
+"""Settings of the research slice."""
 
 from pydantic import Field
 
@@ -7,16 +7,17 @@ from kho.kernel.section import Section
 
 class ResearchSettings(Section):
     roots: list[str] = Field(default_factory=list[str])
-    """Folders that this machine's user may ingest from; the working directory and the home when empty."""
+    """Folders that the local user may ingest from. Empty: the working directory and the home directory."""
     shared_roots: list[str] = Field(default_factory=list[str])
-    """Folders of this machine that callers with a key may ingest from. None by default: they send their texts."""
+    """Folders of this machine that callers with a key may ingest from. None by default: such callers send the text
+    itself."""
     wait: float = Field(default=50.0, ge=0, le=600)
-    """Seconds that a call waits for its ingest; then it answers with a job that goes on."""
+    """Seconds that a call waits for its ingest; after that it returns a job that continues in the background."""
     simple_timeout: float = Field(default=5.0, gt=0, le=60)
-    """Seconds for what is only looked up or stored."""
+    """Timeout in seconds of short reads and writes."""
     query_timeout: float = Field(default=30.0, gt=0, le=600)
-    """Seconds for a question."""
+    """Timeout in seconds of a query."""
     max_file: int = Field(default=50 * 1024 * 1024, ge=1024)
-    """Bytes of a file that is read."""
+    """Maximum file size in bytes."""
     duplicate: float = Field(default=0.85, gt=0, le=1)
-    """The likeness from which a text counts as one that is there already."""
+    """Minimum similarity (0..1) at which a text counts as a duplicate."""

@@ -1,1 +1,2 @@
-"""Secrets and personal data in text: found, masked, refused. A library for every slice that stores what others read."""
+"""Finds, masks and refuses secrets and personal data in text. A library for every slice that stores what others
+read."""

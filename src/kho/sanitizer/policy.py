@@ -1,29 +1,30 @@
-"""Which findings keep a text from being stored: secrets always, personal data on a hub that others read."""
+"""Decides which findings keep a text from being stored: secrets always, personal data on a shared hub."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
+from kho.lib.dataclass import dataclass
 from kho.sanitizer.scan import Finding, mask, scan
 
 LONG = 4_000
-"""Characters from which a text is scanned in a thread, so that the event loop goes on."""
+"""Characters from which a text is scanned in a thread, so as not to block the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The outcome of a check. A text with `problems` must not be stored."""
+    """Outcome of a check. A text with `problems` must not be stored."""
 
     problems: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """Field, kind and position of each finding; never the value."""
     masked: dict[str, str] = field(default_factory=dict[str, str])
-    """The fields with findings, masked, for the caller to confirm."""
+    """Fields with findings, masked, for the caller to confirm."""
     warnings: list[str] = field(default_factory=list[str])
 
 
 async def review(fields: dict[str, Any], *, shared: bool, offer: bool = False) -> Review:
-    """Checks every text of `fields`. On a `shared` hub personal data is a problem, elsewhere a warning. With `offer`,
-    any finding is a problem, and its masked text is offered."""
+    """Check every text of `fields`. On a `shared` hub personal data is a problem, otherwise a warning. With `offer`,
+    any finding is a problem, and the masked text is offered."""
     texts = _texts(fields)
     if sum(map(len, texts.values())) > LONG:
         return await asyncio.to_thread(check, texts, shared=shared, offer=offer)
@@ -45,26 +46,33 @@ def check(texts: dict[str, str], *, shared: bool, offer: bool = False) -> Review
 
 
 def _texts(fields: dict[str, Any]) -> dict[str, str]:
-    """Every text that would be stored, under the name that the caller knows it by."""
+    """Return every text that would be stored, under the name that the caller knows it by."""
     texts: dict[str, str] = {}
     for name, value in fields.items():
         if isinstance(value, str):
             texts[name] = value
         elif isinstance(value, list) and scan("\n".join(words := cast(list[str], value))):
-            # Keywords are scanned at one go; one by one only to tell which it was.
+            # Keywords are scanned together; one by one only to find out which it was.
             texts.update({f"{name}[{index}]": word for index, word in enumerate(words)})
     return texts
 
 
 def _masked(text: str) -> str:
-    # Twice: a placeholder is shorter than what it stands for, and may bring a neighbour within a rule's reach.
+    # Twice: a placeholder is shorter than what it replaces, and may bring adjacent text within a rule's reach.
     for _ in range(2):
         text = mask(text, scan(text))
     return text
 
 
+def mask_secrets(text: str) -> str:
+    """The text without its secrets, for what is stored without anybody to ask. Personal data stays."""
+    for _ in range(2):
+        text = mask(text, [finding for finding in scan(text) if finding.tier == "secret"])
+    return text
+
+
 def _problem(field: str, finding: Finding) -> dict[str, Any]:
-    """Names field, kind and position; never the value."""
+    """Describe field, kind and position; never the value."""
     return {
         "field": field,
         "message": f"contains {finding.kind} at characters {finding.start}-{finding.end}",

@@ -1,8 +1,7 @@
 """Finds secrets and personal data in a text, and masks them.
 
-Pure functions, standard library only. Positions are always those of the text as it was sent, although the rules read
-a normalised copy (compatibility forms folded, invisible characters dropped) and look once into base64 and
-percent-encoded blobs.
+Pure functions, standard library only. Positions always refer to the original text, although the rules read a normalised
+copy (compatibility forms folded, invisible characters dropped) and decode base64 and percent-encoded blobs once.
 """
 
 import base64
@@ -11,11 +10,11 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, repeat
 from urllib.parse import unquote
 
+from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern as regex
 from kho.sanitizer.rule import Rule, Tier, span_of
 from kho.sanitizer.secret_rules import (
@@ -32,7 +31,7 @@ from kho.sanitizer.secret_rules import (
 
 @dataclass(frozen=True)
 class Finding:
-    """Where something that must not be stored stands. It never holds the text itself."""
+    """Position of something that must not be stored. It never holds the text itself."""
 
     kind: str
     start: int
@@ -41,8 +40,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A finding before overlaps are settled; the lower rank gives the kind."""
+class SecretCandidate:
+    """A finding before overlaps are resolved; the lower rank determines the kind."""
 
     start: int
     end: int
@@ -53,7 +52,7 @@ class Candidate:
 
 # --- personal data --------------------------------------------------------------------------------------------------
 
-# Local parts and domains that belong to nobody.
+# Local parts and domains that belong to no real person.
 NOBODY = re.compile(
     r"\A(?:no-?reply|do-?not-?reply|git|hg|svn|user(?:name)?|you|me|name|someone|somebody|foo|bar|x{2,20}|test|e?mail"
     r"|your[\w.-]{0,40})@"
@@ -77,7 +76,7 @@ def is_somebody(match: re.Match[str]) -> bool:
 
 
 def is_card(match: re.Match[str]) -> bool:
-    """Right length and issuer, and the Luhn sum holds."""
+    """True if length and issuer are right, and the Luhn checksum holds."""
     digits = [int(c) for c in match[0] if c.isdigit()]
     if len(digits) not in (14, 15, 16) or len(set(digits)) < 4:
         return False
@@ -96,7 +95,8 @@ def is_owned_home(match: re.Match[str]) -> bool:
 
 
 def is_internal_host(match: re.Match[str]) -> bool:
-    """Code has attributes called `local` and `internal`: plain words count only where a host must stand."""
+    """True if it is a host name. Code has attributes called `local` and `internal`: plain words count only where a host
+    must be."""
     text, (start, end) = match.string, match.span()
     if match[0].lower() in KNOWN_HOSTS:
         return False
@@ -107,7 +107,7 @@ def is_internal_host(match: re.Match[str]) -> bool:
 
 
 def is_call_number(match: re.Match[str]) -> bool:
-    """Not one of the numbers reserved for fiction (555-01xx), nor one digit over and over."""
+    """False for numbers reserved for fiction (555-01xx) and for numbers with at most three different digits."""
     digits = "".join(c for c in match[0] if c.isdigit())
     return len(set(digits)) > 3 and digits[-7:-2] != "55501"
 
@@ -118,7 +118,8 @@ def personal(
     pattern: str,
     accept: Callable[[re.Match[str]], bool] = lambda match: True,
 ) -> Rule:
-    """Searched for, with a look-behind in front, so that a run of one character is tried once."""
+    """Build a rule whose pattern is searched for and begins with a look-behind, so that a run of one character is tried
+    once."""
     flags = re.IGNORECASE | re.ASCII
     return Rule(kind, regex(pattern, flags), anchors, accept, at_anchor=False, tier="personal", rank=2)
 
@@ -148,7 +149,7 @@ PERSONAL_RULES: tuple[Rule, ...] = (
     personal(
         "phone",
         ("+1", "(", "-"),
-        # Ten digits alone may be anything: a country code, brackets or a separator has to be there.
+        # Ten digits alone may be anything: a country code, brackets or a separator is required.
         r"(?<![\w.+/-])(?:\+?1[ .-]?)?"
         r"(?:\([2-9][0-9]{2}\)[ ]?|[2-9][0-9]{2}[.-]|(?<=\+1)[2-9][0-9]{2}|(?<=\+1[ -])[2-9][0-9]{2}[ ]?)"
         r"[2-9][0-9]{2}[ .-]?[0-9]{4}" + END,
@@ -197,18 +198,18 @@ PERSONAL_RULES: tuple[Rule, ...] = (
 
 # --- the text the rules read ----------------------------------------------------------------------------------------
 
-# Zero-width and other characters that do not show: they break up a token without changing how it looks.
+# Zero-width and other invisible characters: they break up a token without changing how it looks.
 INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 )
-# What is folded as one: a character with the marks that follow it.
+# Unit of folding: a character with the marks that follow it.
 CLUSTER = re.compile(f"[{INVISIBLE}]|.[\u0300-\u036f]{{0,8}}", re.DOTALL)
 IS_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 
 
 @dataclass(frozen=True)
-class Readable:
-    """The normalised text and, unless it equals the original, where each of its characters came from."""
+class NormalisedText:
+    """The normalised text and, unless it equals the original, the original position of each character."""
 
     text: str
     origins: list[int] | None
@@ -225,9 +226,9 @@ def fold(cluster: str) -> str:
     return "" if IS_INVISIBLE.match(cluster) else unicodedata.normalize("NFKC", cluster)
 
 
-def make_readable(text: str) -> Readable:
+def make_readable(text: str) -> NormalisedText:
     if text.isascii() or (not IS_INVISIBLE.search(text) and unicodedata.is_normalized("NFKC", text)):
-        return Readable(text, None)
+        return NormalisedText(text, None)
     parts: list[str] = []
     origins: list[int] = []
     at = 0
@@ -237,14 +238,14 @@ def make_readable(text: str) -> Readable:
         origins.extend(repeat(at, len(folded)))
         at += len(cluster)
     origins.append(at)
-    return Readable("".join(parts), origins)
+    return NormalisedText("".join(parts), origins)
 
 
 ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 def lower_in_place(text: str) -> str:
-    """Lower case of the same length, so that positions hold: a few letters grow when lowered."""
+    """Convert to lower case of the same length, so that positions stay valid: a few letters grow when lowered."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else text.translate(ASCII_LOWER)
 
@@ -266,21 +267,21 @@ def at_anchors(rule: Rule, text: str, lowered: str) -> Iterator[re.Match[str]]:
             match = rule.pattern.match(text, at)
             if match:
                 yield match
-            # A match is judged as a whole: looking again inside it would make a run of anchors quadratic.
+            # A match is judged as a whole: searching again inside it would make a run of anchors quadratic.
             at = lowered.find(anchor, max(at + len(anchor), match.end() if match else 0))
 
 
-def by_rules(rules: Sequence[Rule], text: str, lowered: str) -> Iterator[Candidate]:
+def by_rules(rules: Sequence[Rule], text: str, lowered: str) -> Iterator[SecretCandidate]:
     for rule in rules:
         if not any(anchor in lowered for anchor in rule.anchors):
             continue
         for match in at_anchors(rule, text, lowered) if rule.at_anchor else rule.pattern.finditer(text):
             if rule.accept(match):
-                yield Candidate(*span_of(match), rule.kind, rule.tier, rule.rank)
+                yield SecretCandidate(*span_of(match), rule.kind, rule.tier, rule.rank)
 
 
-def by_name(text: str, lowered: str) -> Iterator[Candidate]:
-    """Values that follow a word for a secret."""
+def by_name(text: str, lowered: str) -> Iterator[SecretCandidate]:
+    """Find values that follow a word for a secret."""
     for rule in NAME_RULES:
         for name in rule.names:
             for at in positions(lowered, name):
@@ -293,21 +294,21 @@ def by_name(text: str, lowered: str) -> Iterator[Candidate]:
                     if end - start < SHORTEST_VALUE or lowered.count(name, start, end) > 1:
                         continue
                     if rule.accept(read_assignment(match, name)):
-                        yield Candidate(start, end, rule.kind, "secret", 1)
+                        yield SecretCandidate(start, end, rule.kind, "secret", 1)
                         break
 
 
-def in_kubernetes_secrets(text: str) -> Iterator[Candidate]:
+def in_kubernetes_secrets(text: str) -> Iterator[SecretCandidate]:
     if "Secret" not in text or not KUBERNETES_SECRET.search(text):
         return
     for block in KUBERNETES_DATA.finditer(text):
         entry = KUBERNETES_ENTRY.match(text, block.end())
         while entry:
-            yield Candidate(*entry.span("v"), "kubernetes-secret", "secret", 1)
+            yield SecretCandidate(*entry.span("v"), "kubernetes-secret", "secret", 1)
             entry = KUBERNETES_ENTRY.match(text, entry.end())
 
 
-def secrets_in(text: str) -> Iterator[Candidate]:
+def secrets_in(text: str) -> Iterator[SecretCandidate]:
     lowered = lower_in_place(text)
     yield from by_rules(TOKEN_RULES, text, lowered)
     yield from by_rules(CONTEXT_RULES, text, lowered)
@@ -320,7 +321,7 @@ PERCENT_BLOB = re.compile(r"(?<![A-Za-z0-9%._~+!*-])[A-Za-z0-9%._~+!*-]{12,8192}
 
 
 def decode_base64(blob: str) -> str | None:
-    """The text inside, or None for anything that is not base64 of text."""
+    """Return the decoded text; None for anything that is not base64 of text."""
     body = blob.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         decoded = base64.b64decode(body + "=" * (-len(body) % 4), validate=True).decode()
@@ -333,12 +334,12 @@ def decode_percent(blob: str) -> str | None:
     return unquote(blob) if "%" in blob else None
 
 
-# No rule reads across it, so that many small blobs can be judged in one go.
+# No rule matches across it, so that many small blobs can be scanned together.
 BETWEEN_BLOBS = "\n\0\n"
 
 
-def in_encoded_blobs(text: str) -> Iterator[Candidate]:
-    """Secrets one decoding away; the whole blob is reported, for its parts mean nothing alone."""
+def in_encoded_blobs(text: str) -> Iterator[SecretCandidate]:
+    """Find secrets one decoding away. The whole blob is reported, as its parts mean nothing alone."""
     blobs: list[re.Match[str]] = []
     inner: list[str] = []
     for pattern, decode in ((BASE64_BLOB, decode_base64), (PERCENT_BLOB, decode_percent)):
@@ -351,30 +352,31 @@ def in_encoded_blobs(text: str) -> Iterator[Candidate]:
     ends = list(accumulate(map(len, inner)))
     for secret in secrets_in("".join(inner)):
         blob = blobs[bisect_right(ends, secret.start)]
-        yield Candidate(blob.start(), blob.end(), secret.kind, "secret", 2)
+        yield SecretCandidate(blob.start(), blob.end(), secret.kind, "secret", 2)
 
 
 # --- public ---------------------------------------------------------------------------------------------------------
 
 
-def join_overlapping(candidates: list[Candidate]) -> list[Candidate]:
-    """Overlapping ones become one that covers them all, under the most specific and then longest one's kind."""
-    joined: list[Candidate] = []
+def join_overlapping(candidates: list[SecretCandidate]) -> list[SecretCandidate]:
+    """Merge overlapping candidates into one that covers them all, with the kind of the most specific and then longest
+    one."""
+    joined: list[SecretCandidate] = []
     for new in sorted(candidates, key=lambda c: c.start):
         if joined and new.start < joined[-1].end:
             last = joined.pop()
             best = min(last, new, key=lambda c: (c.rank, c.start - c.end))
-            new = Candidate(last.start, max(last.end, new.end), best.kind, best.tier, best.rank)
+            new = SecretCandidate(last.start, max(last.end, new.end), best.kind, best.tier, best.rank)
         joined.append(new)
     return joined
 
 
-def settle(candidates: list[Candidate]) -> list[Candidate]:
-    """No overlaps; where personal data overlaps a secret (`user:password@host.vn`) the secret stands."""
+def settle(candidates: list[SecretCandidate]) -> list[SecretCandidate]:
+    """Resolve overlaps. Where personal data overlaps a secret (`user:password@host.vn`), the secret is kept."""
     secrets = join_overlapping([c for c in candidates if c.tier == "secret"])
     ends = [secret.end for secret in secrets]
 
-    def is_free(candidate: Candidate) -> bool:
+    def is_free(candidate: SecretCandidate) -> bool:
         following = bisect_right(ends, candidate.start)
         return following == len(secrets) or secrets[following].start >= candidate.end
 
@@ -383,7 +385,7 @@ def settle(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def scan(text: str) -> list[Finding]:
-    """Everything in the text that must not be stored, in order and without overlaps."""
+    """Return everything in the text that must not be stored, in order and without overlaps."""
     readable = make_readable(text)
     candidates = [
         *secrets_in(readable.text),
@@ -394,7 +396,7 @@ def scan(text: str) -> list[Finding]:
 
 
 def mask(text: str, findings: Sequence[Finding]) -> str:
-    """The text with each finding replaced by the name of its kind."""
+    """Replace each finding by the name of its kind."""
     parts: list[str] = []
     done = 0
     for finding in sorted(findings, key=lambda f: f.start):

@@ -1,14 +1,14 @@
-"""What secrets look like: the rule table and the judgements behind it.
+"""Rules for secrets: the rule table and the tests that it uses.
 
-Every rule is found by cheap literal substrings (`anchors`) first; its pattern only runs where one stands. All
-repeats are bounded, so the work per anchor is bounded too and hostile text costs linear time.
+Every rule is found by cheap literal substrings (`anchors`) first; its pattern only runs where one occurs. All repeats
+are bounded, so the work per anchor is bounded too and hostile text costs linear time.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern as regex
 from kho.sanitizer.heuristics import (
     HEX,
@@ -26,13 +26,13 @@ from kho.sanitizer.rule import Rule, value_of
 
 # --- tokens with a format of their own ------------------------------------------------------------------------------
 
-# Not inside a longer word, but an escaped line break in front ("\nghp_...") is no word.
+# Not inside a longer word; an escaped line break in front ("\nghp_...") does not count as a word.
 LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 RIGHT = r"(?![A-Za-z0-9])"
 
 
 def token(kind: str, *shapes: tuple[str, str]) -> list[Rule]:
-    """One rule for each (literal prefix, pattern of the rest)."""
+    """Build one rule for each (literal prefix, pattern of the rest)."""
     return [
         Rule(kind, regex(f"{LEFT}{re.escape(prefix)}{rest}{RIGHT}"), (prefix.lower(),), accept=not_documented)
         for prefix, rest in shapes
@@ -40,7 +40,7 @@ def token(kind: str, *shapes: tuple[str, str]) -> list[Rule]:
 
 
 def not_documented(match: re.Match[str]) -> bool:
-    """Vendors' documentation keys carry EXAMPLE; a masked one is all x."""
+    """False for documentation keys, which contain EXAMPLE, and for masked ones, which are all x."""
     value = value_of(match)
     return len(set(value)) >= 8 and not is_template(value)
 
@@ -221,11 +221,11 @@ QUOTED = (
 # The next field of a query string ends a bare value, another `&` does not.
 BARE = r"(?P<u>[!#-%*+\--:=?-Z^_a-z~\\]{1,200}+(?:&(?!\w{1,30}=)[!#-%*+\--:=?-Z^_a-z~\\]{0,60}+){0,3}+)"
 
-# Words between the name and the sign: "password for root: ...", "mật khẩu database là ...".
+# Words between the name and the separator: "password for root: ...", "mật khẩu database là ...".
 GAP = r"(?P<gap>(?:[ \t][^\s:=<>|\"'`,;]{1,16}+){0,3}?)"
-# The quotes or brackets that close an identifier. Possessive repeats (`}+`) keep a mismatch from being tried again.
+# The quotes or brackets that close an identifier. Possessive repeats (`}+`) avoid backtracking on a mismatch.
 CLOSE = r"[\\\"'`\])*]{0,4}+"
-# Between name and value, most specific first.
+# Separator between name and value, most specific first.
 SIGN = (
     r"(?P<sep>[ \t]{0,4}:[ \t]{0,2}[&*]?[A-Za-z_][\w<>\[\].|?]{0,30}[ \t]=[ \t]{1,2}"  # typed: `name: &str = `
     r"|[ \t]{0,12}(?::=|=>|->|={1,3}|!={1,2}|[:|\u2192])[ \t]{0,12}"
@@ -238,9 +238,9 @@ WORD_SIGN = r"(?P<sep>[ \t]{0,4}(?:[:=|\u2192]|->|là|thành|bằng|是|为|為|
 VALUE = f"(?:{QUOTED}|{BARE})"
 
 
-# Tried in this order: with a sign, then with nothing but blanks in between (`--password x`, `WITH PASSWORD 'x'`).
+# Tried in this order: with a separator, then with nothing but blanks in between (`--password x`, `WITH PASSWORD 'x'`).
 def name_tails(more: str) -> tuple[re.Pattern[str], ...]:
-    """Patterns for what follows a name; `more` is how the identifier may go on."""
+    """Return patterns for what follows a name; `more` is how the identifier may continue."""
     return (
         regex(f"(?P<more>{more}){CLOSE}{GAP}{SIGN}{VALUE}"),
         regex(rf"(?P<more>{more}){CLOSE}(?P<gap>)(?P<sep>[ \t]{{1,4}}){VALUE}"),
@@ -250,7 +250,7 @@ def name_tails(more: str) -> tuple[re.Pattern[str], ...]:
 NAME_TAILS = name_tails(r"[A-Za-z0-9_.-]{0,40}+")
 SHORT_NAME_TAILS = name_tails(r"(?![a-z])[A-Za-z0-9_.-]{0,40}+")
 KEY_TAILS = name_tails(r"(?![A-Za-z])[0-9]{0,4}+")
-# Vietnamese and Chinese: no letters continue the name, and Chinese puts no blanks between words.
+# Vietnamese and Chinese: no letters continue the name, and Chinese has no blanks between words.
 WORD_TAILS = (
     regex(r"(?P<more>)(?P<gap>[^\n:=<>|\"'`,;。、]{0,12}?)[\"'`*)]{0,3}" + WORD_SIGN + VALUE),
     regex(r"(?P<more>)(?P<gap>)(?P<sep>[ \t]{0,4})" + VALUE),
@@ -267,7 +267,7 @@ PASSWORD_NAMES = (
     "keypass",
     "requirepass",
 )
-# Only as a word or a part of an identifier of their own ("dbPass", "SMTP_PW"), not inside other words.
+# Only as a separate word or part of an identifier ("dbPass", "SMTP_PW"), not inside other words.
 SHORT_PASSWORD_NAMES = ("pass", "pwd", "psk", "pw", "mk")
 TOKEN_NAMES = ("secret", "token", "credential", "phpsessid", "sessionid", "_auth")
 SHORT_TOKEN_NAMES = ("sid", "session", "jwt", "sess")
@@ -277,14 +277,14 @@ TOKEN_WORDS = (
     "mã thông báo", "密钥", "密鑰", "秘钥", "令牌", "權杖", "私钥", "凭证",
 )  # fmt: skip
 
-# "key" is too common a word: what stands before it decides how random the value has to be.
+# "key" is too common a word: the word before it decides how random the value has to be.
 KEY_OWNERS = (
     "api", "app", "application", "access", "secret", "private", "signing", "signature", "encryption", "encrypt", "auth",
     "hmac", "master", "account", "shared", "session", "service", "storage", "license", "aes", "crypto", "webhook",
     "admin", "deploy", "subscription", "consumer", "client", "jwt", "cookie", "database", "db", "backup", "server",
     "token",
 )  # fmt: skip
-# An identifier goes on in these words without a break ("secretkey", "tokens").
+# An identifier may continue in these words without a break ("secretkey", "tokens").
 GLUED = ("s", "key", "token", "secret", "value", "base", "access", "id")
 # Words after the name that make it a property of a secret, not the secret.
 PROPERTY_WORDS = frozenset(
@@ -316,7 +316,7 @@ CODE_NAME = regex(r"[A-Za-z_][A-Za-z_.:]{0,200}[0-9]{0,2}")
 
 
 class Assigned(NamedTuple):
-    """A name and the value given to it."""
+    """A name and the value assigned to it."""
 
     name: str
     before: str
@@ -345,9 +345,9 @@ def read_assignment(match: re.Match[str], name: str) -> Assigned:
 
 
 def is_own_word(found: Assigned) -> bool:
-    """The short name is not a part of another word: `pass` in `dbPass` and `SMTP_PASS`, not in `compass`."""
+    """True if the short name is not part of another word: `pass` in `dbPass` and `SMTP_PASS`, not in `compass`."""
     if found.sep in (",", "("):
-        return False  # a call or a list with such a short name in it: `_mk_suite("test_1")`
+        return False  # a call or a list that contains such a short name: `_mk_suite("test_1")`
     previous = found.before[-1:]
     if previous.isalpha() and not (found.name[0].isupper() and previous.islower()):
         return False
@@ -355,7 +355,7 @@ def is_own_word(found: Assigned) -> bool:
 
 
 def names_a_secret(found: Assigned) -> bool:
-    """The whole identifier still means the secret itself."""
+    """True if the whole identifier still means the secret itself."""
     more = found.more
     if more[:1].isalpha() and (more[0].islower() or found.name.isupper()) and not more.lower().startswith(GLUED):
         return False
@@ -365,11 +365,11 @@ def names_a_secret(found: Assigned) -> bool:
 
 
 def is_code(found: Assigned) -> bool:
-    """A bare value that is an expression: a call, an index, a variable."""
+    """True if a bare value is an expression: a call, an index, a variable."""
     value = found.value
     if found.after[:1] in ("(", "[", "{") or (found.after[:1] == "<" and found.sep != ">"):
         return True
-    # Paths, options and operators; but one in thirty base64 values starts with such a sign too.
+    # Paths, options and operators; but one in thirty base64 values begins with such a character too.
     if value[0] in "$&*=:?-/\\." and not is_opaque(value.lstrip("/-")):
         return True
     if "=" in found.sep and not value.isdigit() and CODE_NAME.fullmatch(value) and not is_opaque(value):
@@ -384,7 +384,8 @@ def is_assigned_password(found: Assigned) -> bool:
     is_verb = found.name == "pass" and found.sep in ("", "(") and "--" not in found.before
     if is_verb and CODE_NAME.fullmatch(found.value):
         return False  # "pass force_zip64 to ..."
-    # Without a sign, or with other words in between, only the value itself can tell. An option's value needs no sign.
+    # Without a separator, or with other words in between, only the value itself is evidence. An option's value needs no
+    # separator.
     unsure = found.gap or found.sep in (",", "(") or (not found.sep and not found.quoted and "--" not in found.before)
     return is_strong_password(found.value) if unsure else is_password(found.value)
 
@@ -406,7 +407,7 @@ def is_assigned_key(found: Assigned) -> bool:
     return is_opaque(found.value, 24) and not HEX.fullmatch(found.value) and mean_run(found.value) < 2.6
 
 
-# The shortest value any of these accept.
+# Length of the shortest value that any of these accept.
 SHORTEST_VALUE = 6
 
 
@@ -455,7 +456,7 @@ def context(
     accept: Callable[[str], bool],
     at_anchor: bool = True,
 ) -> Rule:
-    """A rule for one layout; `accept` judges the value."""
+    """Build a rule for one layout; `accept` judges the value."""
     return Rule(kind, regex(pattern, re.IGNORECASE), anchors, lambda match: accept(value_of(match)), at_anchor, rank=1)
 
 
@@ -475,7 +476,7 @@ def is_header_value(value: str) -> bool:
 ARGUMENT = r"[\"']?(?P<v>[^\s\"'<>|]{4,200})"
 OPTIONS = r"[^\n|;&]{0,120}?[ \t]"
 
-# Commands that take a password: literals to find them by, what follows, and how to judge the value.
+# Commands that take a password: literals to find them by, the pattern, and the test of the value.
 COMMANDS: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
     (("mysql", "mariadb"), rf"(?:mysql(?:dump|admin|import|show|check)?|mariadb){OPTIONS}-p{ARGUMENT}", is_argument),
     (("sshpass ",), rf"sshpass{OPTIONS}-p[ \t]{{0,3}}{ARGUMENT}", is_argument),

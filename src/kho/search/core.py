@@ -1,10 +1,10 @@
-"""What every slice stands on, handed whole to its `capability.py`; services get the parts that they name."""
-
-from dataclasses import dataclass
+"""`Core`: the shared services that every slice builds on. A slice's `capability.py` gets it whole; services get the
+parts that they name."""
 
 from kho.kernel.background import Background
 from kho.kernel.ports import Database, Leases
 from kho.lib.clock import Clock, system_clock
+from kho.lib.dataclass import dataclass
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
@@ -19,7 +19,7 @@ class Core:
     embedding_queue: EmbeddingQueue | None
     """None for keyword search only."""
     leases: Leases
-    """Work that one process at a time does. All of this process's are held in one name."""
+    """Leases on work that one process at a time may do. All leases of this process have the same owner name."""
     model: str = ""
-    """The embedding model's name; empty where there is none."""
+    """Name of the embedding model; empty if there is none."""
     clock: Clock = system_clock

@@ -1,1 +1,1 @@
-"""Virtual boards: they speak to a hub as firmware does, over its doors, and know nothing else of it."""
+"""Virtual boards: they talk to a hub as firmware does, through its doors, and know nothing else of it."""

@@ -1,36 +1,24 @@
 """A virtual board: the MCP server of real firmware as a plain object, with faults on demand.
 
-It is the tests' board, and behind `kho devices simulate` a newcomer's first one. What it says it says as firmware does,
-oddities included: errors have no code and unescaped messages, optional arguments of a wrong type become their default.
+Used by the tests and by `kho devices simulate`. Its messages are those of firmware, oddities included: errors have no
+code and unescaped messages, optional arguments of a wrong type become their default.
 """
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import InitVar, field
 from typing import Any, cast
 
 import orjson
 
 from kho.lib import jsonrpc
-from kho.simulator.board_tools import (
-    COMMON,
-    RESTARTS,
-    STATE_CHANGED,
-    USER_ONLY,
-    Answer,
-    Context,
-    Picture,
-    Property,
-    Refused,
-    State,
-    Tool,
-    Upload,
-)
+from kho.lib.dataclass import dataclass
+from kho.simulator import board_tools
 from kho.simulator.faults import Fault
 
 PAGE_BYTES = 8000
 _SPARE = 30
-"""What firmware leaves free on a page for its end."""
+"""Bytes that firmware reserves on a page for its end."""
 _INT_32 = 2**31
 
 Payload = dict[str, Any]
@@ -40,44 +28,40 @@ Payload = dict[str, Any]
 class Say:
     text: str
     after: float = 0.0
-    """Seconds to wait before."""
+    """Seconds to wait before sending."""
 
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """The board ends the connection."""
+    """The board closes the connection."""
 
 
+@dataclass(eq=False)
 class Board:
-    def __init__(
-        self,
-        id: str,
-        name: str = "kho-sim",
-        seed: int = 0,
-        *,
-        version: str = "2.4.2",
-        online: bool = False,
-        lists_user_tools: bool = True,
-        extra: Iterable[Tool] = (),
-    ) -> None:
-        """`online`: whoever drives the board does its `uploads`; else a photo comes back as an image. Firmware before
-        2.0 does not list user tools; `extra` are a board's own, between the common ones and those."""
-        self.id = id
-        self.name = name
-        self.version = version
-        self.seed = seed
-        self.online = online
-        self.lists_user_tools = lists_user_tools
-        self.tools = (*COMMON, *extra, *USER_ONLY)
-        self.state = State(seed)
-        self.mode = "idle"
-        """listening, speaking, …"""
-        self.session_id = ""
-        self.vision: tuple[str, str] | None = None
-        self.uploads: deque[Upload] = deque()
-        self.restarts = 0
-        self.delay = 1.0
-        self._faults: deque[Fault] = deque()
+    """The state and tools of one board. If `online`, its driver performs its `uploads`; otherwise a photo is returned
+    as an image. Firmware before 2.0 does not list user tools. `extra` are a board's own tools, listed between the
+    common ones and those."""
+
+    id: str
+    name: str = "kho-sim"
+    seed: int = 0
+    version: str = field(default="2.4.2", kw_only=True)
+    online: bool = field(default=False, kw_only=True)
+    lists_user_tools: bool = field(default=True, kw_only=True)
+    extra: InitVar[Iterable[board_tools.FirmwareTool]] = field(default=(), kw_only=True)
+    tools: tuple[board_tools.FirmwareTool, ...] = field(init=False)
+    state: board_tools.State = field(init=False)
+    mode: str = "idle"
+    """idle, listening, speaking, …"""
+    session_id: str = ""
+    vision: tuple[str, str] | None = None
+    uploads: deque[board_tools.Upload] = field(default_factory=deque[board_tools.Upload])
+    restarts: int = 0
+    delay: float = 1.0
+    faults: deque[Fault] = field(default_factory=deque[Fault])
+
+    def __post_init__(self, extra: Iterable[board_tools.FirmwareTool]) -> None:
+        self.tools, self.state = (*board_tools.COMMON, *extra, *board_tools.USER_ONLY), board_tools.State(self.seed)
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
@@ -96,11 +80,11 @@ class Board:
         return _dump({"type": "goodbye", "session_id": self.session_id})
 
     def fail(self, *faults: Fault) -> None:
-        """Spoils the next answers, one each."""
-        self._faults.extend(faults)
+        """Make the next answers faulty, one fault each."""
+        self.faults.extend(faults)
 
     def hear(self, text: str) -> list[Say | HangUp]:
-        """What the board does about a frame."""
+        """Handle a frame from the hub; return what the board does."""
         frame = parse(text)
         payload = frame.get("payload")
         if frame.get("type") == "hello" and isinstance(frame.get("session_id"), str):
@@ -112,11 +96,11 @@ class Board:
         return [*said, HangUp()] if self.restarts > before else said
 
     def say(self, payloads: list[Payload]) -> list[Say | HangUp]:
-        """Puts messages into frames. The first is an answer, if anything is: a fault spoils that."""
+        """Put messages into frames. A pending fault is applied to a message with an id, that is, to an answer."""
         said: list[Say | HangUp] = []
         for payload in payloads:
-            spoilt = "id" in payload and bool(self._faults)
-            said += self._spoilt(payload, self._faults.popleft()) if spoilt else [Say(self._written(payload))]
+            spoilt = "id" in payload and bool(self.faults)
+            said += self._spoilt(payload, self.faults.popleft()) if spoilt else [Say(self._written(payload))]
         return said
 
     def _spoilt(self, payload: Payload, fault: Fault) -> list[Say | HangUp]:
@@ -136,7 +120,7 @@ class Board:
                 return []
 
     def _written(self, payload: Payload) -> str:
-        """Firmware puts its texts together without escaping an error's message."""
+        """Serialise a frame as firmware does, which does not escape an error's message."""
         match payload:
             case {"id": int() as id, "error": {"message": str() as message}}:
                 inner = f'{{"jsonrpc":"2.0","id":{id},"error":{{"message":"{message}"}}}}'
@@ -147,7 +131,8 @@ class Board:
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def receive(self, payload: Payload) -> list[Payload]:
-        """The answer, if there is one, then notifications. What firmware does not like it drops without a word."""
+        """Handle a message: return the answer, if there is one, then notifications. Like firmware, silently drop
+        invalid messages."""
         method, params, id = payload.get("method"), payload.get("params", {}), payload.get("id")
         unwanted = payload.get("jsonrpc") != "2.0" or not isinstance(method, str) or method.startswith("notifications")
         if unwanted or not isinstance(params, dict) or isinstance(id, bool) or not isinstance(id, int | float):
@@ -156,18 +141,18 @@ class Board:
         before = self._visible()
         try:
             answer = self._answer(number, cast(str, method), given)
-        except Refused as refusal:
+        except board_tools.ToolRefused as refusal:
             return [_error(number, str(refusal))]
         replies = [] if answer is None else [{"jsonrpc": "2.0", "id": number, "result": answer}]
         return replies + self._changes(before)
 
     def become(self, mode: str) -> list[Payload]:
-        """The board listens, speaks or idles from now on."""
+        """Change the mode (listening, speaking, idle); return the notifications."""
         before, self.mode = self._visible(), mode
         return self._changes(before)
 
-    def uploaded(self, upload: Upload, status: int, body: str) -> list[Payload]:
-        """How an upload went; status 0 if there was nobody to take it."""
+    def uploaded(self, upload: board_tools.Upload, status: int, body: str) -> list[Payload]:
+        """Report the result of an upload; status 0 if the URL could not be reached."""
         if status != 200:
             return [
                 _error(
@@ -186,7 +171,7 @@ class Board:
             case "tools/call":
                 return self._call(id, params)
             case _:
-                raise Refused(f"Method not implemented: {method}")
+                raise board_tools.ToolRefused(f"Method not implemented: {method}")
 
     def _initialize(self, params: Payload) -> Payload:
         match params:
@@ -216,30 +201,30 @@ class Board:
             size += length
             page.append(tool.listed)
         if not page:
-            raise Refused(f"Failed to add tool {left} because of payload size limit")
+            raise board_tools.ToolRefused(f"Failed to add tool {left} because of payload size limit")
         return {"tools": page, "nextCursor": left} if left else {"tools": page}
 
     def _call(self, id: int, params: Payload) -> Payload | None:
         name, given = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str):
-            raise Refused("Missing name")
+            raise board_tools.ToolRefused("Missing name")
         if not isinstance(given, dict):
-            raise Refused("Invalid arguments")
+            raise board_tools.ToolRefused("Invalid arguments")
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
-            raise Refused(f"Unknown tool: {name}")
+            raise board_tools.ToolRefused(f"Unknown tool: {name}")
         arguments = {one.name: _argument(one, cast(Payload, given).get(one.name)) for one in tool.properties}
-        context = Context(id, self.state, self._system(), self.vision, self.online)
+        context = board_tools.Context(id, self.state, self._system(), self.vision, self.online)
         answer = tool.run(context, arguments)
-        if name in RESTARTS:
+        if name in board_tools.RESTARTS:
             self._restart()
-        if isinstance(answer, Upload):
+        if isinstance(answer, board_tools.Upload):
             self.uploads.append(answer)
             return None
         return _result(_block(answer))
 
     def _restart(self) -> None:
-        self.state, self.mode, self.vision = State(self.seed), "idle", None
+        self.state, self.mode, self.vision = board_tools.State(self.seed), "idle", None
         self.restarts += 1
         self.uploads.clear()
 
@@ -261,7 +246,7 @@ class Board:
         return [
             {
                 "jsonrpc": "2.0",
-                "method": STATE_CHANGED,
+                "method": board_tools.STATE_CHANGED,
                 "params": {"what": what, "newState": new, "oldState": before[what]},
             }
             for what, new in self._visible().items()
@@ -270,7 +255,7 @@ class Board:
 
 
 def parse(text: str) -> Payload:
-    """A frame of the hub's; empty if it is none."""
+    """Parse a frame from the hub; empty if it is not one."""
     try:
         frame: Any = jsonrpc.loads(text)
     except jsonrpc.ParseError:
@@ -282,31 +267,31 @@ def _dump(frame: Payload) -> str:
     return orjson.dumps(frame).decode()
 
 
-def _argument(wanted: Property, value: Any) -> Any:
+def _argument(wanted: board_tools.Property, value: Any) -> Any:
     kinds: dict[str, tuple[type[Any], ...]] = {"boolean": (bool,), "integer": (int, float), "string": (str,)}
     fits = isinstance(value, kinds[wanted.kind]) and (wanted.kind == "boolean" or not isinstance(value, bool))
     if not fits:
         if wanted.default is None:
-            raise Refused(f"Missing valid argument: {wanted.name}")
+            raise board_tools.ToolRefused(f"Missing valid argument: {wanted.name}")
         return wanted.default
     if wanted.kind != "integer":
         return value
     number = _int_32(value)
     if wanted.low is not None and number < wanted.low:
-        raise Refused(f"Value is below minimum allowed: {wanted.low}")
+        raise board_tools.ToolRefused(f"Value is below minimum allowed: {wanted.low}")
     if wanted.high is not None and number > wanted.high:
-        raise Refused(f"Value exceeds maximum allowed: {wanted.high}")
+        raise board_tools.ToolRefused(f"Value exceeds maximum allowed: {wanted.high}")
     return number
 
 
 def _int_32(value: float) -> int:
-    """Cut off, and held within 32 bits."""
+    """Truncate to an integer and clamp to 32 bits."""
     return int(max(-_INT_32, min(_INT_32 - 1, value)))
 
 
-def _block(answer: Answer) -> Payload:
+def _block(answer: board_tools.Answer) -> Payload:
     match answer:
-        case Picture():
+        case board_tools.Picture():
             return dict(answer.block)
         case bool():
             return {"type": "text", "text": "true" if answer else "false"}

@@ -1,21 +1,22 @@
-"""What a virtual board can do: the tools of real firmware, on state that really changes."""
+"""Tools of a virtual board: those of real firmware, on state that really changes."""
 
 import base64
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
 import orjson
 
+from kho.lib.dataclass import dataclass
+
 Kind = Literal["boolean", "integer", "string"]
 STATE_CHANGED = "notifications/state_changed"
 
 
-class Refused(Exception):
-    """The board does not do it; the text is its message."""
+class ToolRefused(Exception):
+    """The board refuses the call; the text is its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,15 @@ class Picture:
 
     @property
     def block(self) -> dict[str, str]:
-        """As firmware writes an image: JSON inside JSON."""
+        """An image as firmware writes it: JSON inside JSON."""
         inner = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(self.png).decode()}
         return {"type": "image", "image": orjson.dumps(inner).decode()}
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What the board posts before it can answer request `id`. Whoever drives the board does it and says how it went."""
+    """A POST that the board has to make before it can answer request `id`. Its driver performs it and reports the
+    result."""
 
     id: int
     url: str
@@ -56,7 +58,7 @@ class Property:
 
 
 class State:
-    """What a board remembers until it is restarted."""
+    """State of a board until it is restarted."""
 
     def __init__(self, seed: int) -> None:
         chance = Random(seed)
@@ -81,13 +83,13 @@ class State:
         }
 
     def photo(self) -> bytes:
-        """A gradient that differs from board to board and from photo to photo."""
+        """Return a gradient that differs from board to board and from photo to photo."""
         self.photos += 1
         shift = self.scene + 16 * self.photos
         return png(64, 48, lambda x, y: ((x * 4 + shift) % 256, (y * 5) % 256, (x + y + shift) % 256))
 
     def screen(self) -> bytes:
-        """The theme's colour, as bright as the screen, with a bar as long as the speaker is loud."""
+        """Return the theme's colour at the screen's brightness, with a bar whose length is the volume."""
         ground = (235 if self.theme == "light" else 25) * self.brightness // 100
         return png(100, 40, lambda x, y: (0, 160, 80) if y < 8 and x < self.volume else (ground, ground, ground))
 
@@ -97,18 +99,18 @@ Answer = bool | str | dict[str, Any] | Picture | Upload
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a tool may look at besides its arguments."""
+    """What a tool may use besides its arguments."""
 
     id: int
     state: State
     system: dict[str, Any]
     vision: tuple[str, str] | None
     online: bool
-    """Whether somebody does the board's uploads."""
+    """True if a driver performs the board's uploads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class FirmwareTool:
     name: str
     description: str
     properties: tuple[Property, ...]
@@ -156,20 +158,20 @@ def _take_photo(board: Context, given: dict[str, Any]) -> Answer:
     if not board.online:
         return Picture(image)
     if board.vision is None:
-        raise Refused("Image explain URL or token is not set")
+        raise ToolRefused("Image explain URL or token is not set")
     url, token = board.vision
     return Upload(board.id, url, token, "file", given["question"], image)
 
 
 def _snapshot(board: Context, given: dict[str, Any]) -> Answer:
     if not board.online:
-        raise Refused(f"Failed to open URL: {given['url']}")
+        raise ToolRefused(f"Failed to open URL: {given['url']}")
     return Upload(board.id, given["url"], "", "file", None, board.state.screen())
 
 
 def _preview(board: Context, given: dict[str, Any]) -> Answer:
     if not given["url"].startswith(("http://", "https://")):
-        raise Refused(f"Failed to open URL: {given['url']}")
+        raise ToolRefused(f"Failed to open URL: {given['url']}")
     board.state.preview = given["url"]
     return True
 
@@ -183,31 +185,31 @@ _URL = (Property("url", "string"),)
 _PERCENT = {"low": 0, "high": 100}
 
 COMMON = (
-    Tool(
+    FirmwareTool(
         "self.get_device_status",
         "Tells how the device is: speaker, screen, battery, network. Call it before you change any of them.",
         (),
         lambda board, given: board.state.status(),
     ),
-    Tool(
+    FirmwareTool(
         "self.audio_speaker.set_volume",
         "Sets the volume of the speaker. If you do not know the current one, ask self.get_device_status first.",
         (Property("volume", "integer", **_PERCENT),),
         _set_volume,
     ),
-    Tool(
+    FirmwareTool(
         "self.screen.set_brightness",
         "Sets the brightness of the screen.",
         (Property("brightness", "integer", **_PERCENT),),
         _set_brightness,
     ),
-    Tool(
+    FirmwareTool(
         "self.screen.set_theme",
         "Sets the theme of the screen: `light` or `dark`.",
         (Property("theme", "string"),),
         _set_theme,
     ),
-    Tool(
+    FirmwareTool(
         "self.camera.take_photo",
         "Takes a photo and answers a question about it.",
         (Property("question", "string"),),
@@ -215,31 +217,33 @@ COMMON = (
     ),
 )
 USER_ONLY = (
-    Tool("self.get_system_info", "Tells about chip and firmware.", (), lambda board, given: board.system, True),
-    Tool("self.reboot", "Restarts the device.", (), lambda board, given: True, True),
-    Tool(
+    FirmwareTool("self.get_system_info", "Tells about chip and firmware.", (), lambda board, given: board.system, True),
+    FirmwareTool("self.reboot", "Restarts the device.", (), lambda board, given: True, True),
+    FirmwareTool(
         "self.upgrade_firmware",
         "Installs the firmware at an address, then restarts the device.",
-        # As in real firmware: what was meant as its description is its default.
+        # As in real firmware, which passes the description as the default.
         (Property("url", "string", default="The address of the firmware file to download and install"),),
         lambda board, given: True,
         True,
     ),
-    Tool(
+    FirmwareTool(
         "self.screen.get_info",
         "Tells the size of the screen.",
         (),
         lambda board, given: {"width": 100, "height": 40, "monochrome": False},
         True,
     ),
-    Tool(
+    FirmwareTool(
         "self.screen.snapshot",
         "Posts a picture of the screen to an address.",
         (*_URL, Property("quality", "integer", default=80, low=1, high=100)),
         _snapshot,
         True,
     ),
-    Tool("self.screen.preview_image", "Shows a picture on the screen.", _URL, _preview, True),
-    Tool("self.assets.set_download_url", "Sets where assets are downloaded from.", _URL, _set_download_url, True),
+    FirmwareTool("self.screen.preview_image", "Shows a picture on the screen.", _URL, _preview, True),
+    FirmwareTool(
+        "self.assets.set_download_url", "Sets where assets are downloaded from.", _URL, _set_download_url, True
+    ),
 )
 RESTARTS = ("self.reboot", "self.upgrade_firmware")

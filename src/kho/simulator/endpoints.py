@@ -1,4 +1,4 @@
-"""How virtual boards reach a hub, and in which words they say why they do not."""
+"""Addresses and topics by which virtual boards reach a hub, and the errors when they do not."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,38 +10,38 @@ from kho.lib import mqtt_client
 from kho.lib.mqtt_client import Address, Unusable
 
 OTA_PATH = "/xiaozhi/ota/"
-"""Where a board asks a hub for its settings."""
+"""Path where a board asks a hub for its settings."""
 REPLACED = "A newer connection of this device took its place."
-"""What a hub says when it closes a connection for that."""
+"""Reason that a hub gives when it closes a connection for this."""
 OTHERS = " ('kho devices simulate --first N' gives others)"
 PERHAPS = f"; perhaps another board with this id connected{OTHERS}"
 
 
 class Away(ConnectionError):
-    """The hub, or the connection to it, is not there."""
+    """The hub, or the connection to it, is not available."""
 
 
 class Replaced(Away):
-    """Another board with this id took its place, or may have: the broker of others does not say."""
+    """Another board with this id replaced it, or may have: an external broker does not say."""
 
 
 def base(hub: str) -> str:
-    """`http://host:port` of a hub, whichever of its addresses was given."""
+    """Return `http://host:port` of a hub, given any of its addresses."""
     parts = urlsplit(hub)
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     if scheme not in ("http", "https") or not parts.netloc:
-        raise KhoError("The address of a hub is written ws://HOST:PORT/xiaozhi/v1/ or http://HOST:PORT.")
+        raise KhoError("The address of a hub has the form ws://HOST:PORT/xiaozhi/v1/ or http://HOST:PORT.")
     return f"{scheme}://{parts.netloc}"
 
 
 def socket(hub: str) -> str:
-    """The WebSocket, if that was given."""
+    """Return the WebSocket URL if one was given, otherwise an empty string."""
     parts = urlsplit(hub)
     return hub if parts.scheme in ("ws", "wss") and parts.path.strip("/") else ""
 
 
 def broker(text: str) -> Address:
-    """Where a broker is. Raises KhoError: that is no address, or what MQTT needs is not installed."""
+    """Return the address of a broker. Raises KhoError if it is not one, or if the MQTT packages are not installed."""
     try:
         where = mqtt_client.address(text)
         mqtt_client.need("aiomqtt")
@@ -51,7 +51,7 @@ def broker(text: str) -> Address:
 
 
 def topics(device: str, client: str) -> tuple[str, str, str]:
-    """Where a board that was not told otherwise publishes and listens, and what it calls itself to the broker."""
+    """Return the default publish topic, subscribe topic and MQTT client id of a board."""
     written = device.replace(":", "_")
     return f"devices/{written}/up", f"devices/p2p/{written}", f"GID_kho@@@{written}@@@{client}"
 

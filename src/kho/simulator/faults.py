@@ -1,4 +1,4 @@
-"""What can go wrong with the answer of a virtual board, on demand."""
+"""Faults that a virtual board's answers can have on demand."""
 
 from typing import Literal, get_args
 

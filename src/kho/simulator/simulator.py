@@ -1,14 +1,14 @@
-"""Virtual boards on real wires: what `kho devices simulate` runs, and what tests and measurements connect with.
+"""Virtual boards on real connections: run by `kho devices simulate`, and used by tests and measurements.
 
 Each does what a board does: it asks at `/xiaozhi/ota/` for its settings, shows a code until it is approved, connects
-over WebSocket or MQTT as it is told, serves its tools, and comes back when it was cut off. A board is one task.
+over WebSocket or MQTT as configured, serves its tools, and reconnects after a disconnect. Each board is one task.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import InitVar, field
 from typing import Any, Literal, cast
 from uuid import NAMESPACE_URL, uuid5
 
@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from kho.lib import mqtt_client
+from kho.lib.dataclass import dataclass
 from kho.lib.mqtt_client import Address
 from kho.lib.open_files import make_room
 from kho.simulator import endpoints
@@ -29,14 +30,14 @@ from kho.simulator.faults import Fault
 FIRST_PAUSE = 0.5
 LAST_PAUSE = 30.0
 STEADY = 2 * LAST_PAUSE
-"""Seconds after which a connection that another one of the same id might have ended counts as one that had worked: two
-boards that push each other out take turns, slower each time."""
+"""Seconds after which a connection that another board of the same id may have ended counts as having worked. Otherwise
+the backoff grows, so that two boards that replace each other take turns more and more slowly."""
 FAREWELL = 2.0
-"""Seconds to say goodbye in."""
+"""Timeout in seconds for saying goodbye."""
 ASK_AGAIN = 3.0
-"""Seconds between two questions whether the board is approved by now."""
+"""Seconds between two polls for approval."""
 AT_ONCE = 32
-"""Boards that connect at the same time; the others wait for their turn."""
+"""Maximum boards that connect at the same time; the others wait."""
 SOFTWARE = "kho-sim/2.4.2"
 
 What = Literal["connected", "disconnected", "waiting", "called", "refused"]
@@ -44,59 +45,54 @@ Send = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class BoardEvent:
     device: str
     what: What
     text: str
-    """In words."""
+    """Message for people."""
     more: dict[str, Any]
 
 
-Tell = Callable[[Happening], None]
+Tell = Callable[[BoardEvent], None]
 
 
 class _Restart(Exception):
-    """The board ended the connection itself."""
+    """The board closed the connection itself."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Simulated:
-    """A board that lives as long as `run` does. `mqtt` is a broker to use instead of what the hub says; a board that
-    subscribes does so as old firmware did."""
+    """A board that runs as long as `run` does. `mqtt` is a broker to use instead of the hub's settings. With
+    `subscribes`, it subscribes to its topic, as old firmware did."""
 
-    def __init__(
-        self,
-        board: Board,
-        hub: str,
-        http: httpx2.AsyncClient,
-        *,
-        mqtt: Address | None = None,
-        subscribes: bool = False,
-        tell: Tell = lambda happening: None,
-        turns: asyncio.Semaphore | None = None,
-        first_pause: float = FIRST_PAUSE,
-    ) -> None:
-        self.board = board
-        self.client = str(uuid5(NAMESPACE_URL, board.id))
-        self.connected = asyncio.Event()
-        """Set while the hub and the board talk: the hub has said hello, or has asked something."""
-        self.faults: deque[Fault] = deque()
-        """What the answers to the next calls suffer from, one each."""
-        self._hub = endpoints.base(hub)
-        self._socket = endpoints.socket(hub)
-        self._http = http
-        self._mqtt = mqtt
-        self._subscribes = subscribes or mqtt is not None
-        self._tell = tell
-        self._turns = turns or asyncio.Semaphore(AT_ONCE)
-        self._first_pause = first_pause
-        self.pause = first_pause
-        """Seconds until it connects again, should it be cut off."""
-        self._send: Send | None = None
-        self._session: Any = None
-        """What the hub calls the session."""
+    board: Board
+    hub: InitVar[str]
+    http: httpx2.AsyncClient
+    mqtt: Address | None = None
+    subscribes: bool = False
+    tell: Tell = lambda happening: None
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    first_pause: float = FIRST_PAUSE
+    ask_again: float = ASK_AGAIN
+    connected: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while hub and board communicate: the hub has said hello, or has sent a request."""
+    faults: deque[Fault] = field(default_factory=deque[Fault])
+    """Faults for the answers to the next calls, one each."""
+    pause: float = field(init=False)
+    """Seconds until it reconnects after a disconnect."""
+    client: str = field(init=False)
+    base: str = field(init=False)
+    socket: str = field(init=False)
+    send: Send | None = None
+    session: Any = None
+    """Session id given by the hub."""
+
+    def __post_init__(self, hub: str) -> None:
+        self.client = str(uuid5(NAMESPACE_URL, self.board.id))
+        self.base, self.socket, self.pause = endpoints.base(hub), endpoints.socket(hub), self.first_pause
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Connect and reconnect until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -105,38 +101,38 @@ class Simulated:
             except (_Restart, Away) as end:
                 worked = not isinstance(end, Replaced) or loop.time() - began >= STEADY
                 if isinstance(end, _Restart) or (self.connected.is_set() and worked):
-                    self.pause = self._first_pause
+                    self.pause = self.first_pause
                 self._say("disconnected", str(end) or "restarts")
             finally:
                 self.connected.clear()
-                self._send = None
+                self.send = None
             await asyncio.sleep(self.pause)
             self.pause = min(LAST_PAUSE, self.pause * 2)
 
     async def say(self, *payloads: Payload) -> None:
-        """Sends messages of the board's own accord, such as notifications. Raises Away."""
-        if self._send is None:
+        """Send unsolicited messages, such as notifications. Raises Away."""
+        if self.send is None:
             raise Away("is not connected")
         for said in self.board.say(list(payloads)):
-            await self._do(said, self._send)
+            await self._do(said, self.send)
 
     async def become(self, mode: str) -> None:
-        """The board listens, speaks or idles from now on, and says so."""
+        """Change the mode (listening, speaking, idle) and notify the hub."""
         await self.say(*self.board.become(mode))
 
-    # -- its life -------------------------------------------------------------------------------------------------
+    # -- lifecycle ------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        async with self._turns:
+        async with self.turns:
             settings = await self.bootstrap()
         mqtt: Any = settings.get("mqtt")
-        if isinstance(mqtt, dict) or self._mqtt is not None:
+        if isinstance(mqtt, dict) or self.mqtt is not None:
             await self._over_mqtt(cast(dict[str, Any], mqtt) if isinstance(mqtt, dict) else {})
         else:
             await self._over_websocket(cast(dict[str, Any], settings.get("websocket") or {}))
 
     async def bootstrap(self) -> dict[str, Any]:
-        """What the hub tells the board, once it is approved. Raises Away."""
+        """Return the hub's settings for the board, once it is approved. Raises Away."""
         shown = ""
         while True:
             settings = await self._post(endpoints.OTA_PATH)
@@ -145,7 +141,7 @@ class Simulated:
                     if code != shown:
                         self._say("waiting", f"shows the code {code}: kho devices approve {code}", code=code)
                     shown = code
-                    await asyncio.sleep(ASK_AGAIN)
+                    await asyncio.sleep(self.ask_again)
                 case _:
                     return settings
 
@@ -160,12 +156,12 @@ class Simulated:
         }
         headers = {"device-id": self.board.id, "client-id": self.client, "user-agent": SOFTWARE}
         try:
-            answer = await self._http.post(self._hub + path, json=about, headers=headers)
+            answer = await self.http.post(self.base + path, json=about, headers=headers)
             found = orjson.loads(answer.content)
         except httpx2.HTTPError as problem:
-            raise Away(f"finds no hub at {self._hub}: {problem}") from None
+            raise Away(f"finds no hub at {self.base}: {problem}") from None
         except orjson.JSONDecodeError:
-            raise Away(f"finds something at {self._hub} that is no hub") from None
+            raise Away(f"finds something at {self.base} that is no hub") from None
         if answer.status_code != 200 or not isinstance(found, dict):
             raise Away(f"is refused: {endpoints.reason(found)}")
         return cast(dict[str, Any], found)
@@ -175,7 +171,7 @@ class Simulated:
         if told.get("token"):
             headers["authorization"] = f"Bearer {told['token']}"
         dialling = connect(
-            self._socket or told.get("url", ""),
+            self.socket or told.get("url", ""),
             additional_headers=headers,
             user_agent_header=SOFTWARE,
             proxy=None,
@@ -185,7 +181,7 @@ class Simulated:
             close_timeout=2,
         )
         try:
-            async with self._turns:
+            async with self.turns:
                 socket = await dialling
         except (OSError, InvalidHandshake, TimeoutError) as problem:
             raise Away(f"cannot connect: {problem}") from None
@@ -199,12 +195,12 @@ class Simulated:
         raise endpoints.cut_off(socket.close_reason or "without a word")
 
     async def _over_mqtt(self, told: dict[str, Any]) -> None:
-        where = self._mqtt or endpoints.broker(str(told.get("endpoint", "")))
+        where = self.mqtt or endpoints.broker(str(told.get("endpoint", "")))
         if told.get("username"):
             where = Address(where.host, where.port, str(told["username"]), str(told["password"]), where.tls)
         up, down, identifier = endpoints.topics(self.board.id, self.client)
         up = str(told.get("publish_topic") or up)
-        topics = [str(told.get("subscribe_topic") or down)] if self._subscribes else []
+        topics = [str(told.get("subscribe_topic") or down)] if self.subscribes or self.mqtt else []
         identifier = str(told.get("client_id") or identifier)
         try:
             async with mqtt_client.connected(where, identifier, topics, (up, self.board.goodbye())) as client:
@@ -216,7 +212,7 @@ class Simulated:
                     await send(self.board.hello("udp"))
                     await self._serve(_contents(client), send, "mqtt")
                 except asyncio.CancelledError:
-                    with suppress(OSError):  # a TimeoutError among them
+                    with suppress(OSError):  # includes TimeoutError
                         async with asyncio.timeout(FAREWELL):
                             await send(self.board.goodbye())
                     raise
@@ -225,10 +221,10 @@ class Simulated:
                 raise Replaced(f"was cut off by the broker at {where}: {problem}{endpoints.PERHAPS}") from None
             raise Away(f"has no connection to the broker at {where}: {problem}") from None
 
-    # -- what it hears ------------------------------------------------------------------------------------------------
+    # -- incoming frames ----------------------------------------------------------------------------------------------
 
     async def _serve(self, heard: AsyncIterator[str | bytes], send: Send, transport: str) -> None:
-        self._send, self._session = send, None
+        self.send, self.session = send, None
         async for text in heard:
             if not self.connected.is_set():
                 self.connected.set()
@@ -248,13 +244,13 @@ class Simulated:
         await send(said.text)
 
     async def _upload(self, upload: Upload, send: Send) -> None:
-        """A photo goes to the hub as a form; what it answers is what the tool gives."""
+        """Post a photo to the hub as a form; its answer becomes the tool's result."""
         named = {"device-id": self.board.id, "client-id": self.client}
         if upload.token:
             named["authorization"] = f"Bearer {upload.token}"
         form = {} if upload.question is None else {"question": upload.question}
         try:
-            answer = await self._http.post(
+            answer = await self.http.post(
                 upload.url, data=form, files={upload.field: ("camera.jpg", upload.image, "image/png")}, headers=named
             )
             status, body = answer.status_code, answer.text
@@ -266,7 +262,7 @@ class Simulated:
     def _note(self, text: str) -> None:
         frame = parse(text)
         if frame.get("type") in ("hello", "mcp"):
-            self._session = frame.get("session_id")
+            self.session = frame.get("session_id")
         match frame:
             case {"payload": {"method": "tools/call", "params": {"name": str() as tool, **rest}}}:
                 arguments: dict[str, Any] = cast(dict[str, Any], rest).get("arguments") or {}
@@ -280,19 +276,19 @@ class Simulated:
                     self._say("called", asked, **more)
             case {"type": "alert", "message": str() as message}:
                 self._say("refused", f"is told: {message}", message=message)
-            case {"type": "goodbye", **rest} if rest.get("session_id") in (None, self._session):
-                # Of an earlier session, it is of no concern. Virtual boards then ask for their settings again, as they
-                # do whenever a connection ends: so they show a code once they are forgotten.
+            case {"type": "goodbye", **rest} if rest.get("session_id") in (None, self.session):
+                # A goodbye of an earlier session is ignored. After one, virtual boards ask for their settings again, as
+                # they do whenever a connection ends, so that they show a code if the hub has forgotten them.
                 raise endpoints.cut_off(str(rest.get("reason") or "goodbye"))
             case _:
                 pass
 
     def _say(self, what: What, text: str, **more: Any) -> None:
-        self._tell(Happening(self.board.id, what, text, more))
+        self.tell(BoardEvent(self.board.id, what, text, more))
 
 
 def boards(count: int, first: int = 1, *, online: bool = True) -> list[Board]:
-    """Boards with MACs that no maker uses, each a little different."""
+    """Create boards with locally administered MACs, each a little different."""
     return [Board(mac(number), seed=number, online=online) for number in range(first, first + count)]
 
 
@@ -302,7 +298,7 @@ def mac(number: int) -> str:
 
 @asynccontextmanager
 async def http() -> AsyncGenerator[httpx2.AsyncClient, None]:
-    """What boards ask the hub with. All of them share one."""
+    """HTTP client for requests to the hub, shared by all boards."""
     limits = httpx2.Limits(max_connections=AT_ONCE, max_keepalive_connections=AT_ONCE)
     async with httpx2.AsyncClient(timeout=30, trust_env=False, limits=limits) as client:
         yield client
@@ -317,7 +313,7 @@ async def simulate(
     faults: Sequence[Fault] = (),
     tell: Tell = lambda happening: None,
 ) -> None:
-    """`count` boards, until this is cancelled. The answers to the first calls of each suffer from `faults`."""
+    """Run `count` boards until cancelled. The answers to the first calls of each have `faults`."""
     where = endpoints.broker(mqtt) if mqtt else None
     make_room(4 * count + 256)  # over MQTT a board needs three
     turns = asyncio.Semaphore(AT_ONCE)

@@ -1,4 +1,4 @@
-"""API keys at rest: digests only."""
+"""Storage of API keys: digests only."""
 
 from collections.abc import Sequence
 
@@ -47,6 +47,9 @@ class SqlApiKeys:
                 lambda tx: tx.run("UPDATE api_keys SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL", now, id)
             )
         )
+
+    async def reset(self) -> int:
+        return await self._db.write(lambda tx: tx.run("DELETE FROM api_keys"))
 
     async def in_use(self) -> bool:
         return await self._db.read(lambda tx: tx.one("SELECT 1 FROM api_keys LIMIT 1")) is not None

@@ -1,19 +1,20 @@
-"""The `Lease` port on both databases: one UPDATE each, in the transaction of the caller.
+"""The `Lease` port on both databases: one UPDATE each, in the caller's transaction.
 
-A slice states which of its tables holds the lease and how the columns are called; the clock and the name of the
-process come with the `Leases` that the composition root makes, one for the whole process.
+A slice states which of its tables holds the lease and its column names; the clock and the name of the process come with
+`Leases`, which the composition root makes once for the whole process.
 """
 
 import os
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kho.kernel.ports import Lease, Tx, Value
 from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 
 
 def _process() -> str:
-    """Process numbers are used again after a restart, and two machines may share one database."""
+    """Return a unique owner id: process ids are reused after a restart, and two machines may share one database."""
     return f"{os.getpid()}:{uuid.uuid4()}"
 
 
@@ -74,7 +75,7 @@ class _RowLease:
 
 @dataclass(frozen=True, slots=True)
 class _NamedLease:
-    """A row of the table `leases`, which is there only while somebody holds it."""
+    """A row of the table `leases`, which exists only while somebody holds it."""
 
     clock: Clock
     holder: str
@@ -84,15 +85,12 @@ class _NamedLease:
 
     def take(self, tx: Tx, *key: Value) -> bool:
         now = self.clock()
-        changed = tx.run(
+        sql = (
             "INSERT INTO leases (name, owner, until) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE "
             "SET owner = excluded.owner, until = excluded.until "
-            f"WHERE leases.owner = $2 OR leases.until <= $4 OR {self.free_if}",
-            self.name,
-            self.holder,
-            now + self.duration,
-            now,
+            f"WHERE leases.owner = $2 OR leases.until <= $4 OR {self.free_if}"
         )
+        changed = tx.run(sql, self.name, self.holder, now + self.duration, now)
         return changed == 1
 
     def hold(self, tx: Tx, *key: Value) -> bool:

@@ -1,4 +1,4 @@
-"""Numbered migrations, one folder per slice: all that are missing are applied in one transaction.
+"""Numbered migrations, one folder per slice: all missing ones are applied in one transaction.
 
 A file is `NNN_name.sql` for both databases, or a pair `NNN_name.sqlite.sql` and `NNN_name.postgres.sql`.
 """
@@ -8,12 +8,12 @@ import hashlib
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock, system_clock
+from kho.lib.dataclass import dataclass
 from kho.storage.sqlite import backup
 from kho.storage.sqlite.transaction import Busy
 
@@ -21,9 +21,9 @@ OWN: tuple[str, Path] = ("storage", Path(__file__).parent / "migrations")
 """The storage layer's own folder, to be passed to `migrate` before the slices'."""
 
 PATIENCE = 600.0
-"""Seconds to wait for another process that brings the database up to date. A copy of 10 GB is made meanwhile."""
+"""Seconds to wait for another process that migrates the database. It may copy 10 GB meanwhile."""
 _FILE = re.compile(r"(\d{3})_([a-z0-9_]+)(?:\.(sqlite|postgres))?\.sql")
-_LOCK = 0x6B686F  # "kho"; any number does, as long as every process takes the same
+_LOCK = 0x6B686F  # "kho"; any number will do, if every process uses the same
 _EXISTS = {
     "sqlite": "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'",
     "postgres": "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'migrations'",
@@ -59,24 +59,24 @@ class Migration:
 
 
 async def migrate(db: Database, folders: Sequence[tuple[str, Path]], *, clock: Clock = system_clock) -> None:
-    """Brings the database up to date, or changes nothing and raises MigrationError.
+    """Apply missing migrations, or change nothing and raise MigrationError.
 
     Several processes may start at once: one applies, the others wait and find nothing left to do. A SQLite file that
     has data is copied first (sqlite/backup.py), under the same lock.
     """
     known = await asyncio.to_thread(load, folders, db.engine)
     give_up = time.monotonic() + PATIENCE
-    # A database that is up to date is the usual case, and takes no write lock.
+    # Usually the database is up to date, and no write lock is needed.
     while missing(known, await db.read(_applied)):
         try:
             await db.write(lambda tx: _apply(tx, known, clock))
-        except Busy:  # longer than a write waits: most likely another process copies the store, then migrates it
+        except Busy:  # longer than a write waits: probably another process copies the database, then migrates it
             if time.monotonic() > give_up:
                 raise
 
 
 def load(folders: Sequence[tuple[str, Path]], engine: str) -> list[Migration]:
-    """The migrations of one engine, in the order of the folders and then of their numbers."""
+    """Return the migrations of one engine, in the order of the folders and then of their numbers."""
     found: list[Migration] = []
     for slice, folder in folders:
         found += _load_folder(slice, folder, engine)
@@ -84,7 +84,8 @@ def load(folders: Sequence[tuple[str, Path]], engine: str) -> list[Migration]:
 
 
 def missing(known: Sequence[Migration], applied: Applied) -> list[Migration]:
-    """The migrations still to be applied. Refuses a database whose history is not the program's."""
+    """Return the migrations still to be applied. Raises MigrationError if the database's history is not the
+    program's."""
     slices = {migration.slice for migration in known}
     numbers = {(migration.slice, migration.number) for migration in known}
     for slice, number in sorted(applied):
@@ -112,7 +113,7 @@ def _load_folder(slice: str, folder: Path, engine: str) -> list[Migration]:
             continue
         if number in by_number:
             raise MigrationError(f"{slice} has two migrations with the number {number:03}.")
-        # A checkout may change the line ends; that is no change of the migration.
+        # A checkout may change line endings, which is not a change of the migration.
         sql = path.read_text("utf-8").replace("\r\n", "\n")
         by_number[number] = Migration(slice, number, name, sql, hashlib.sha256(sql.encode()).hexdigest())
     for expected in range(1, len(by_number) + 1):
@@ -140,14 +141,8 @@ def _apply(tx: Tx, known: Sequence[Migration], clock: Clock) -> None:
             tx.script(migration.sql)
         except errors.KhoError as error:
             raise MigrationError(f"Migration {migration} failed. Nothing was changed.") from error
-        tx.run(
-            "INSERT INTO migrations (slice, number, name, sha256, applied_at) VALUES ($1, $2, $3, $4, $5)",
-            migration.slice,
-            migration.number,
-            migration.name,
-            migration.sha256,
-            clock(),
-        )
+        sql = "INSERT INTO migrations (slice, number, name, sha256, applied_at) VALUES ($1, $2, $3, $4, $5)"
+        tx.run(sql, migration.slice, migration.number, migration.name, migration.sha256, clock())
 
 
 def _copy(tx: Tx, first: Migration) -> None:

@@ -1,12 +1,12 @@
 """Receipts of idempotent writes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from kho.kernel.call import Kept
+from kho.kernel.call import KeptAnswer
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,23 +18,13 @@ class _Receipt:
     clock: Clock
 
     def claim(self, tx: Tx) -> None:
-        # Claimed before the work: an equal request that races waits here, or fails here, and does nothing.
-        tx.run(
-            "INSERT INTO receipts (tenant, request_id, digest, answer, created_at) VALUES ($1, $2, $3, $4, $5)",
-            self.tenant,
-            self.request_id,
-            self.digest,
-            "",
-            self.clock(),
-        )
+        # Claimed before the work: a concurrent duplicate of the request waits here, or fails here, and does nothing.
+        sql = "INSERT INTO receipts (tenant, request_id, digest, answer, created_at) VALUES ($1, $2, $3, $4, $5)"
+        tx.run(sql, self.tenant, self.request_id, self.digest, "", self.clock())
 
     def keep(self, tx: Tx, result: Any) -> None:
-        tx.run(
-            "UPDATE receipts SET answer = $1 WHERE tenant = $2 AND request_id = $3",
-            self.render(result).decode(),
-            self.tenant,
-            self.request_id,
-        )
+        sql = "UPDATE receipts SET answer = $1 WHERE tenant = $2 AND request_id = $3"
+        tx.run(sql, self.render(result).decode(), self.tenant, self.request_id)
 
 
 class SqlReceipts:
@@ -42,13 +32,13 @@ class SqlReceipts:
         self._db = db
         self._clock = clock
 
-    async def find(self, tenant: str, request_id: str) -> Kept | None:
+    async def find(self, tenant: str, request_id: str) -> KeptAnswer | None:
         row = await self._db.read(
             lambda tx: tx.one(
                 "SELECT digest, answer FROM receipts WHERE tenant = $1 AND request_id = $2", tenant, request_id
             )
         )
-        return Kept(row[0], row[1].encode()) if row else None
+        return KeptAnswer(row[0], row[1].encode()) if row else None
 
     def issue(self, tenant: str, request_id: str, digest: str, render: Callable[[Any], bytes]) -> _Receipt:
         return _Receipt(tenant, request_id, digest, render, self._clock)

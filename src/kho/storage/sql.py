@@ -1,4 +1,4 @@
-"""Checks of a statement and its parameters, alike for both databases so that a mistake shows on either."""
+"""Checks of a statement and its parameters, the same for both databases, so that a mistake shows on either."""
 
 import re
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ _PARAMETER = re.compile(r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\
 
 @lru_cache(maxsize=4096)
 def count_params(sql: str) -> int:
-    """The number of parameters that `sql` takes. SQLite numbers `$n` by first appearance and PostgreSQL by its digits,
-    so the two only agree when they first appear as $1, $2, $3 …; anything else is refused."""
+    """Return the number of parameters that `sql` takes. SQLite numbers `$n` by first appearance and PostgreSQL by its
+    digits, so the two only agree if they first appear as $1, $2, $3 …; anything else raises ValueError."""
     count = 0
     for match in _PARAMETER.finditer(sql):
         number = int(match[1] or 0)
@@ -24,7 +24,7 @@ def count_params(sql: str) -> int:
 
 
 def check_params(sql: str, params: Sequence[Value]) -> None:
-    """Refuses a wrong number of parameters, and text that PostgreSQL cannot hold."""
+    """Reject a wrong number of parameters, and text that PostgreSQL cannot store."""
     if len(params) != count_params(sql):
         raise ValueError(f"The statement takes {count_params(sql)} parameters; {len(params)} were given.")
     for value in params:

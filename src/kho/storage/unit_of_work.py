@@ -1,7 +1,6 @@
-"""Running a piece of work to its end, and carrying what it raised from one thread to another."""
+"""Runs a unit of work to its end, and passes its exception from one thread to another."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -12,16 +11,16 @@ T = TypeVar("T")
 
 
 class FinishableTx(Tx, Protocol):
-    """A transaction as whoever commits it sees it."""
+    """A transaction as seen by the code that commits it."""
 
     failure: errors.KhoError | None
-    """Why the transaction is lost, if a statement failed; the work may have looked away."""
+    """Why the transaction is lost, if a statement failed; the work may have swallowed the exception."""
 
     def end(self) -> None: ...
 
 
 def finish(work: Callable[[Tx], T], tx: FinishableTx) -> T:
-    """The work's value, if the transaction is fit to be committed."""
+    """Run the work and return its value, if the transaction can be committed; else raise."""
     try:
         value = work(tx)
         if tx.failure is not None:
@@ -34,20 +33,8 @@ def finish(work: Callable[[Tx], T], tx: FinishableTx) -> T:
         tx.end()
 
 
-async def within(timeout: float | None, work: Awaitable[T]) -> T:
-    """The work's value, or `errors.Timeout` after so many seconds. A timeout inside of the work stays what it is."""
-    deadline = asyncio.timeout(timeout)
-    try:
-        async with deadline:
-            return await work
-    except TimeoutError as error:
-        if not deadline.expired():
-            raise
-        raise errors.Timeout() from error
-
-
 class CapturedError:
-    """A `with` block whose exception is kept for the caller in another thread instead of going further up."""
+    """Context manager that stores an exception, for a caller in another thread, instead of raising it."""
 
     error: BaseException | None = None
 

@@ -1,1 +1,1 @@
-"""Server-side tools: web search and web pages (contract 002). A tool is one file; `capability.py` names them."""
+"""Server-side tools: web search and web pages (contract 002). Each tool is one file; `capability.py` lists them."""

@@ -1,4 +1,4 @@
-"""The tools that run on the server, as the hub plugs them in."""
+"""Wiring of the server-side tools into the hub."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -21,14 +21,15 @@ def capability(
     more: Sequence[Tool] = (),
     stop: Sequence[Callable[[], Awaitable[None]]] = (),
 ) -> Capability:
-    """`read` turns a page's bytes into text, and `stop` lets go of what it needs; `more` tools are for programs that
-    embed Kho."""
+    """Wire the slice. `read` converts a page's bytes to text, `stop` releases what `read` uses; `more` are extra tools
+    of programs that embed Kho."""
     web = Web(settings.fetch_timeout, settings.fetch_max_bytes)
     return described(duckduckgo.tool(search), fetch_url.tool(web, read), *more, stop=stop)
 
 
 def described(*tools: Tool, stop: Sequence[Callable[[], Awaitable[None]]] = ()) -> Capability:
-    """What it offers; without tools, for help texts: nothing is searched or read then."""
+    """Return the capability's description and operations. Without tools it is for help texts only: the default tools
+    are described but not meant to be called."""
 
     async def unread(content: bytes, name: str) -> str:
         raise ToolFailed

@@ -1,4 +1,4 @@
-"""duckduckgo_search: the web, without a key. The name, the schema and the layout of the answer are contract 002's."""
+"""Tool duckduckgo_search: web search without an API key. Name, schema and answer layout are given by contract 002."""
 
 import asyncio
 import logging
@@ -20,13 +20,13 @@ log = logging.getLogger("kho.toolbox")
 
 MAX_RESULTS = 5
 MAX_ANSWERS, ANSWER_TTL = 256, 300.0
-"""Answers that are kept, and for how many seconds: the same question asked again need not leave the machine."""
+"""Size of the cache of answers, and seconds until an entry expires: a repeated query needs no request."""
 ATTEMPTS = 2
 PAUSE = 0.5
 
 
 Search = Callable[[str, ToolboxSettings], Sequence[dict[str, Any]]]
-"""A query to results with title, href and body. Blocks; raises SearchProblem."""
+"""Runs a query; returns results with title, href and body. Blocking; raises SearchProblem."""
 
 
 def _not_blank(value: str) -> str:
@@ -46,11 +46,11 @@ class DuckDuckGo:
         self._answers: TTLCache[str, Sequence[dict[str, Any]]] = TTLCache(MAX_ANSWERS, ttl)
 
     async def run(self, params: SearchWeb, call: Call) -> str:
-        """As the contract shows it."""
+        """Search, and return the results in the contract's layout."""
         return laid_out(await self.results(params.query, call))
 
     async def results(self, query: str, call: Call) -> Sequence[dict[str, Any]]:
-        """Each with title, href and body. Raises ToolFailed."""
+        """Return results with title, href and body. Raises ToolFailed."""
         known = self._answers.get(query)
         if known is not None:
             return known
@@ -78,11 +78,11 @@ class DuckDuckGo:
 
 
 class SearchProblem(Exception):
-    """In words for people."""
+    """The search failed; the message is for users."""
 
 
 def ask(query: str, settings: ToolboxSettings) -> Sequence[dict[str, Any]]:
-    """Through the kept package, which is loaded now and not before."""
+    """Search with the package `ddgs`, which is imported only here, on first use."""
     ddgs = import_module("ddgs")
     errors = import_module("ddgs.exceptions")
     try:
@@ -103,7 +103,7 @@ def ask(query: str, settings: ToolboxSettings) -> Sequence[dict[str, Any]]:
     except errors.DDGSException as problem:
         if "No results" in str(problem):
             return []
-        raise SearchProblem("no network, or the search engine is not to be reached") from None
+        raise SearchProblem("no network, or the search engine cannot be reached") from None
 
 
 def laid_out(results: Sequence[dict[str, Any]]) -> str:
@@ -122,6 +122,7 @@ def _line(value: Any) -> str:
 def tool(engine: DuckDuckGo) -> Tool:
     return Tool(
         name="duckduckgo_search",
+        title="Search the web",
         description=(
             "Search using DuckDuckGo (free, unlimited, privacy-focused). Returns up to 5 relevant search results with "
             "titles, content snippets, and links."

@@ -1,4 +1,4 @@
-"""The contract's error of the tool server."""
+"""Errors of the tool server. A class docstring is the default message sent to the caller."""
 
 from kho.kernel.errors import InvalidParams, KhoError
 
@@ -13,7 +13,7 @@ class ToolFailed(KhoError):
 
 
 class UnknownTool(InvalidParams):
-    """There is no tool of that name. tools/list names those there are."""
+    """There is no tool of that name. tools/list names them all."""
 
     code = "UNKNOWN_TOOL"
-    guidance = "Take a name from tools/list."
+    guidance = "Use a name from tools/list."

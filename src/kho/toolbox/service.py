@@ -1,4 +1,4 @@
-"""The tool server: each tool as an operation of its own, and the contract's two methods over all of them."""
+"""The tool server: an operation for each tool, and the contract's methods tools/list and tools/call."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from kho.kernel.call import Call
 from kho.kernel.command import Command
+from kho.kernel.contract import Contract
 from kho.kernel.operation import Operation
 from kho.kernel.params import Params, Result
 from kho.toolbox.errors import UnknownTool
@@ -17,7 +18,7 @@ USE = "tools:use"
 
 class ListTools(Params):
     cursor: str | None = None
-    """Accepted: all tools fit on one page."""
+    """Accepted but ignored: all tools fit on one page."""
 
 
 class CallTool(Params):
@@ -31,17 +32,20 @@ class Described(Result):
     inputSchema: dict[str, Any]
 
 
-class Tools(Result):
+class ListedTools(Result):
     tools: list[Described]
 
 
-class Text(Result):
+class ToolText(Result):
     type: str = "text"
     text: str
 
 
-class Answer(Result):
-    content: list[Text]
+class ToolAnswer(Result):
+    content: list[ToolText]
+
+
+TOOLBOX = Contract("toolbox", read_scope=USE, write_scope=USE, tool=False, action=False)
 
 
 class Toolbox:
@@ -51,57 +55,39 @@ class Toolbox:
 
     @property
     def operations(self) -> Sequence[Operation]:
-        return (
-            *self._operations.values(),
-            Operation(
-                name="toolbox.list",
-                summary="The tools of this server.",
-                params=ListTools,
-                result=Tools,
-                run=self._list,
-                scope=USE,
-                rpc="tools/list",
-            ),
-            Operation(
-                name="toolbox.call",
-                summary="Call a tool by its name.",
-                params=CallTool,
-                result=Answer,
-                run=self._call,
-                scope=USE,
-                rpc="tools/call",
-                example={"name": "duckduckgo_search", "arguments": {"query": "sâu răng nguyên nhân"}},
-            ),
-        )
+        return (*self._operations.values(), *TOOLBOX.bind(self))
 
-    async def _list(self, params: ListTools, call: Call) -> Tools:
+    @TOOLBOX.read("tools/list")
+    async def list_(self, params: ListTools, call: Call) -> ListedTools:
+        """The tools of this server."""
         described = [
             Described(name=tool.name, description=tool.description, inputSchema=dict(tool.input_schema))
             for tool in self._tools.values()
         ]
-        return Tools(tools=described)
+        return ListedTools(tools=described)
 
-    async def _call(self, params: CallTool, call: Call) -> Answer:
+    @TOOLBOX.read("tools/call", example={"name": "duckduckgo_search", "arguments": {"query": "sâu răng nguyên nhân"}})
+    async def call(self, params: CallTool, call: Call) -> ToolAnswer:
+        """Call a tool by its name."""
         operation = self._operations.get(params.name)
         if operation is None:
-            raise UnknownTool(
-                f"There is no tool called '{params.name}'. tools/list names those there are.", field="name"
-            )
+            raise UnknownTool(f"There is no tool called '{params.name}'. tools/list names them all.", field="name")
         return await operation.run(operation.parse(params.arguments or {}), call)
 
 
 def _operation(tool: Tool) -> Operation:
-    async def run(params: Any, call: Call) -> Answer:
-        return Answer(content=[Text(text=await tool.run(params, call))])
+    async def run(params: Any, call: Call) -> ToolAnswer:
+        return ToolAnswer(content=[ToolText(text=await tool.run(params, call))])
 
     return Operation(
         name=f"toolbox.{tool.name}",
         summary=tool.description,
         params=tool.params,
-        result=Answer,
+        result=ToolAnswer,
         run=run,
         scope=USE,
         tool=tool.name,
+        title=tool.title,
         open_world=tool.open_world,
         action=tool.name,
         cli=(Command(f"tools {tool.name.replace('_', '-')}", positional=(_first(tool.input_schema),), sentence=True),),

@@ -1,4 +1,4 @@
-"""The settings of the tools that run on the server."""
+"""Settings of the server-side tools."""
 
 from typing import Literal
 
@@ -9,9 +9,9 @@ from kho.kernel.section import Section
 
 class ToolboxSettings(Section):
     search_timeout: float = Field(default=15.0, gt=0, le=120)
-    """Seconds for a whole web search."""
+    """Seconds for a whole web search, including the retry."""
     search_region: str = "wt-wt"
-    """e.g. 'vn-vi', 'cn-zh', 'us-en'; 'wt-wt' is everywhere."""
+    """e.g. 'vn-vi', 'cn-zh', 'us-en'; 'wt-wt' is worldwide."""
     search_safe: Literal["on", "moderate", "off"] = "moderate"
     search_proxy: str = ""
     """e.g. 'http://proxy.example.org:3128'"""

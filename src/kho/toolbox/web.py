@@ -1,17 +1,17 @@
-"""Fetching from the open web and nowhere else: whoever names the address must not reach what only this machine can.
+"""Fetch pages from the public internet only: callers must not reach internal addresses through this machine (SSRF).
 
-A name is looked up once, every address it has must be public, and the connection goes to the very address that was
-checked, so that a second look-up cannot lead elsewhere. Redirects are followed by the same rules.
+A host name is resolved once, all its addresses must be public, and the connection goes to a checked address, so that a
+second look-up cannot return another one (DNS rebinding). Redirects follow the same rules.
 """
 
 import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
+from kho.lib.dataclass import dataclass
 from kho.toolbox.errors import ToolFailed
 
 if TYPE_CHECKING:
@@ -26,13 +26,14 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 @dataclass(frozen=True, slots=True)
 class Fetched:
     url: str
-    """Where it was in the end."""
+    """The final URL, after redirects."""
     content_type: str
     content: bytes
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is out on the internet: not this machine, this network, or a wrapping of either."""
+    """True for an address on the public internet: not this machine or a private network, nor an IPv6 form of such an
+    IPv4 address (mapped, 6to4, Teredo, NAT64)."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
         if inner is not None:
@@ -54,13 +55,13 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 class Web:
     timeout: float = 20.0
     max_bytes: int = 5 * 1024 * 1024
-    """Bytes of a page."""
+    """Maximum bytes of a page."""
     ports: frozenset[int] = frozenset({80, 443, 8080, 8443})
     allowed: Callable[[Address], bool] = is_public
     resolve: Resolve = resolve
 
     async def fetch(self, url: str, timeout: float) -> Fetched:
-        import httpx2  # not before it is needed: a hub starts without it
+        import httpx2  # imported late: a hub starts faster without it
 
         try:
             async with asyncio.timeout(min(timeout, self.timeout)), httpx2.AsyncClient(trust_env=False) as client:
@@ -71,10 +72,10 @@ class Web:
                     url = answer
                 raise ToolFailed(f"The page was redirected more than {REDIRECTS} times.")
         except TimeoutError:
-            raise ToolFailed(f"The page did not come within {min(timeout, self.timeout):g} s.") from None
+            raise ToolFailed(f"The page was not received within {min(timeout, self.timeout):g} s.") from None
 
     async def _get(self, client: "httpx2.AsyncClient", url: str) -> Fetched | str:
-        """The page, or where it says to look instead."""
+        """Return the page, or the URL that it redirects to."""
         import httpx2
 
         parts = self._checked(url)
@@ -100,20 +101,22 @@ class Web:
                         raise ToolFailed(f"The page is larger than {self.max_bytes // (1024 * 1024)} MB.")
                 return Fetched(url, response.headers.get("content-type", ""), bytes(content))
         except (httpx2.HTTPError, httpx2.InvalidURL) as problem:
-            raise ToolFailed(f"The page cannot be had ({type(problem).__name__}). Is this machine online?") from None
+            raise ToolFailed(
+                f"The page cannot be fetched ({type(problem).__name__}). Is this machine online?"
+            ) from None
 
     def _checked(self, url: str) -> SplitResult:
         try:
             parts = urlsplit(url.strip())
             port = parts.port
         except ValueError:
-            raise ToolFailed("That is no address.") from None
+            raise ToolFailed("That is not a valid address.") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ToolFailed("Only addresses that begin with http:// or https:// are fetched.")
         if parts.username or parts.password:
             raise ToolFailed("An address with a user name or password is not fetched.")
         if port is not None and port not in self.ports:
-            raise ToolFailed(f"Port {port} is not fetched from; only {', '.join(map(str, sorted(self.ports)))}.")
+            raise ToolFailed(f"Port {port} is not allowed; only {', '.join(map(str, sorted(self.ports)))}.")
         return parts
 
     async def _address(self, host: str, port: int) -> str:

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tests.documents.desk import Json
 from tests.documents.folders import METADATA
 
-from kho.documents.folder_sync.document_file import ENDINGS, Unreadable, as_files, read
+from kho.documents.folder_sync.document_file import ENDINGS, NotADocument, as_files, read
 from kho.documents.folder_sync.layout import NamedDocument, places
-from kho.documents.store import Document, DocumentVersion
+from kho.documents.store import DocumentVersion, StoredDocument
 
 SIGNS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 JSON = st.recursive(
@@ -28,18 +28,20 @@ JSON = st.recursive(
     mime_type=st.sampled_from(["text/markdown", "text/plain"]),
 )
 def test_a_file_says_exactly_what_was_written(body: str, metadata: Json, readable: bool, mime_type: str) -> None:
-    document = Document(
+    document = StoredDocument(
         "a/b", "root", 0, 1, 1_700_000_000_000_001, 0, None, None, DocumentVersion(1, mime_type, metadata, readable)
     )
     ((ending, file),) = as_files(document, body, 3).items()
     found = read(ending, file)
     assert (found.body, found.metadata, found.id, found.order) == (body, metadata, "a/b", 3)
-    assert (found.mime_type, found.is_human_readable) == (mime_type, readable)
+    assert (found.mime_type, found.plain["is_human_readable"]) == (mime_type, readable)
 
 
 @pytest.mark.parametrize("metadata", METADATA.values(), ids=METADATA)
 def test_what_kho_writes_is_yaml(metadata: Json) -> None:
-    document = Document("a", "root", 0, 1, 0, 0, None, None, DocumentVersion(1, "application/json", metadata, True))
+    document = StoredDocument(
+        "a", "root", 0, 1, 0, 0, None, None, DocumentVersion(1, "application/json", metadata, True)
+    )
     facts = as_files(document, "{}", 0)[".json.yaml"]
     found = yaml.safe_load(facts)
     assert found["id"] == "a"
@@ -141,7 +143,7 @@ def test_front_matter_that_people_write(text: str, body: str, metadata: Json) ->
     ],
 )
 def test_front_matter_that_means_nothing_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(NotADocument, match=reason):
         read(".md", text.encode())
 
 
@@ -153,7 +155,7 @@ def test_an_order_may_be_written_like_any_number(written: str, order: float | No
 
 
 def test_front_matter_that_never_ends_is_refused() -> None:
-    with pytest.raises(Unreadable, match="256 KiB"):
+    with pytest.raises(NotADocument, match="256 KiB"):
         read(".md", b"---\na: " + b"x" * 300_000 + b"\n---\nx")
 
 

@@ -182,7 +182,7 @@ async def test_one_bad_file_harms_no_other(desk: Desk, tmp_path: Path) -> None:
         "line.md": "The front matter is nested too deeply.",
         "link.md": "It is a link; links are not followed.",
         "loop": "It is a link; links are not followed.",
-        "nul.md": "Text must not hold the NUL character.",
+        "nul.md": "Text must not contain the NUL character.",
         "number.md": "'id' must be a text.",
         "tagged.md": "The front matter holds something that is neither text, number, list nor names and values.",
         "tags.md": "'metadata'",

@@ -1,20 +1,27 @@
 """What an import knows of a folder from the last time: files that are gone, and files that were only renamed."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
+import orjson
+import pytest
 from tests.documents.desk import Desk, Json
-from tests.documents.folders import refused, run, write
+from tests.documents.folders import files, refused, run, write
 
 from kho.documents.deletion import Deletions
 from kho.documents.folder_sync import manifest
+from kho.documents.folder_sync.manifest import Manifest
 from kho.documents.purge import Purge, PurgeDocument
+from kho.lib.sql import delete, insert_many
 from kho.search.indexing.index import Index
 
 
 def done(said: Json) -> dict[str, list[str]]:
     return {one["path"]: one["done"] for one in said["changes"]}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
 
 
 async def test_documents_whose_files_are_gone_are_named(desk: Desk, tmp_path: Path) -> None:
@@ -127,37 +134,65 @@ async def test_a_file_whose_name_was_given_to_another_document_is_known_again(de
     assert "gone" not in said
 
 
-async def known(desk: Desk) -> set[str]:
-    """The names of the folders of which something is known."""
-    tables = await desk.dump(["document_files", "document_folders"])
-    files, folders = ({Path(row[1]).name for row in rows} for rows in tables.values())
-    assert files == folders
-    return folders
+async def test_the_memory_of_a_folder_goes_where_the_folder_goes(desk: Desk, tmp_path: Path) -> None:
+    write(tmp_path, {"here/kettle.md": "# Bình đun\n", "here/b.md": "b"})
+    await run(desk, "import", tmp_path / "here")
+    (tmp_path / "here" / "kettle.md").rename(tmp_path / "here" / "bình đun.md")
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert done(await run(desk, "import", tmp_path / "there")) == {"bình đun.md": ["renamed"]}
+    (tmp_path / "there" / "b.md").unlink()
+    assert (await run(desk, "import", tmp_path / "there"))["gone"] == [{"path": "b.md", "document_id": "b"}]
+    assert await desk.dump(["document_files"]) == {"document_files": []}
 
 
-async def test_folders_that_are_not_used_any_more_are_forgotten(desk: Desk, tmp_path: Path) -> None:
-    desk = replace(desk, max_folders=3)
-    other = desk.neighbour()
-    await other.create("theirs")
-    await run(other, "export", tmp_path / "theirs")
+async def test_what_earlier_versions_kept_in_the_store_is_known(desk: Desk, tmp_path: Path) -> None:
+    await desk.create("kettle", body="# Bình đun\n")
+    await desk.create("lost", body="x")
+    rows = [
+        {"tenant": desk.tenant, "folder": str(tmp_path), "parent": "root", "path": path, "id": id}
+        for path, id in {"bình đun.md": "kettle", "lost.md": "lost"}.items()
+    ]
+    await desk.db.write(lambda tx: insert_many(tx, "document_files", rows))
+    write(tmp_path, {"bình đun.md": "# Bình đun\n\nMới."})
+    said = await run(desk, "import", tmp_path)
+    assert (done(said), said["gone"]) == ({"bình đun.md": ["updated"]}, [{"path": "lost.md", "document_id": "lost"}])
+    await desk.db.write(lambda tx: delete(tx, "document_files", tenant=desk.tenant))
+    assert [one["path"] for one in (await run(desk, "import", tmp_path))["gone"]] == ["lost.md"]
+
+
+async def test_the_list_of_an_earlier_export_is_known(desk: Desk, tmp_path: Path) -> None:
     await desk.create("a", metadata={"title": "A"})
-    for name in "abc":
-        await run(desk, "export", tmp_path / name)
-    await run(desk, "import", tmp_path / "a")  # changes nothing, and is a use
-    await run(desk, "import", tmp_path / "b", dry_run=True)
-    await run(desk, "export", tmp_path / "d")
-    assert await known(desk) == {"a", "c", "d"}
-    (tmp_path / "d").rename(tmp_path / "e")  # what is no longer there is forgotten first
-    await run(desk, "export", tmp_path / "b")
-    assert await known(desk) == {"a", "b", "c"}
-    assert await known(other) == {"theirs"}
+    await desk.create("b", metadata={"title": "B"})
+    await run(desk, "export", tmp_path)
+    file = tmp_path / manifest.NAME
+    file.write_bytes(orjson.dumps(orjson.loads(file.read_bytes())["written"]))  # as it was written then
+    await desk.delete("b")
+    await desk.update("a", metadata={"title": "A", "more": 1})
+    said = await run(desk, "export", tmp_path)
+    assert (said["written"], said["removed"], [*files(tmp_path)]) == (1, 1, ["A.md"])
 
 
-async def test_a_folder_may_be_used_twice_at_once(desk: Desk) -> None:
-    here = manifest.KnownFolder(desk.tenant, "/folder", "root")
-    all_files = [{f"{number}.md": f"{number}-{of}" for number in range(200)} for of in range(8)]
-    await asyncio.gather(*(manifest.keep(desk.db, here, files, 20) for files in all_files))
-    assert await desk.db.read(here.files) in all_files
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"written": 5}', '{"documents": {"x": [1]}}', '{"a": {"b": 1}}'])
+async def test_a_manifest_that_cannot_be_read_is_none(desk: Desk, tmp_path: Path, text: str) -> None:
+    write(tmp_path, {manifest.NAME: text, "a.md": "a"})
+    assert done(await run(desk, "import", tmp_path)) == {"a.md": ["created"]}
+    await run(desk, "export", tmp_path)
+    assert [*orjson.loads((tmp_path / manifest.NAME).read_bytes())["written"]] == ["a.md"]
+
+
+async def test_a_folder_that_cannot_be_written_is_imported_all_the_same(desk: Desk, tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "a"})
+    (tmp_path / manifest.NAME).mkdir()  # whoever runs the tests may write everywhere else
+    assert done(await run(desk, "import", tmp_path)) == {"a.md": ["created"]}
+    assert (await run(desk, "import", tmp_path))["changes"] == []
+    assert names(tmp_path) == ["a.md"]
+
+
+async def test_a_folder_may_be_used_twice_at_once(desk: Desk, tmp_path: Path) -> None:
+    kept = [Manifest(written={f"{number}.md": str(of) for number in range(200)}) for of in range(8)]
+    await asyncio.gather(*(asyncio.to_thread(one.save, tmp_path) for one in kept))
+    assert Manifest.of(tmp_path) in kept
+    assert names(tmp_path) == [manifest.NAME]
 
 
 async def test_what_cannot_be_read_is_not_gone(desk: Desk, tmp_path: Path) -> None:
@@ -173,6 +208,8 @@ async def test_what_cannot_be_read_is_not_gone(desk: Desk, tmp_path: Path) -> No
 
 
 async def test_a_purge_forgets_the_names_of_files(desk: Desk, tmp_path: Path) -> None:
+    rows = [{"tenant": desk.tenant, "folder": "/f", "parent": "root", "path": f"{id}.md", "id": id} for id in "ab"]
+    await desk.db.write(lambda tx: insert_many(tx, "document_files", rows))
     write(tmp_path, {"a.md": "a", "b.md": "b"})
     await run(desk, "import", tmp_path)
     await desk.delete("a")

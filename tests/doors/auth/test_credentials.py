@@ -9,6 +9,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import ERAS, PLAIN, SERVERS, Json, Served, bearer, kho, new_key, served
+from tests.patience import PATIENCE
 
 from kho.doors.auth.credentials import is_loopback
 from kho.experiences.settings import ExperienceSettings
@@ -198,10 +199,13 @@ async def test_a_key_allows_what_its_scopes_say(settings: Settings) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_over_mcp_a_key_sees_only_the_tools_it_may_use(settings: Settings, era: str) -> None:
     reader = await new_key(settings, "acme", "exp:read")
-    async with served(settings) as hub, httpx2.AsyncClient(headers=bearer(reader), timeout=30, verify=PLAIN) as http:
-        async with Client(streamable_http_client(f"{hub.url}/mcp", http_client=http), mode=era) as client:
+    async with (
+        served(settings) as hub,
+        httpx2.AsyncClient(headers=bearer(reader), timeout=PATIENCE, verify=PLAIN) as http,
+    ):
+        async with Client(streamable_http_client(f"{hub.url}/mcp?tools=all", http_client=http), mode=era) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
-            assert names == ["query_experiences", "get_experience"]
+            assert names == ["query_experiences", "get_experience", "audit_log"]
             assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["summarize_experience"]
             result = await client.call_tool("submit_experience", KETTLE)
             assert result.is_error

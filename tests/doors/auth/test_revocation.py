@@ -13,6 +13,7 @@ from tests.clock import Clock
 from tests.doors.doors import Served, bearer, new_key, served
 from tests.doors.shop import Shop
 from tests.doors.streams import board_that_speaks, streamed
+from tests.patience import PATIENCE
 
 from kho.app import open_hub
 from kho.devices.settings import DeviceSettings
@@ -34,7 +35,7 @@ def settings(settings: Settings) -> Settings:
 @asynccontextmanager
 async def opened(hub: Served, stream: str, key: str | None = None) -> AsyncGenerator[AsyncIterator[str], None]:
     """The lines of a stream, which is a path, or `listen` for the one of MCP 2026-07-28."""
-    async with asyncio.timeout(20), streamed(hub, stream, **(bearer(key) if key else {})) as (status, lines):
+    async with asyncio.timeout(PATIENCE), streamed(hub, stream, **(bearer(key) if key else {})) as (status, lines):
         assert status == 200
         yield lines
 

@@ -14,9 +14,10 @@ import httpx2
 import pytest
 from tests.doors.command_line import program_of, run_in_process
 from tests.doors.doors import HANDSHAKE, KHO, Finished, Json, environment, kho
+from tests.patience import PATIENCE
 
-from kho import app
-from kho.doors.cli import build, parameters
+from kho import slices
+from kho.doors.cli import PURPOSES, build, parameters
 from kho.settings import Settings
 
 KETTLE = {"title": "Ấm đun 水壶", "problem_description": "Quá nóng 过热 🔥", "solution": "Tẩy cặn"}
@@ -52,7 +53,7 @@ def mode(path: Path) -> str | None:
 def test_every_command_is_there(settings: Settings) -> None:
     found = [" ".join(path) for path, _ in commands(program(settings))]
     assert sorted(found) == [
-        "admin purge",
+        "admin purge", "audit list",
         "collections create", "collections delete", "collections info", "collections list",
         "collections move-documents", "collections rename",
         "completion",
@@ -65,16 +66,17 @@ def test_every_command_is_there(settings: Settings) -> None:
         "doctor", "eval",
         "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
         "experiences rate", "experiences restore", "experiences submit", "experiences update",
-        "feedback", "history",
+        "facts export", "facts get", "facts history", "facts import", "facts list", "facts restore", "facts update",
+        "feedback", "forget", "history",
         "kb add-document", "kb add-external-result", "kb add-folder", "kb cancel-job", "kb clear-history", "kb export",
         "kb feedback", "kb import", "kb ingest-folder", "kb job-status", "kb jobs", "kb list-documents",
         "kb rebuild-index", "kb remove-document", "kb show-document", "kb status",
-        "keys create", "keys list", "keys revoke",
+        "keys create", "keys list", "keys reset", "keys revoke",
         "memory add", "memory clear", "memory context", "memory delete", "memory export", "memory import",
         "memory list", "memory messages", "memory open", "memory search", "memory summary",
         "projects archive", "projects create", "projects detect", "projects info", "projects link", "projects list",
         "projects set-defaults", "projects unarchive", "projects unlink",
-        "query", "serve", "similar", "stdio", "tools duckduckgo-search", "tools fetch-url", "watch",
+        "query", "remember", "serve", "similar", "stdio", "tools duckduckgo-search", "tools fetch-url", "watch",
     ]  # fmt: skip
 
 
@@ -83,6 +85,7 @@ def test_every_help_shows_an_example_that_parses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "experiences.jsonl").touch()
+    (tmp_path / "facts.jsonl").touch()
     (tmp_path / "research.jsonl").touch()
     (tmp_path / "memory.jsonl").touch()
     (tmp_path / "questions.json").touch()
@@ -100,7 +103,7 @@ def test_every_help_shows_an_example_that_parses(
 
 def test_the_examples_of_operations_are_their_examples(settings: Settings) -> None:
     """What help shows is what OpenAPI shows, or the command's own: the parsed flags give the example's arguments."""
-    registry = app.describe()
+    registry = slices.describe()
     made = {command.words: (operation, command) for operation in registry.actions.values() for command in operation.cli}
     for path, command in commands(program(settings)):
         if " ".join(path) not in made:
@@ -171,8 +174,10 @@ async def test_flags_and_words_reach_the_operation_in_utf_8(home: Path) -> None:
 async def test_failures_are_told_on_stderr_without_colour(home: Path) -> None:
     done = await kho(home, "experiences", "submit", "--title", "x", env={"TERM": "xterm-256color"})
     assert (done.status, done.out) == (1, "")
-    assert done.err.startswith("error: Required fields are missing or empty: problem_description, solution.")
-    assert "  solution: " in done.err
+    assert done.err == (
+        "error: Required fields are missing or empty: `--problem-description`, `--solution`. (MISSING_REQUIRED_FIELDS)\n"
+        "  `--problem-description` is required\n  `--solution` is required\n"
+    )
     assert "\x1b" not in done.err
     missing = await kho(home, "experiences", "get", "unknown")
     assert (missing.status, missing.out) == (1, "")
@@ -186,7 +191,7 @@ async def test_failures_are_told_on_stderr_without_colour(home: Path) -> None:
         (["experiences", "query", "--params", "/no/such/file"], b""),
         (["experiences", "query", "kettle", "--params", "-"], b"[1]"),
         (["kb", "add-external-result", "--source", "x", "--collection", "y"], b"\xff"),
-        (["keys", "create"], b""),
+        (["keys", "revoke"], b""),
         (["serve", "--port", "99999"], b""),
     ],
 )
@@ -204,7 +209,7 @@ def test_a_wrong_value_is_a_failure(settings: Settings, arguments: list[str], st
         (["experiences", "query", "--params", "/no/such/file"], "VALIDATION_ERROR"),
         (["query", "kettle", "--params", "/no/such/file"], "INVALID_QUERY"),
         (["experiences", "import", "/no/such/file"], "INVALID_ARGUMENT"),
-        (["keys", "create"], "INVALID_ARGUMENT"),
+        (["keys", "revoke"], "INVALID_ARGUMENT"),
         (["keys", "create", "x", "--scope", "all"], "INVALID_ARGUMENT"),
         (["keys", "revoke", "nope"], "NOT_FOUND"),
         (["docs", "get-many"], "INVALID_ARGUMENT"),
@@ -220,6 +225,77 @@ def test_whoever_asks_for_json_gets_failures_in_json(settings: Settings, argumen
 def test_json_behind_two_dashes_is_a_word(settings: Settings) -> None:
     done = run(settings, "experiences", "query", "--params", "/no/such/file", "--", "--json")
     assert (done.status, done.out) == (1, "")
+
+
+async def test_whoever_asks_for_json_gets_wrong_settings_in_json(home: Path) -> None:
+    done = await kho(home, "docs", "list", "--json", env={"KHO_HTTP__PORT": "many"})
+    assert (done.status, done.err) == (1, "")
+    error = json.loads(done.out)["error"]
+    assert error["code"] == "INVALID_SETTINGS"
+    assert "KHO_HTTP__PORT" in error["message"]
+
+
+def test_a_missing_argument_is_told_with_an_example(settings: Settings) -> None:
+    done = run(settings, "keys", "revoke")
+    assert done.err.startswith("Usage: kho keys revoke [OPTIONS] ID\n")
+    assert "Missing argument 'ID'.\nExample:\n  kho keys revoke 1f9d3c07\n" in done.err
+
+
+def test_what_is_missing_is_told_as_it_is_typed(settings: Settings) -> None:
+    done = run(settings, "experiences", "query")
+    assert done.err == "error: WORDS must be a text that is not empty, or a list of such texts. (INVALID_KEYWORDS)\n"
+    assert run(settings, "experiences", "rate", "some").err.endswith("  `--helpful` is required\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "mark"),
+    [
+        ("docs create", "--body TEXT", "[required, unless --from-file or stdin gives it]"),
+        ("experiences submit", "--solution TEXT", "[required]"),
+        ("experiences submit", "--context TEXT", ""),
+        ("kb add-folder", "--collection TEXT", "[required]"),
+        ("kb remove-document", "--collection TEXT", ""),
+        ("collections move-documents", "--to TEXT", "[required]"),
+    ],
+)
+def test_help_marks_the_flags_that_are_required(settings: Settings, command: str, flag: str, mark: str) -> None:
+    text = " ".join(run(settings, *command.split(), "--help").out.split())
+    about = text.partition(flag)[2].partition(" --")[0]
+    assert about
+    assert ("required" in about) == bool(mark)
+    assert mark in text.partition(flag)[2]
+
+
+def test_help_groups_the_commands_by_purpose(settings: Settings) -> None:
+    text = run(settings, "--help").out
+    titles = re.findall(r"^(\w.*):$", text, re.MULTILINE)
+    assert titles == ["Options", *PURPOSES]  # no command without a purpose
+    assert re.search(r"Serve and connect:\n  serve .*\n  stdio ", text)
+    assert text.index("Collections:\n") < text.index("  kb ") < text.index("Documents:\n") < text.index("  docs ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("serv", "serve"), ("docs creat", "create"), ("docs webhooks retr", "retry")]
+)
+async def test_a_mistyped_command_is_guessed(home: Path, typed: str, meant: str) -> None:
+    done = await kho(home, *typed.split())
+    assert done.status == 2
+    assert f"Did you mean '{meant}'?" in done.err
+
+
+def test_an_export_overwrites_only_when_told_to(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "backup.jsonl"
+    assert run(settings, "experiences", "export", str(file)).status == 0
+    file.write_text("mine")
+    done = run(settings, "experiences", "export", str(file))
+    assert (done.status, done.err) == (1, f"error: {file} exists. Add --force to overwrite it.\n")
+    assert file.read_text() == "mine"
+    assert run(settings, "experiences", "export", str(file), "--force").status == 0
+    assert file.read_text() == ""
+    assert run(settings, "experiences", "export", str(tmp_path / "none" / "x")).err.endswith(
+        "No such file or directory.\n"
+    )
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["backup.jsonl"]
 
 
 def test_nothing_where_something_is_needed_is_a_failure(settings: Settings) -> None:
@@ -250,7 +326,7 @@ async def test_wrong_settings_are_a_plain_sentence(home: Path) -> None:
         ("KHO_HTTP__PORT", "many"),
         ("KHO_CONFIG", "/no/such/file.toml"),
         ("KHO_DATABASE_URL", "mysql://localhost/kho"),
-        ("KHO_MCP__TOOLS", "experiences"),
+        ("KHO_MCP__TOOLS", "[experiences"),
         ("KHO_HTTP__PROT", "canary"),
     ):
         done = await kho(home, "experiences", "query", "kettle", env={name: value})
@@ -259,10 +335,16 @@ async def test_wrong_settings_are_a_plain_sentence(home: Path) -> None:
         assert "Traceback" not in done.err
         assert "canary" not in done.err  # a value may be a secret
         assert name in done.err
-    for name in ("KHO_LLM", "KHO_VISION"):  # an address without the name of a model
-        done = await kho(home, "--help", env={f"{name}__URL": "http://127.0.0.1:9/v1"})
-        assert (done.status, done.out) == (1, ""), name
-        assert done.err.startswith(f"error: the settings are not valid. {name}: "), done.err
+
+
+async def test_a_model_without_a_name_stops_only_what_needs_it(home: Path) -> None:
+    env = {"KHO_LLM__URL": "http://127.0.0.1:9/v1", "KHO_VISION__URL": "http://127.0.0.1:9/v1"}
+    done = await kho(home, "docs", "create", "kettle", "--title", "Kettle", "--body", "It boils water.", env=env)
+    assert done.status == 0, done.err
+    done = await kho(home, "docs", "query", "What boils water?", env=env)
+    assert done.status == 0, done.err
+    assert "It boils water." in done.out
+    assert "KHO_LLM__URL is set, but KHO_LLM__MODEL is not: name the model there." in done.out
 
 
 @pytest.mark.parametrize(
@@ -279,7 +361,7 @@ async def test_wrong_settings_are_a_plain_sentence(home: Path) -> None:
     ],
 )
 async def test_what_a_setting_must_be_is_said_in_words(home: Path, name: str, value: str, words: str) -> None:
-    done = await kho(home, "--help", env={name: value})
+    done = await kho(home, "docs", "list", env={name: value})
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith(f"error: the settings are not valid. {name}: {words}")
     assert "canary" not in done.err
@@ -321,8 +403,8 @@ def test_records_move_from_hub_to_hub(tmp_path: Path) -> None:
 
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     assert run(here, "experiences", "export", str(first)).err == "5 exported.\n"
-    assert run(there, "experiences", "import", str(first)).out == "5 imported, 0 were here already.\n"
-    assert run(there, "experiences", "import", str(first)).out == "0 imported, 5 were here already.\n"
+    assert run(there, "experiences", "import", str(first)).out == "5 imported, 0 existed already.\n"
+    assert run(there, "experiences", "import", str(first)).out == "0 imported, 5 existed already.\n"
     run(there, "experiences", "export", str(second))
     assert second.read_bytes() == first.read_bytes()
     assert run(there, "experiences", "export").out.encode() == first.read_bytes()
@@ -380,7 +462,7 @@ async def test_stdio_says_nothing_but_the_protocol_on_stdout(home: Path) -> None
     assert process.stderr is not None
     answers: dict[int, Json] = {}
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             for message in messages:
                 process.stdin.write(b"this is not JSON\n" + json.dumps(message, ensure_ascii=False).encode() + b"\n")
                 await process.stdin.drain()
@@ -418,12 +500,12 @@ async def test_serve_answers_until_it_is_told_to_stop(home: Path) -> None:
     assert process.stderr is not None
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             first = (await process.stderr.readline()).decode()
             where = re.search(r"http://127\.0\.0\.1:\d+", first)
             assert where is not None, first
             assert first.endswith(f"(data in {home / 'kho.db'})\n")
-            async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
+            async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as http:
                 while True:
                     try:
                         response = await http.get(f"{where[0]}/health")
@@ -450,3 +532,11 @@ async def test_a_port_that_is_taken_is_a_plain_sentence(home: Path) -> None:
         done = await kho(home, "serve", "--port", str(port))
     assert (done.status, done.out) == (1, "")
     assert done.err == f"error: port {port} is taken. Choose another with --port.\n"
+
+
+@pytest.mark.parametrize("group", ["memory", "experiences", "kb"])
+def test_a_line_that_is_refused_is_named_and_no_traceback(settings: Settings, tmp_path: Path, group: str) -> None:
+    (tmp_path / "wrong.jsonl").write_text('{"no": "record"}\n')
+    done = run_in_process(program_of(settings), group, "import", str(tmp_path / "wrong.jsonl"))
+    assert done.status == 1
+    assert "  in lines 1-1; nothing was imported" in done.err.splitlines()

@@ -14,6 +14,7 @@ import pytest
 from tests.doors.command_line import program_of, run_in_process
 from tests.doors.doors import Finished, environment, kho
 from tests.doors.shelves import PROGRAM, Shelves
+from tests.patience import PATIENCE
 
 from kho.settings import Settings
 
@@ -190,7 +191,7 @@ async def on_a_terminal(home: Path, *arguments: str, typed: bytes = b"") -> Fini
     assert process.stdout is not None
     shown = b""
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while piece := await asyncio.to_thread(_read, ours):
                 shown += piece
             out = await process.stdout.read()

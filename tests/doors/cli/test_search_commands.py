@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from tests.doors.cli.test_cli import run
 
-from kho.app import open_database, open_hub, whereabouts
+from kho.app import open_database, open_hub
 from kho.doctor import change
 from kho.doors.cli.embedding_progress import for_vectors
+from kho.doors.cli.progress import time_left
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
 from kho.search.indexing.embedding_queue import LEASE
-from kho.settings import Settings
+from kho.settings import Settings, whereabouts
 
 RECORD = {"title": "Kettle", "problem_description": "It overheats", "solution": "Descale it"}
 
@@ -109,8 +110,8 @@ def test_a_write_waits_for_its_vectors(hashed: Settings) -> None:
 async def test_a_running_hub_goes_on_with_them(hashed: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     await hold_the_lease(hashed)
     for options, expected in (
-        ((), "1 passage waits for vectors; the hub that is running goes on with them.\n"),
-        (("--no-wait",), "2 passages wait for vectors; the next hub goes on with them. Words find them now.\n"),
+        ((), "1 passage waits for vectors; the running hub computes them.\n"),
+        (("--no-wait",), "2 passages wait for vectors; the next hub computes them. Keyword search finds them now.\n"),
     ):
         done = await in_thread(lambda options=options: submit(hashed, "--json", *options))
         assert done.status == 0
@@ -124,7 +125,7 @@ async def test_an_import_waits_too(hashed: Settings, tmp_path: Path) -> None:
     lines.write_text("\n".join(json.dumps({**RECORD, "title": f"Kettle {n}"}) for n in range(3)))
     done = await in_thread(lambda: run(hashed, "experiences", "import", str(lines), "--json"))
     assert json.loads(done.out) == {"imported": 3, "unchanged": 0}
-    assert "3 passages wait for vectors; the hub that is running goes on with them." in done.err
+    assert "3 passages wait for vectors; the running hub computes them." in done.err
     again = await in_thread(lambda: run(hashed, "experiences", "query", "kettle"))
     assert again.err == ""  # what reads does not wait
 
@@ -157,17 +158,17 @@ class Waiting:
         (Settled(3, 0), ""),
         (
             Settled(1, 1, elsewhere=True),
-            "1 passage waits for vectors; the hub that is running goes on with them.\n",
+            "1 passage waits for vectors; the running hub computes them.\n",
         ),
         (
             Settled(2, 0, problem="qdrant cannot be reached"),
-            "The vectors are not where they are searched yet: qdrant cannot be reached\n"
-            "Words find the passages meanwhile; the next hub tries again.\n",
+            "The vectors have not reached the index server yet: qdrant cannot be reached\n"
+            "Keyword search finds the passages meanwhile; the next hub tries again.\n",
         ),
         (
             Settled(0, 2, problem="models.example.org cannot be reached"),
             "2 passages wait for vectors: models.example.org cannot be reached\n"
-            "Words find them meanwhile; the next hub tries again.\n",
+            "Keyword search finds them meanwhile; the next hub tries again.\n",
         ),
     ],
 )
@@ -183,6 +184,70 @@ async def test_what_became_of_them_is_said(
     assert (said.out, said.err) == ("", expected)
 
 
+async def test_a_running_hub_is_left_to_do_it(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    async with open_hub(settings) as hub:
+        backlog = Waiting(Settled(3, 0))
+        waiting = replace(hub, backlog=backlog)
+        assert await for_vectors(waiting, wait=True, hub_is_running=lambda: True) == 3
+        assert backlog.asked == 0
+        assert await for_vectors(waiting, wait=True, hub_is_running=lambda: False) == 0
+        assert backlog.asked == 1
+    said = "3 passages wait for vectors; the running hub computes them. Keyword search finds them now.\n"
+    assert capsys.readouterr().err == said
+
+
+def test_what_waited_and_is_done_is_not_told_as_waiting(
+    hashed: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "tea.md").write_text("Sencha and matcha.")
+    assert run(hashed, "collections", "create", "papers").status == 0
+    done = run(hashed, "kb", "add-folder", str(tmp_path / "notes"), "--collection", "papers")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.endswith("1 chunk indexed.\n")
+    left = run(hashed, "kb", "add-folder", str(tmp_path / "notes"), "--collection", "papers", "--force", "--no-wait")
+    assert left.status == 0
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "elapsed", "left"),
+    [
+        (0, 90, 8.0, ""),
+        (24, 96, 8.0, "0:24 left"),
+        (96, 96, 30.0, ""),
+        (1, None, 1.0, ""),
+        (1, 3601, 2.0, "2:00:00 left"),
+    ],
+)
+def test_the_time_left_is_known_from_the_first_part_on(done: float, total: float, elapsed: float, left: str) -> None:
+    assert time_left(done, total, elapsed) == left
+
+
+def test_a_folder_with_files_that_fail_or_are_unknown(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "tea.md").write_text("Sencha and matcha.")
+    for name in ("a.bin", "b.BIN", "c", ".hidden.bin"):
+        (notes / name).write_bytes(bytes(range(256)))
+    assert run(settings, "collections", "create", "papers").status == 0
+    add = ("kb", "add-folder", str(notes), "--collection", "papers")
+    done = run(settings, *add)
+    assert done.status == 0  # an unknown kind is no failure
+    assert "- not read: 3 files of kinds that Kho cannot read (2 .bin, 1 without an ending)\n" in done.out
+    (notes / "broken.docx").write_text("just words")
+    failed = run(settings, *add)
+    assert failed.status == 1
+    assert f"Failed:\n- `{notes}/broken.docx`: It is not a DOCX file" in failed.out
+    answer = run(settings, *add, "--json")
+    job = json.loads(answer.out)["job"]
+    assert (answer.status, job["failed"], job["skipped"]) == (1, 1, {".bin": 2, "": 1})
+    assert run(settings, "kb", "job-status", job["job_id"]).status == 0  # reading about it is no failure
+
+
 # -- doctor ------------------------------------------------------------------------------------------------------------
 
 
@@ -192,12 +257,12 @@ def test_doctor_says_that_all_is_well(settings: Settings, hashed: Settings) -> N
     assert done.status == 0
     assert done.out.splitlines() == [
         f"The database answers. It is {settings.home / 'kho.db'}.",
-        "Passages filed: 1 of experiences.",
+        "Passages indexed: 1 of experiences.",
         "No model is set: keyword search only.",
     ]
     later = run(hashed, "doctor")  # the model came after the record
     assert later.status == 0
-    assert "There are no vectors yet; 'kho serve' or 'kho doctor --repair' makes them." in later.out
+    assert "There are no vectors yet; 'kho serve' or 'kho doctor --repair' computes them." in later.out
 
 
 async def test_doctor_says_what_waits_and_why(hashed: Settings) -> None:
@@ -205,8 +270,8 @@ async def test_doctor_says_what_waits_and_why(hashed: Settings) -> None:
     await in_thread(lambda: submit(hashed, "--no-wait"))
     held = await in_thread(lambda: run(hashed, "doctor"))
     assert held.status == 0
-    assert "Passages that wait for vectors: 1. Words find them meanwhile." in held.out
-    assert "Process 4711 is filling in vectors." in held.out
+    assert "Passages that wait for vectors: 1. Keyword search finds them meanwhile." in held.out
+    assert "Process 4711 is computing vectors." in held.out
     await write(hashed, lambda tx: tx.run("UPDATE vector_queue SET problem = $1", "models.example.org answered 401"))
     sick = await in_thread(lambda: run(hashed, "doctor", "--json"))
     found = json.loads(sick.out)
@@ -231,7 +296,7 @@ async def test_repair_files_everything_anew(hashed: Settings, engine: str, reque
     done = await in_thread(lambda: run(chosen, "doctor", "--repair"))
     assert done.status == 0, done.err
     assert done.out.startswith("Everything was re-indexed.\n")
-    assert "Passages filed: 1 of experiences." in done.out
+    assert "Passages indexed: 1 of experiences." in done.out
     assert "No passage waits for vectors." in done.out
     found = await in_thread(lambda: run(chosen, "experiences", "query", "kettle", "--json"))
     assert json.loads(found.out)["data"]["total"] == 1
@@ -254,7 +319,7 @@ def test_doctor_tells_a_setting_from_the_database(settings: Settings) -> None:
     ]:
         done = run(change(settings, {"search": changes}), "doctor")
         assert done.status == 1
-        assert done.out.startswith("The settings do not fit: ")
+        assert done.out.startswith("The settings are not valid: ")
         assert told in done.out
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from tests.doors.doors import KHO, environment, kho
-
-PATIENCE = 60.0
+from tests.patience import PATIENCE
 
 
 @pytest.fixture

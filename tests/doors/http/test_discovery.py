@@ -8,9 +8,11 @@ import jsonschema
 import pytest
 from jsonschema import Draft202012Validator
 from tests.doors.doors import (
+    AUDIT,
     DEVICES,
     DOCUMENTS,
     EXPERIENCES,
+    FACTS,
     MEMORY,
     RESEARCH,
     SERVERS,
@@ -31,7 +33,7 @@ LESSER = [
     "clear_history", "job_status", "list_jobs", "cancel_job", "list_kb_documents", "get_kb_document", "remove_kb_document",
     "knowledge_base_status", "rebuild_index", "export_knowledge", "import_knowledge", "memory_get_old_messages",
     "memory_get_or_create_summary", "memory_export", "memory_import", "add_webhook", "list_webhooks", "remove_webhook",
-    "dead_deliveries", "retry_deliveries",
+    "dead_deliveries", "retry_deliveries", "get_fact", "export_facts", "import_facts",
 ]  # fmt: skip
 """Actions that are no tools."""
 
@@ -59,10 +61,12 @@ async def test_servers_are_listed_with_exactly_the_documented_keys(shared_hub: S
     expected: tuple[tuple[list[str], ...], ...] = (
         ([], [], []),
         (TOOLBOX, [], []),
+        (FACTS, [], []),
         (EXPERIENCES, [], ["summarize_experience", "submit_doc_experience"]),
         (RESEARCH, ["Collections", "Query history"], ["refine_query", "extract_context"]),
         (DOCUMENTS, [], []),
         (DEVICES, [], []),
+        (AUDIT, [], []),
     )
     assert [server["name"] for server in answer["servers"]] == SERVERS
     for server, (tools, resources, prompts) in zip(answer["servers"], expected, strict=True):
@@ -156,7 +160,9 @@ async def test_every_action_is_described_and_its_example_is_valid(hub: Served) -
     described: Json = (await hub.get("/openapi.json")).json()
     body = described["paths"]["/actions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     variants: Json = {variant["properties"]["action"]["const"]: variant for variant in body["oneOf"]}
-    assert variants.keys() == {*MEMORY, *TOOLBOX, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES, *LESSER}
+    assert variants.keys() == {
+        *MEMORY, *TOOLBOX, *FACTS, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES, *AUDIT, *LESSER,
+    }  # fmt: skip
     lawful: Any = jsonschema.Draft202012Validator(body)  # `jsonschema.validate` would check the schema each time
     lawful.check_schema(body)
     for action, variant in variants.items():

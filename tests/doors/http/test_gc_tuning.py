@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kho.doors.http.gc_tuning import Lasting
+from kho.doors.http.gc_tuning import GcFreezer
 
 
 class Knot:
@@ -26,44 +26,44 @@ def _by_hand() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
 
 
 def test_the_program_itself_and_then_some_sockets_at_a_time() -> None:
-    lasting = Lasting(some=3)
-    lasting.start()
+    freezer = GcFreezer(freeze_after=3)
+    freezer.start()
     first = gc.get_freeze_count()
     assert first > 0
     kept = [[number] for number in range(50)]
-    lasting.came()
-    lasting.came()
+    freezer.came()
+    freezer.came()
     assert gc.get_freeze_count() <= first, "what is set aside may be freed, but nothing joins it yet"
-    lasting.came()
+    freezer.came()
     assert gc.get_freeze_count() > first
     assert len(kept) == 50
 
 
 def test_garbage_is_not_set_aside() -> None:
-    lasting = Lasting(some=1)
-    lasting.start()
+    freezer = GcFreezer(freeze_after=1)
+    freezer.start()
     knot = weakref.ref(Knot())
     assert knot() is not None
-    lasting.came()
+    freezer.came()
     assert knot() is None
 
 
 def test_when_many_have_gone_everything_is_looked_through() -> None:
-    lasting = Lasting(some=1, many=2)
+    freezer = GcFreezer(freeze_after=1, thaw_after=2)
     knot = Knot()
     seen = weakref.ref(knot)
-    lasting.came()
+    freezer.came()
     del knot
-    lasting.went()
+    freezer.went()
     gc.collect()
     assert seen() is not None, "it was set aside"
-    lasting.went()
-    lasting.came()
+    freezer.went()
+    freezer.came()
     assert seen() is None
 
 
 def test_a_hub_that_stops_leaves_nothing_aside() -> None:
-    lasting = Lasting()
-    lasting.start()
-    lasting.close()
+    freezer = GcFreezer()
+    freezer.start()
+    freezer.close()
     assert gc.get_freeze_count() == 0

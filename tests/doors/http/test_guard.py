@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from tests.patience import PATIENCE
 
 from kho.doors.http import guard
 from kho.doors.http.guard import BodyTooLarge, Guard, host_rule, is_json, loopback_hosts, loopback_origins, origin_rule
@@ -87,7 +88,7 @@ async def serve(app: Any) -> AsyncGenerator[int]:
 
 async def ask(port: int, *parts: bytes) -> bytes:
     """Everything that the server says before it closes."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             for part in parts:
@@ -99,7 +100,7 @@ async def ask(port: int, *parts: bytes) -> bytes:
 
 
 async def handshake(port: int, head: bytes) -> bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             writer.write(head)
@@ -213,6 +214,48 @@ async def test_refusals_say_what_to_do() -> None:
         (413, "BODY_TOO_LARGE"),
     ]
     assert all(b"content-type: application/json\r\n" in reply for reply in replies)
+
+
+@pytest.mark.parametrize(
+    ("host", "own", "allowed"),
+    [
+        ("192.168.1.20:8001", "172.18.0.2", True),
+        ("[2001:db8::7]:8001", "2001:db8::7", True),
+        ("192.168.1.20", "::ffff:192.168.1.20", True),
+        ("192.168.1.20.evil.test", "172.18.0.2", False),
+        ("evil.test", "172.18.0.2", False),
+        ("192.168.1.20:8001", "127.0.0.1", False),  # a hub on the loopback is not reached under such an address
+        ("192.168.1.20:8001", "::ffff:127.0.0.1", False),
+    ],
+)
+async def test_from_elsewhere_the_hub_is_reached_by_address_without_a_setting(
+    host: str, own: str, allowed: bool
+) -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": "/", "server": (own, 8001)}
+    await guarded()({**scope, "headers": [(b"host", host.encode())]}, receive, send)
+    assert sent[0]["status"] == (200 if allowed else 421)
+
+
+async def test_a_refused_host_is_told_the_setting_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    get = b"GET / HTTP/1.1\r\nConnection: close\r\n"
+    async with serve(guarded()) as port:
+        for host in (b"kho.lan", b"KHO.lan:8001", b"kho.lan", b"a" * 300, b"x y", b"other.lan"):
+            reply = await ask(port, get + b"Host: " + host + b"\r\n\r\n")
+            assert (status(reply), error_code(reply)) == (421, "HOST_NOT_ALLOWED")
+            assert (b"KHO_HTTP__ALLOWED_HOSTS=" in reply) == (b".lan" in host.lower())
+        for number in range(200):
+            await ask(port, get + b"Host: host-%d.test\r\n\r\n" % number)
+    warnings = [record.getMessage() for record in caplog.records if record.name == guard.__name__]
+    assert sum("KHO_HTTP__ALLOWED_HOSTS=kho.lan" in warning for warning in warnings) == 1
+    assert len(warnings) == guard.LOGGED
 
 
 async def test_a_declared_body_is_refused_before_it_is_sent() -> None:

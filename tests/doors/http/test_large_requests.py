@@ -9,7 +9,7 @@ import pytest
 from mcp import Client, MCPError
 from tests.doors.doors import ERAS, HANDSHAKE, KHO, MODERN, Served, served, talking
 
-from kho.kernel import large
+from kho.kernel import validation
 from kho.lib import jsonrpc
 from kho.settings import Settings
 
@@ -83,7 +83,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     noted, loop, count = set[tuple[str, str]](), threading.get_ident(), jsonrpc.check_size
 
     def noting(raw: bytes | str) -> None:
-        size = "large" if len(raw) > large.LARGE else "small"
+        size = "large" if len(raw) > validation.LARGE else "small"
         noted.add((size, "on the loop" if threading.get_ident() == loop else "in a thread"))
         count(raw)
 

@@ -10,11 +10,14 @@ import httpx2
 import pytest
 from tests.doors.doors import PLAIN, Json, Served, bearer, new_key, served
 from tests.doors.shop import Shop
+from tests.patience import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.auth.credentials import Auth
+from kho.doors.auth.revocation import Revocation
 from kho.doors.http import guard
-from kho.doors.http.gc_tuning import Lasting
+from kho.doors.http.event_stream import EventStreams
+from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.slice_routes import WebDoor
 from kho.settings import Settings
 
@@ -130,7 +133,7 @@ async def test_openapi_lists_them(hub: Served) -> None:
 
 @asynccontextmanager
 async def listening(hub: Served, **headers: str) -> AsyncGenerator[AsyncIterator[str], None]:
-    async with asyncio.timeout(20), hub.http.stream("GET", "/shop/events", headers=headers) as response:
+    async with asyncio.timeout(PATIENCE), hub.http.stream("GET", "/shop/events", headers=headers) as response:
         assert response.status_code == 200
         assert response.headers["content-type"] == "text/event-stream"
         lines = response.aiter_lines()
@@ -160,7 +163,7 @@ async def test_events_reach_the_listener_in_order_with_the_tenant_of_the_credent
 async def test_a_listener_who_leaves_leaves_nothing_behind(hub: Served, shop: Shop) -> None:
     async with listening(hub):
         assert shop.listening == 1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await shop.ended.wait()
     assert shop.listening == 0
 
@@ -168,7 +171,7 @@ async def test_a_listener_who_leaves_leaves_nothing_behind(hub: Served, shop: Sh
 async def test_the_stream_ends_when_the_hub_stops(
     settings: Settings, shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with httpx2.AsyncClient(timeout=30, trust_env=False, verify=PLAIN) as http:
+    async with httpx2.AsyncClient(timeout=PATIENCE, trust_env=False, verify=PLAIN) as http:
         async with served(settings, shop.capability) as hub:
             response = await http.send(http.build_request("GET", f"{hub.url}/shop/events"), stream=True)
         assert await response.aread() == b": listening\n\n"
@@ -178,7 +181,10 @@ async def test_the_stream_ends_when_the_hub_stops(
 
 async def test_a_silent_stream_is_kept_open_by_comments_that_cost_no_event(settings: Settings, shop: Shop) -> None:
     async with open_hub(settings) as hub:
-        door = WebDoor(Auth(hub), hub.registry.checkpoint, shop.capability.web, Lasting(), heartbeat=0.01)
+        auth = Auth(hub)
+        door = WebDoor(
+            auth, hub.registry.checkpoint, shop.capability.web, GcFreezer(), Revocation(auth, 0.01), EventStreams(0.01)
+        )
         frames: asyncio.Queue[bytes] = asyncio.Queue()
         gone = asyncio.Event()
 
@@ -195,7 +201,7 @@ async def test_a_silent_stream_is_kept_open_by_comments_that_cost_no_event(setti
             "headers": [], "client": ("127.0.0.1", 1),
         }  # fmt: skip
         asking = asyncio.ensure_future(stream.handle(scope, receive, send))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while await frames.get() != b": still here\n\n":
                 pass
             shop.happenings.put_nowait(("news", 1))

@@ -14,14 +14,17 @@ import uvicorn
 from starlette.applications import Starlette
 from tests.doors.doors import Served, served
 from tests.doors.shop import Shop
+from tests.patience import PATIENCE
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.server import ServerProtocol
 
 from kho.app import open_hub
 from kho.doors.auth.credentials import Auth
+from kho.doors.auth.revocation import Revocation
 from kho.doors.http import uvicorn_websockets
-from kho.doors.http.gc_tuning import Lasting
+from kho.doors.http.event_stream import EventStreams
+from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.slice_routes import WebDoor
 from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.doors.http.uvicorn_websockets import GuardedSocket
@@ -46,13 +49,13 @@ def ws(hub: Served, path: str = "/shop/ws/", **more: Any) -> connect:
 
 
 async def received(socket: ClientConnection) -> str | bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         return await socket.recv()
 
 
 async def closed(socket: ClientConnection) -> tuple[int, str]:
     """The code and the reason that the hub gave."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         try:
             while True:
                 await socket.recv()
@@ -103,7 +106,7 @@ async def test_a_huge_message_is_refused_before_it_is_read(hub: Served, shop: Sh
         with suppress(ConnectionClosed):
             await socket.send(b"7" * 10 * MAX_MESSAGE)
         assert (await ending)[0] in (1009, 1006)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await shop.ended.wait()
 
 
@@ -126,7 +129,7 @@ async def test_a_socket_that_breaks_off_ends_its_task(hub: Served, shop: Shop) -
     await broken.send("x")
     await received(broken)
     broken.transport.abort()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await shop.ended.wait()
     with pytest.raises(ChannelClosed):
         await shop.channels[0].send("x")
@@ -147,9 +150,14 @@ async def test_a_reader_that_does_not_read_is_given_up_and_dropped(
         assert await waiting is None
         given_up.set()
 
-    async with open_hub(settings) as hub, asyncio.timeout(20):
+    async with open_hub(settings) as hub, asyncio.timeout(PATIENCE):
         door = WebDoor(
-            Auth(hub), hub.registry.checkpoint, [Socket("/pour", pour, scope=OPEN)], Lasting(), patience=0.05
+            Auth(hub),
+            hub.registry.checkpoint,
+            [Socket("/pour", pour, scope=OPEN)],
+            GcFreezer(),
+            Revocation(Auth(hub)),
+            EventStreams(1.0, 0.05),
         )
         config = uvicorn.Config(Starlette(routes=door.routes()), http=guarded_protocol(), log_config=None)
         config.load()
@@ -189,7 +197,7 @@ async def test_nothing_of_a_connection_that_is_over_needs_a_search_to_be_freed(h
             assert len(here) == 2
             await socket.close()
         shop.channels.clear()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while any(one() is not None for one in here):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from tests.patience import PATIENCE
 
 from kho.doors.http.uvicorn_protocols import LINGER, MAX_HEAD, GuardedProtocol, guarded_protocol
 
@@ -103,17 +104,17 @@ class Client:
         await self.writer.drain()
 
     async def until(self, end: bytes) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             return await self.reader.readuntil(end)
 
     async def rest(self) -> bytes:
         """Everything up to the end of the connection."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             return await self.reader.read()
 
     async def drip(self, pieces: Iterator[bytes], pause: float) -> bytes:
         """Sends a piece after each pause until the server says something; then everything it says."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 try:
                     async with asyncio.timeout(pause):
@@ -219,7 +220,7 @@ async def test_a_stalled_body_is_ended_and_the_app_told() -> None:
     async with serve(app) as port, connect(port) as client:
         await client.send(post(10) + b"half")
         assert is_408(await client.rest())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert await told.get() == b"disconnected"
 
 
@@ -234,7 +235,7 @@ async def test_the_app_cannot_answer_after_we_gave_up(caplog: pytest.LogCaptureF
     async with serve(app) as port, connect(port) as client:
         await client.send(post(10) + b"half")
         assert is_408(await client.rest())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await done.wait()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
@@ -348,7 +349,7 @@ async def test_a_client_that_stops_reading_is_dropped() -> None:
     loop = asyncio.get_running_loop()
     async with serve(big) as port, reads_little(port) as client:
         await asyncio.sleep(2 * LONG + LINGER)  # not reading is what this client does
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             with contextlib.suppress(ConnectionResetError):
                 while data := await loop.sock_recv(client, BIG):
                     received += len(data)
@@ -359,7 +360,7 @@ async def test_a_slow_reader_gets_all_of_its_response() -> None:
     reply = b""
     loop = asyncio.get_running_loop()
     async with serve(big) as port, reads_little(port) as client:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while data := await loop.sock_recv(client, 100_000):
                 if len(reply) // 100_000 != (len(reply) + len(data)) // 100_000:
                     await asyncio.sleep(LIMIT / 4)  # reading slowly is what this client does

@@ -15,6 +15,7 @@ from tests.doors.shelves import PROGRAM, Shelves
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
+from kho.doors.mcp.toolsets import ALL
 from kho.kernel.background import Background
 from kho.kernel.errors import Conflict, DatabaseError, InvalidParams, KhoError, NotFound
 from kho.settings import Settings
@@ -23,7 +24,7 @@ WIRES = ("memory", "stdio", "http")
 UNKNOWN: Json = {"action": "delete", "shelf_name": "nothing"}
 TOLD = {
     "details": "name: nothing",
-    "guidance": "See what there is with manage_shelves(action='list').",
+    "guidance": 'See what there is with manage_shelves(action="list").',
 }
 
 
@@ -34,7 +35,7 @@ async def connected(wire: str, era: str, home: Path) -> AsyncGenerator[Client, N
         case "memory":
             async with open_hub(settings, (capability,)) as hub:
                 background = Background()
-                door = McpDoor(hub, background, lambda ctx: hub.local, frozenset(), 50)
+                door = McpDoor(hub, background, lambda ctx: hub.local, ALL, 50)
                 async with Client(door.server, mode=era) as client:
                     yield client
                 await background.drain()
@@ -42,7 +43,7 @@ async def connected(wire: str, era: str, home: Path) -> AsyncGenerator[Client, N
             async with talking(home, era, *PROGRAM, "stdio") as client:
                 yield client
         case _:
-            async with served(settings, capability) as hub, Client(f"{hub.url}/mcp", mode=era) as client:
+            async with served(settings, capability) as hub, Client(f"{hub.url}/mcp?tools=all", mode=era) as client:
                 yield client
 
 
@@ -94,7 +95,7 @@ async def test_since_2026_a_failure_is_a_result_that_its_schema_covers(wire: str
         ({"words": "x", "fail": "bug"}, -32000, "request_id: "),
         ({"fail": "shelf"}, -32602, "words is required"),
         ({"words": "x", "fail": "shelf"}, -32002, "name: x"),
-        ({"words": "x\0"}, -32602, "words: Text must not hold the NUL character."),
+        ({"words": "x\0"}, -32602, "words: Text must not contain the NUL character."),
     ],
 )
 async def test_every_failure_has_a_number_details_and_guidance(

@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 from tests.doors.doors import KHO, environment, kho
+from tests.patience import PATIENCE
 from websockets.asyncio.server import Server, ServerConnection, serve
 
 from kho.app import open_hub
 from kho.doors.mcp import dial_out
 from kho.doors.mcp.dial_out import attach, place
-from kho.kernel.errors import InvalidParams, KhoError
+from kho.doors.mcp.toolsets import select
+from kho.kernel.errors import InvalidParams
 from kho.settings import Settings
 
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.secret"
-PATIENCE = 30.0
 
 
 class Endpoint:
@@ -86,7 +87,9 @@ async def attached(
         told.append((what, text))
 
     settings = Settings(home=home)
-    work = asyncio.ensure_future(attach(lambda: open_hub(settings), url, frozenset(tools), 50, tell, first_pause=0.05))
+    work = asyncio.ensure_future(
+        attach(lambda: open_hub(settings), url, select(tools, ["memory"], list), 50, tell, first_pause=0.05)
+    )
     try:
         yield work
     finally:
@@ -190,14 +193,9 @@ def _forbid(socket: ServerConnection) -> Any:
 
 
 async def test_unknown_capabilities_are_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(KhoError, match="nonsense"):
-        await attach(
-            lambda: open_hub(Settings(home=tmp_path)), "ws://127.0.0.1:9/", frozenset({"nonsense"}), 50, _quiet
-        )
-
-
-def _quiet(what: str, text: str) -> None:
-    return None
+    done = await kho(tmp_path, "devices", "attach", "ws://127.0.0.1:9/", "--tools", "memory", "--tools", "nonsense")
+    assert (done.status, done.out) == (1, "")
+    assert "There is no toolset, capability or tool called nonsense." in done.err
 
 
 @pytest.mark.parametrize("url", ["https://x/mcp", "127.0.0.1:80", "ws://", "ws://x:port/"])

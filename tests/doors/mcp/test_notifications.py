@@ -13,8 +13,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from tests.doors.doors import HANDSHAKE, KHO, MODERN, PLAIN, Served, bearer, new_key, served, talking
 from tests.doors.mcp.test_server import next_event
+from tests.patience import PATIENCE
 
 from kho.doors.mcp.notifications import Notices
+from kho.doors.mcp.toolsets import Selection
 from kho.kernel import capability
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
@@ -36,7 +38,7 @@ class Changes:
             self._seen.put_nowait(None)
 
     async def next(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await self._seen.get()
 
 
@@ -73,7 +75,7 @@ async def test_a_modern_client_is_told_over_stdio(home: Path) -> None:
     async with (
         talking(home, MODERN, KHO, "stdio") as client,
         client.listen(resources_list_changed=True) as subscription,
-        asyncio.timeout(20),
+        asyncio.timeout(PATIENCE),
     ):
         await client.call_tool("memory_get_or_create", {"conversation_id": "chat_1"})
         assert isinstance(await anext(aiter(subscription)), ResourcesListChanged)
@@ -96,7 +98,7 @@ async def test_a_modern_client_is_told_over_http_whoever_wrote(hub: Served) -> N
     async with (
         Client(f"{hub.url}/mcp", mode=MODERN) as client,
         client.listen(resources_list_changed=True) as subscription,
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
     ):
         events = aiter(subscription)
         line = {"type": "message", "conversation_id": "chat_2", "id": "m", "role": "user", "content": "x"}
@@ -116,7 +118,7 @@ async def test_a_modern_client_is_told_what_a_conversation_gained(hub: Served) -
     async with (
         Client(f"{hub.url}/mcp", mode=MODERN) as client,
         client.listen(resource_subscriptions=[URI]) as subscription,
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
     ):
         for id in ("other", "chat_1"):
             await rpc(hub, "memory/add_message", {"conversation_id": id, "role": "user", "content": "xin chào"})
@@ -133,7 +135,7 @@ async def test_nobody_hears_of_another_tenants_conversations(settings: Settings)
         hub.http.stream(
             "GET", "/mcp", headers={"accept": "text/event-stream", "mcp-protocol-version": HANDSHAKE, **bearer(acme)}
         ) as stream,
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
     ):
         lines = stream.aiter_lines()
         assert await anext(lines) == ": listening"
@@ -150,13 +152,13 @@ async def test_nobody_hears_of_another_tenants_conversations(settings: Settings)
 async def test_many_changes_at_once_are_few_notices() -> None:
     background, changes = Background(), capability.Changes(scope="memory:read")
     checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
-    notices = Notices(checkpoint, nobody, background)
+    notices = Notices(checkpoint, nobody, nobody, background)
     lists: asyncio.Queue[object] = asyncio.Queue()
     updates: asyncio.Queue[object] = asyncio.Queue()
-    notices.audience(Principal("bot", "acme", frozenset({"memory:read"}))).subscribe(
+    notices.audience(Principal("bot", "acme", frozenset({"memory:read"})), Selection()).subscribe(
         lambda event: (updates if isinstance(event, ResourceUpdated) else lists).put_nowait(event)
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         for _ in range(2):
             for _ in range(1_000):
                 changes.tell("acme")
@@ -173,12 +175,12 @@ async def test_many_changes_at_once_are_few_notices() -> None:
 async def test_nothing_is_told_where_nobody_listens(verb: str) -> None:
     changes = capability.Changes(scope="memory:read")
     checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
-    notices = Notices(checkpoint, nobody, Background())
+    notices = Notices(checkpoint, nobody, nobody, Background())
     if verb == "publish":
         await notices.publish(ResourcesListChanged())
     else:
         changes.tell("acme")
 
 
-def nobody(ctx: Any) -> Principal:
+def nobody(ctx: Any) -> Any:
     raise AssertionError("no client asks here")

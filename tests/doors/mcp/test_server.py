@@ -1,9 +1,7 @@
 """The MCP door, in both eras: lists and pages, cache hints, annotations, progress, and tools that come and go."""
 
 import asyncio
-import os
 import re
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,12 +17,13 @@ from mcp.client.session import IncomingMessage
 from mcp.client.subscriptions import ToolsListChanged
 from tests.doors import doors
 from tests.doors.doors import (
+    AUDIT,
     DEVICES,
     DOCUMENTS,
     ERAS,
     EXPERIENCES,
+    FACTS,
     HANDSHAKE,
-    KHO,
     MEMORY,
     MODERN,
     RESEARCH,
@@ -35,13 +34,15 @@ from tests.doors.doors import (
     served,
     talking,
 )
+from tests.patience import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
+from kho.doors.mcp.toolsets import of_registry
 from kho.kernel.background import Background
-from kho.settings import Mcp, Settings
+from kho.settings import Settings
 
-OURS = [*MEMORY, *TOOLBOX, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES]
+OURS = [*MEMORY, *TOOLBOX, *FACTS, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES, *AUDIT]
 BOARDS = ["plug", "unplug", "count", "fail"]
 
 
@@ -51,14 +52,15 @@ async def connected(
     era: str,
     *,
     boards: Boards | None = None,
-    tools: tuple[str, ...] = (),
+    tools: tuple[str, ...] = ("all",),
     page_size: int = 200,
     **more: Any,
 ) -> AsyncGenerator[Client, None]:
     """A client of the door, without a transport in between."""
     async with open_hub(settings, (boards.capability,) if boards else ()) as hub:
         background = Background()
-        door = McpDoor(hub, background, lambda ctx: hub.local, frozenset(tools), page_size)
+        selection = of_registry(tools, hub.registry)
+        door = McpDoor(hub, background, lambda ctx: hub.local, selection, page_size)
         async with Client(door.server, mode=era, **more) as client:
             yield client
         await background.drain()
@@ -80,6 +82,9 @@ async def test_tools_are_listed_in_a_fixed_order_with_names_that_models_take(set
         for tool in listed.tools:
             assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool.name)
             assert tool.description
+            assert tool.title
+            assert tool.annotations is not None
+            assert tool.annotations.title == tool.title
             assert tool.input_schema["type"] == "object"
             assert tool.output_schema is not None
             assert tool.output_schema["type"] == "object"
@@ -105,6 +110,12 @@ async def test_annotations_say_what_a_tool_may_do(settings: Settings, era: str) 
         "memory_set_summary": (False, False, False),
         "duckduckgo_search": (True, False, True),
         "fetch_url": (True, False, True),
+        "remember": (False, False, False),
+        "forget": (False, True, False),
+        "restore_fact": (False, False, False),
+        "list_facts": (True, False, False),
+        "fact_history": (True, False, False),
+        "update_fact": (False, False, False),
         "query_experiences": (True, False, False),
         "get_experience": (True, False, False),
         "submit_experience": (False, False, False),
@@ -116,6 +127,9 @@ async def test_annotations_say_what_a_tool_may_do(settings: Settings, era: str) 
         "manage_collections": (False, True, False),
         "manage_projects": (False, False, False),
         "ingest_documents": (False, False, False),
+        "list_kb_documents": (True, False, False),
+        "get_kb_document": (True, False, False),
+        "remove_kb_document": (False, True, False),
         "augment_knowledge": (False, False, False),
         "submit_feedback": (False, False, False),
         "similar_documents": (True, False, False),
@@ -160,62 +174,6 @@ async def test_a_bug_tells_nothing(settings: Settings, era: str) -> None:
         assert isinstance(content, types.TextContent)
         assert orjson.loads(content.text)["error"]["code"] == "INTERNAL"
         assert "umami" not in content.text
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_toolsets_narrow_what_is_offered(settings: Settings, era: str) -> None:
-    boards = Boards()
-    boards.plug("lamp")
-    for tools, offered in (
-        ((), [*OURS, *BOARDS, "lamp"]),
-        (("experiences",), EXPERIENCES),
-        (("boards",), [*BOARDS, "lamp"]),
-        (("research", "boards"), [*RESEARCH, *BOARDS, "lamp"]),
-    ):
-        async with connected(settings, era, boards=boards, tools=tools) as client:
-            assert names(await client.list_tools()) == offered
-            if "lamp" not in offered:
-                for name in ("lamp", "count"):
-                    with pytest.raises(MCPError):
-                        await client.call_tool(name, {})
-
-
-@pytest.mark.parametrize("era", ["legacy", "auto"])  # a client that names its version does not ask for them
-@pytest.mark.parametrize("tools", [(), ("devices",), ("experiences", "documents"), ("toolbox",)])
-async def test_instructions_speak_of_what_is_offered(settings: Settings, era: str, tools: tuple[str, ...]) -> None:
-    async with connected(settings, era, tools=tools) as client:
-        offered = {*names(await client.list_tools())}
-        named = {*re.findall(r"[a-z]+_[a-z_]+", client.instructions or "")} - {"last_known_revision"}
-    assert named <= offered
-    assert ("device_call" in named) is (not tools or "devices" in tools)
-    assert bool(named) is (tools != ("toolbox",))
-
-
-async def test_the_command_line_narrows_toolsets(home: Path) -> None:
-    async with talking(home, MODERN, KHO, "stdio", "--tools", "experiences") as client:
-        assert names(await client.list_tools()) == EXPERIENCES
-
-
-@pytest.mark.parametrize("door", ["stdio", "serve"])
-def test_a_toolset_that_there_is_not_is_refused_with_those_there_are(home: Path, door: str) -> None:
-    command = [KHO, door, "--tools", "experiences,nonsense"]
-    environment = os.environ | {"KHO_HOME": str(home)}
-    done = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert (
-        done.stderr.strip()
-        == "error: There is no capability called nonsense. There are: memory, toolbox, experiences, research, "
-        "documents, devices."
-    )
-
-
-async def test_the_settings_narrow_toolsets_over_http(home: Path) -> None:
-    settings = Settings(home=home, database_url=None, mcp=Mcp(tools=["boards"]))
-    async with served(settings, Boards().capability) as hub, Client(f"{hub.url}/mcp", mode=MODERN) as client:
-        assert names(await client.list_tools()) == BOARDS
 
 
 # -- pages and cache hints ---------------------------------------------------------------------------------------------
@@ -301,7 +259,7 @@ async def test_progress_is_reported(settings: Settings, era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_progress_is_reported_over_http(settings: Settings, era: str) -> None:
-    async with served(settings, Boards().capability) as hub, Client(f"{hub.url}/mcp", mode=era) as client:
+    async with served(settings, Boards().capability) as hub, Client(f"{hub.url}/mcp?tools=all", mode=era) as client:
         assert await count(client) == COUNTED
 
 
@@ -329,7 +287,7 @@ class Changes:
             self._seen.put_nowait(None)
 
     async def next(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await self._seen.get()
 
 
@@ -341,7 +299,7 @@ async def test_a_handshake_client_is_told_that_tools_changed(settings: Settings)
 
 async def test_a_handshake_client_is_told_over_stdio(home: Path) -> None:
     changes = Changes()
-    async with talking(home, "legacy", sys.executable, doors.__file__, message_handler=changes) as client:
+    async with talking(home, "legacy", sys.executable, "-m", doors.__name__, message_handler=changes) as client:
         await see_boards_come_and_go(client, changes)
 
 
@@ -365,9 +323,9 @@ async def test_a_modern_client_is_told_over_its_subscription(settings: Settings)
     boards = Boards()
     async with (
         served(settings, boards.capability) as hub,
-        Client(f"{hub.url}/mcp", mode=MODERN) as client,
+        Client(f"{hub.url}/mcp?tools=all", mode=MODERN) as client,
         client.listen(tools_list_changed=True) as subscription,
-        asyncio.timeout(10),
+        asyncio.timeout(PATIENCE),
     ):
         events = aiter(subscription)
         for change, present in ((boards.plug, True), (boards.unplug, False)):
@@ -384,7 +342,7 @@ async def test_a_modern_client_that_asks_for_nothing_is_told_nothing(settings: S
         client.listen(tools_list_changed=True) as keen,
     ):
         boards.plug("lamp")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert isinstance(await anext(aiter(keen)), ToolsListChanged)
         heard = asyncio.ensure_future(anext(aiter(deaf)))
         await asyncio.sleep(0)
@@ -399,10 +357,13 @@ async def test_a_handshake_client_over_http_is_told_on_its_stream(settings: Sett
     headers = {"accept": "text/event-stream", "mcp-protocol-version": HANDSHAKE}
     if session:
         headers["mcp-session-id"] = session
-    async with served(settings, boards.capability) as hub, hub.http.stream("GET", "/mcp", headers=headers) as stream:
+    async with (
+        served(settings, boards.capability) as hub,
+        hub.http.stream("GET", "/mcp?tools=all", headers=headers) as stream,
+    ):
         assert stream.headers["content-type"].startswith("text/event-stream")
         lines = stream.aiter_lines()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             assert await anext(lines) == ": listening"
             for change in (boards.plug, boards.unplug):
                 change("lamp")
@@ -421,7 +382,7 @@ async def test_the_sdk_s_handshake_client_is_told_over_http(settings: Settings) 
     boards, changes = Boards(), Changes()
     async with (
         served(settings, boards.capability) as hub,
-        Client(f"{hub.url}/mcp", mode="legacy", message_handler=changes) as client,
+        Client(f"{hub.url}/mcp?tools=all", mode="legacy", message_handler=changes) as client,
     ):
         told = asyncio.ensure_future(changes.next())
         while not told.done():  # the client opens its stream some time after the handshake
@@ -445,7 +406,7 @@ def payload(response: httpx2.Response) -> Json:
 
 async def handshake(hub: Served, method: str, params: Json, **headers: str) -> httpx2.Response:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    return await hub.post("/mcp", body, accept=ACCEPT, mcp_protocol_version=HANDSHAKE, **headers)
+    return await hub.post("/mcp?tools=all", body, accept=ACCEPT, mcp_protocol_version=HANDSHAKE, **headers)
 
 
 async def modern(hub: Served, method: str, params: Json) -> Json:
@@ -453,7 +414,7 @@ async def modern(hub: Served, method: str, params: Json) -> Json:
     meta: Json = {f"{prefix}protocolVersion": MODERN, f"{prefix}clientCapabilities": {}}
     headers = {"mcp_method": method, **({"mcp_name": params["name"]} if "name" in params else {})}
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-    response = await hub.post("/mcp", body, accept=ACCEPT, mcp_protocol_version=MODERN, **headers)
+    response = await hub.post("/mcp?tools=all", body, accept=ACCEPT, mcp_protocol_version=MODERN, **headers)
     assert response.status_code == 200, response.text
     return payload(response)
 

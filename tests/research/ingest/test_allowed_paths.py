@@ -344,7 +344,7 @@ def test_nothing_is_open_to_a_remote_credential_unless_an_admin_opened_it(place:
     assert "KHO_RESEARCH__SHARED_ROOTS" in refusal.guidance
     opened = allowed_paths(place, [], [place / "open"]).for_caller(shared=True)
     assert opened.read(opened.locate("notes/a.md"), 100) == b"hello"
-    assert "'~' means nothing here." in refused(opened, "~/a.md").message
+    assert "'~' is not supported here." in refused(opened, "~/a.md").message
 
 
 def test_a_client_s_roots_narrow_ours(place: Path) -> None:

@@ -15,13 +15,13 @@ from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND
 from kho.research import model
 from kho.research.errors import JobNotFound
-from kho.research.ingest import job_store, jobs, read_ahead
+from kho.research.ingest import job_store, jobs, service
 from kho.research.ingest.allowed_paths import Located
 from kho.research.ingest.jobs import JobLimits
 from kho.research.ingest.plan import Failure, Wanted
 from kho.research.ingest.prepare import Prepared
 from kho.research.ingest.walk import File
-from kho.research.results import JobAnswer
+from kho.research.model import JobAnswer
 
 FILES = 70
 LIMITS = JobLimits(first_look=0.0, look_every=0.01)
@@ -49,11 +49,11 @@ def another(shelf: IngestFolder) -> IngestFolder:
 
 
 async def status(shelf: IngestFolder, id: str) -> JobAnswer:
-    return await shelf.reports.job_status(model.JobStatus(job_id=id), shelf.desk.call())
+    return await shelf.reports.job_status(model.JobById(job_id=id), shelf.desk.call())
 
 
 async def cancel(shelf: IngestFolder, id: str) -> JobAnswer:
-    return await shelf.reports.cancel_job(model.CancelJob(job_id=id), shelf.desk.call())
+    return await shelf.reports.cancel_job(model.JobById(job_id=id), shelf.desk.call())
 
 
 async def test_past_the_wait_the_answer_is_a_job_that_goes_on(shelf: IngestFolder) -> None:
@@ -125,7 +125,7 @@ async def test_any_process_can_cancel(shelf: IngestFolder) -> None:
     answer = await waiting
     assert (answer.status, answer.job.state) == ("error", "cancelled")
     assert "cancelled" in answer.message
-    assert "over already" in (await cancel(other, job.job_id)).message
+    assert "already ended" in (await cancel(other, job.job_id)).message
     await shelf.background.drain()  # it ends although the gate is shut
 
 
@@ -169,7 +169,7 @@ async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(shelf: Ing
     shelf.write("part2/zz-deadly.txt", "a word or two, " * 1_500_000)
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
-    async with parsers.Worker(parsers.Limits(memory=64 * 2**20)) as worker:
+    async with parsers.Worker(parsers.ParserLimits(memory=64 * 2**20)) as worker:
         other = IngestFolder(shelf.desk, shelf.folder, shelf.clock, worker, job_limits=LIMITS)
         other.background.add(other.service.resume)
         shelf.clock.now += LIMITS.lease + SECOND
@@ -207,7 +207,7 @@ async def test_an_interrupted_force_reads_nothing_twice(shelf: IngestFolder) -> 
     class Counting(Plain):
         count = 0
 
-        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable:
+        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.ParsedFile:
             self.count += 1
             assert not suspect  # the hub before stopped in good order
             return await super().read(data, name)
@@ -225,7 +225,7 @@ async def test_jobs_wait_for_their_turn(shelf: IngestFolder) -> None:
     gated(shelf).free = 0
     answers = [await shelf.answer(wait=0) for _ in range(LIMITS.at_once + 2)]
     assert [answer.job.state for answer in answers] == ["running"] * LIMITS.at_once + ["queued"] * 2
-    assert "waits for its turn" in answers[-1].message
+    assert "waiting in the queue" in answers[-1].message
     await cancel(shelf, answers[-1].job.job_id)
     shelf.background.add(shelf.service.resume)
     gated(shelf).gate.set()
@@ -302,9 +302,9 @@ async def test_few_files_are_in_memory_at_a_time_and_a_large_one_alone(tmp_path:
         inside.remove(wanted.file.size)
         return Failure(wanted.path, "", "")
 
-    sizes = [10, 20, 30, 40, 50, read_ahead.AHEAD_BYTES - 5, read_ahead.AHEAD_BYTES * 3, 60, 70]
+    sizes = [10, 20, 30, 40, 50, service.AHEAD_BYTES - 5, service.AHEAD_BYTES * 3, 60, 70]
     wanted = [Wanted(File(Located(tmp_path, tmp_path, False), "", size, 0), str(size), None) for size in sizes]
-    came = [one async for one in read_ahead.ahead(wanted, prepare)]
+    came = [one async for one in service.ahead(wanted, prepare)]
     assert [one.path for one in came if isinstance(one, Failure)] == [str(size) for size in sizes]
-    assert max(map(len, most)) == read_ahead.AHEAD
-    assert all(len(held) == 1 for held in most if max(held) > read_ahead.AHEAD_BYTES // 2)
+    assert max(map(len, most)) == service.AHEAD
+    assert all(len(held) == 1 for held in most if max(held) > service.AHEAD_BYTES // 2)

@@ -72,7 +72,7 @@ async def test_another_time_with_the_same_bytes_is_looked_at_once(shelf: IngestF
     age(path, 1_700_009_999)
     assert (await shelf.ingest()).unchanged == 1
     after = (await shelf.docs())["tea.md"]
-    assert after == replace(before, mtime=1_700_009_999 * SECOND)
+    assert after == replace(before, modified_at=1_700_009_999 * SECOND)
 
 
 async def test_a_file_that_is_only_just_written_is_looked_at_again(shelf: IngestFolder) -> None:
@@ -80,11 +80,11 @@ async def test_a_file_that_is_only_just_written_is_looked_at_again(shelf: Ingest
     path = shelf.write("tea.md", SECTIONS)
     shelf.clock.now = 1_700_000_001 * SECOND
     await shelf.ingest()
-    assert (await shelf.docs())["tea.md"].mtime is None
+    assert (await shelf.docs())["tea.md"].modified_at is None
     shelf.write("tea.md", SECTIONS.replace("matcha", "hojica"))
     shelf.clock.now += 10 * SECOND
     assert (await shelf.ingest()).changed == 1
-    assert (await shelf.docs())["tea.md"].mtime == path.stat().st_mtime_ns // 1000
+    assert (await shelf.docs())["tea.md"].modified_at == path.stat().st_mtime_ns // 1000
 
 
 async def test_what_is_gone_is_removed_when_that_is_asked_for_and_nothing_else(shelf: IngestFolder) -> None:
@@ -155,7 +155,7 @@ async def test_a_stumble_over_one_file_is_that_files_failure(
     shelf: IngestFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Stumbling(Plain):
-        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.Readable:
+        async def read(self, data: bytes, name: str, *, suspect: bool = False) -> parsers.ParsedFile:
             if name == "note001.md":
                 raise RecursionError("too deep")
             return await super().read(data, name)
@@ -247,3 +247,14 @@ async def test_which_files_of_a_folder_are_meant(shelf: IngestFolder) -> None:
     (shelf.folder / "link.md").symlink_to(shelf.folder / "a.md")
     assert (await shelf.ingest(prune=True)).removed == 0
     assert set(await shelf.docs()) == {"a.md", "b.txt", "sub/d.md", "e.weird"}
+
+
+async def test_the_collection_is_made_when_that_is_asked_for(shelf: IngestFolder) -> None:
+    shelf.write("a.md", "# A note\n\nOf zeppelins.\n")
+    with pytest.raises(UnknownCollection):
+        await shelf.ingest(collection="new")
+    for _ in range(2):
+        answer = await shelf.ingest(collection="new", create=True)
+        assert answer.collection == "new"
+    listed = (await shelf.desk.collection("list")).collections or []
+    assert {one.name: one.documents for one in listed if one.name == "new"} == {"new": 1}

@@ -14,7 +14,7 @@ from kho.research import model, names
 from kho.research.errors import InvalidDocumentRequest, UnknownCollection, Unreadable
 from kho.research.ingest.prepare import Reader
 from kho.research.library.added_text import Augment
-from kho.research.results import AugmentAnswer
+from kho.research.model import AugmentAnswer
 from kho.research.settings import ResearchSettings
 
 TEXT = "# Kettles\n\n" + " ".join(f"Fact{n} about boiling water in vessel{n}." for n in range(60)) + "\n"
@@ -46,7 +46,7 @@ class Adding:
 
     async def document(self, answer: AugmentAnswer) -> Any:
         assert answer.document is not None
-        params = model.GetDocument.model_validate({"document": answer.document.id, "text": True})
+        params = model.GetKbDocument.model_validate({"document": answer.document.id, "text": True})
         return (await self.desk.documents.get_document(params, self.desk.call())).document
 
 
@@ -204,8 +204,26 @@ async def test_long_texts_and_uploads_are_read_in_a_process_of_their_own(adding:
 
 
 async def test_a_text_that_cannot_be_read_within_the_limits_is_refused(adding: Adding) -> None:
-    async with parsers.Worker(parsers.Limits(memory=32 * 2**20), cut=True) as worker:
+    async with parsers.Worker(parsers.ParserLimits(memory=32 * 2**20), cut=True) as worker:
         isolated = Adding(adding.desk, reader=worker)
         with pytest.raises(InvalidDocumentRequest, match="'content' cannot be read: reading it takes more than 32 MB"):
             await isolated.text("# a\n" * 500_000)
     assert await adding.desk.count("research_documents") == 0
+
+
+async def test_the_collection_is_made_with_the_text_when_that_is_asked_for(adding: Adding) -> None:
+    with pytest.raises(UnknownCollection):
+        await adding.text(TEXT, collection="new")
+    answer = await adding.text(TEXT, collection="new", create=True)
+    assert str(answer.message).startswith("Created the collection 'new'. Added 'Kettles'")
+    again = await adding.file("b.md", b"# Another\n\nOf other things.\n", collection="New", create=True)
+    assert again.document is not None
+    assert (again.outcome, again.document.collection) == ("added", "new")
+    with pytest.raises(Unreadable):
+        await adding.file("x.pdf", b"nonsense", collection="empty", create=True)
+    listed = (await adding.desk.collection("list")).collections or []
+    assert {one.name: one.documents for one in listed} == {"papers": 0, "new": 2}
+    together = [adding.text(f"{TEXT} {n}", f"https://example.org/{n}", collection="both", create=True) for n in "ab"]
+    await asyncio.gather(*together)
+    [both] = [one for one in (await adding.desk.collection("list")).collections or [] if one.name == "both"]
+    assert both.documents in (1, 2)  # the second may be told that it is nearly the same

@@ -212,7 +212,7 @@ async def test_info_says_what_is_in_it(desk: Desk) -> None:
     info = (await desk.collection("info", "papers")).collection
     assert info is not None
     assert (info.documents, info.chunks, info.size_bytes) == (2, 2, 15)
-    assert info.embedder == "none (search by words)"
+    assert info.embedder == "none (keyword search only)"
     assert info.vectors_pending == 0
     assert info.formats == {"markdown": 1, "text": 1}
     assert [one.title for one in info.newest] == ["Two", "One"]

@@ -9,10 +9,10 @@ from kho import parsers
 from kho.kernel.ports import Tx
 from kho.research import model
 from kho.research.errors import AmbiguousDocument, DocumentNotFound, InvalidDocumentRequest, UnknownCollection
-from kho.research.ingest import indexing, job_store
+from kho.research.ingest import indexing, job_store, plan
 from kho.research.ingest.indexing import FORM, SPACE
-from kho.research.library import document_listing, document_store
-from kho.research.results import Document, DocumentsAnswer
+from kho.research.library import document_store
+from kho.research.model import DocumentDetails, DocumentsAnswer
 from kho.search.indexing import minhash, passages
 from kho.search.indexing.reindex import reindex
 
@@ -33,16 +33,16 @@ print("a fence that is long enough to be counted")
 
 
 async def listed(desk: Desk, **more: object) -> DocumentsAnswer:
-    return await desk.documents.list_documents(model.ListDocuments.model_validate(more), desk.call())
+    return await desk.documents.list_documents(model.ListKbDocuments.model_validate(more), desk.call())
 
 
-async def got(desk: Desk, document: str, **more: object) -> Document:
-    params = model.GetDocument.model_validate({"document": document, **more})
+async def got(desk: Desk, document: str, **more: object) -> DocumentDetails:
+    params = model.GetKbDocument.model_validate({"document": document, **more})
     return (await desk.documents.get_document(params, desk.call())).document
 
 
 async def removed(desk: Desk, document: str, **more: object) -> str:
-    params = model.RemoveDocument.model_validate({"document": document, **more})
+    params = model.RemoveKbDocument.model_validate({"document": document, **more})
     return (await desk.documents.remove_document(params, desk.call())).message
 
 
@@ -76,7 +76,7 @@ async def test_long_texts_are_packed_and_come_back_the_same(papers: Desk) -> Non
 
 
 async def test_what_no_database_holds_is_replaced(papers: Desk) -> None:
-    doc = await papers.add("papers", "half \ud83d and nul \0 end", hash="x", size=1)
+    doc = await papers.add("papers", "half \ud83d and nul \0 end", hash="x", size_bytes=1)
     assert await papers.text(doc.id) == "half \ufffd and nul \ufffd end"
     named = [await papers.put("papers", "text", path="/x/\udce9t\udce9.md", title="\udce9t\udce9") for _ in range(2)]
     assert [one.new for one in named] == [True, False]
@@ -85,10 +85,10 @@ async def test_what_no_database_holds_is_replaced(papers: Desk) -> None:
 
 async def test_chunks_are_read_by_their_numbers(papers: Desk) -> None:
     doc = await papers.add("papers", "\n\n".join(f"# H{number}\n\ntext {number}" for number in range(5)))
-    found = await papers.db.read(lambda tx: document_listing.chunks(tx, papers.tenant, doc, range(3, 7)))
+    found = await papers.db.read(lambda tx: document_store.chunks(tx, papers.tenant, doc, range(3, 7)))
     assert {number: one.text for number, one in found.items()} == {3: "text 3", 4: "text 4"}
     foreign = papers.neighbour().tenant
-    assert await papers.db.read(lambda tx: document_listing.chunks(tx, foreign, doc, range(9))) == {}
+    assert await papers.db.read(lambda tx: document_store.chunks(tx, foreign, doc, range(9))) == {}
 
 
 async def test_the_title_is_searched_and_is_no_part_of_the_header_path(papers: Desk) -> None:
@@ -216,8 +216,8 @@ async def test_what_is_ambiguous_or_unknown_names_candidates(papers: Desk) -> No
 async def test_the_files_of_a_collection_are_known_by_path(papers: Desk) -> None:
     file = await papers.add("papers", "one", path="/x/a.md")
     await papers.add("papers", "two")
-    found = await papers.db.read(lambda tx: document_listing.paths(tx, papers.tenant, file.collection_id))
-    assert found == {"/x/a.md": file}
+    found = await papers.db.read(lambda tx: plan.known(tx, papers.tenant, file.collection_id))
+    assert {path: (one.id, one.hash) for path, one in found.items()} == {"/x/a.md": (file.id, file.hash)}
 
 
 async def test_removing_leaves_nothing_behind(papers: Desk) -> None:
@@ -252,9 +252,9 @@ async def test_near_duplicates_of_a_collection_are_found(papers: Desk) -> None:
     assert await papers.db.read(look) == ([doc.id], [])
     before = indexing.words((await papers.draft("papers", text, title="T")).prepared)
     assert minhash.likeness(before, indexing.words(draft.prepared)) > 0.9
-    assert (
-        await papers.db.read(lambda tx: document_listing.with_hash(tx, papers.tenant, doc.collection_id, doc.hash))
-    )[0].id == doc.id
+    assert (await papers.db.read(lambda tx: document_store.with_hash(tx, papers.tenant, doc.collection_id, doc.hash)))[
+        0
+    ].id == doc.id
 
 
 async def test_an_index_that_was_lost_is_filed_anew(papers: Desk) -> None:
@@ -276,12 +276,12 @@ async def test_an_index_that_was_lost_is_filed_anew(papers: Desk) -> None:
     async def progress(done: float, total: float | None, message: str | None) -> None:
         steps.append(done)
 
-    params = model.RebuildIndex.model_validate({"collection": "papers"})
+    params = model.OfCollection.model_validate({"collection": "papers"})
     rebuilt = await papers.documents.rebuild(params, papers.call(progress=progress))
     assert (rebuilt.documents, rebuilt.chunks, steps) == (25, 25, [20, 25])
     assert {*await papers.found("quantum")} <= ids
     assert await papers.found("quantum", "other") == []
-    rebuilt = await papers.documents.rebuild(model.RebuildIndex.model_validate({}), papers.call())
+    rebuilt = await papers.documents.rebuild(model.OfCollection.model_validate({}), papers.call())
     assert rebuilt.documents == 26
     assert await papers.found("quantum", "other") == [elsewhere.id]
 
@@ -335,17 +335,17 @@ async def test_status_counts_and_names_the_jobs(papers: Desk) -> None:
         now,
     )
     await papers.db.write(lambda tx: job_store.create(tx, job))
-    status = await papers.documents.status(model.KbStatus.model_validate({}), papers.call())
+    status = await papers.documents.status(model.OfCollection.model_validate({}), papers.call())
     assert (status.collections, status.documents, status.chunks, status.projects) == (2, 2, 3, 1)
-    assert (status.vectors_pending, status.embedder, status.problem) == (0, "none (search by words)", None)
+    assert (status.vectors_pending, status.embedder, status.problem) == (0, "none (keyword search only)", None)
     assert [(one.job_id, one.collection, one.state) for one in status.jobs] == [("job-1", "papers", "queued")]
     await papers.project("create", "done")
     await papers.project("archive", "done")
-    status = await papers.documents.status(model.KbStatus.model_validate({}), papers.call())
+    status = await papers.documents.status(model.OfCollection.model_validate({}), papers.call())
     assert (status.projects, status.archived_projects) == (1, 1)
-    narrowed = await papers.documents.status(model.KbStatus.model_validate({"collection": "other"}), papers.call())
+    narrowed = await papers.documents.status(model.OfCollection.model_validate({"collection": "other"}), papers.call())
     assert (narrowed.collections, narrowed.documents, narrowed.jobs) == (1, 1, [])
-    nothing = await papers.documents.status(model.KbStatus.model_validate({}), papers.neighbour().call())
+    nothing = await papers.documents.status(model.OfCollection.model_validate({}), papers.neighbour().call())
     assert (nothing.collections, nothing.documents, nothing.last_change) == (0, 0, None)
 
 
@@ -353,9 +353,9 @@ async def test_status_says_what_waits(desk_with_vectors: Desk) -> None:
     desk = desk_with_vectors
     await desk.collection("create", "papers")
     await desk.add("papers", "quantum")
-    assert (await desk.documents.status(model.KbStatus.model_validate({}), desk.call())).vectors_pending == 1
+    assert (await desk.documents.status(model.OfCollection.model_validate({}), desk.call())).vectors_pending == 1
     await desk.settle()
-    assert (await desk.documents.status(model.KbStatus.model_validate({}), desk.call())).vectors_pending == 0
+    assert (await desk.documents.status(model.OfCollection.model_validate({}), desk.call())).vectors_pending == 0
     assert await desk.db.read(passages.pending) == 0
 
 

@@ -13,10 +13,10 @@ from kho.research.errors import (
     UnknownCollection,
     UnknownProject,
 )
-from kho.research.results import Project
+from kho.research.model import ProjectDetails
 
 
-async def info(desk: Desk, name: str) -> Project:
+async def info(desk: Desk, name: str) -> ProjectDetails:
     project = (await desk.project("info", name)).project
     assert project is not None
     return project

@@ -7,7 +7,7 @@ from tests.research.factories import Desk
 
 from kho.research import model
 from kho.research.errors import InvalidDocumentRequest, UnknownCollection
-from kho.research.results import Imported
+from kho.research.model import ImportedKnowledge
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ async def exported(desk: Desk, **more: Any) -> list[Json]:
             return lines
 
 
-async def imported(desk: Desk, lines: list[Json], **more: Any) -> Imported:
+async def imported(desk: Desk, lines: list[Json], **more: Any) -> ImportedKnowledge:
     return await desk.transfer.import_(model.ImportKnowledge.model_validate({"lines": lines, **more}), desk.call())
 
 
@@ -35,7 +35,7 @@ async def full(desk: Desk) -> Desk:
     await desk.collection("create", "empty")
     for number in range(5):
         await desk.add(
-            "Tài liệu", f"# H{number}\n\nlượng tử {number}", path=f"/x/{number}.md", mtime=number * 1_000_000
+            "Tài liệu", f"# H{number}\n\nlượng tử {number}", path=f"/x/{number}.md", modified_at=number * 1_000_000
         )
     await desk.add(
         "研究",
@@ -102,7 +102,10 @@ async def test_a_page_is_no_larger_than_a_reader_takes(full: Desk) -> None:
         ({"kind": "nonsense"}, "Line 2: 'kind'"),
         ({"kind": "document"}, "Line 2: 'id'"),
         ({"kind": "collection", "id": "x", "name": "a,b"}, "Line 2: 'name'"),
-        ({"kind": "collection", "id": "x", "name": "a", "created_at": "yesterday"}, "Line 2: a time"),
+        (
+            {"kind": "collection", "id": "x", "name": "a", "created_at": "yesterday"},
+            "Line 2: 'created_at' must be a time",
+        ),
     ],
 )
 async def test_a_wrong_line_is_named_and_nothing_is_imported(desk: Desk, line: Json, named: str) -> None:

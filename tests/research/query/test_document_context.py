@@ -3,8 +3,7 @@
 from kho.research.query.document_context import MAX_CONTEXT, gist
 from kho.research.query.feedback import Tally
 from kho.research.query.reordering import CONTEXT, VERDICTS, placed, verdict
-from kho.search.query.ranking_cache import RankedPassage
-from kho.search.query.scoring import ScoreParts
+from kho.search.query.scoring import RankedPassage, ScoreParts
 
 FILLER = "Nobody knows why this was ever put down here. "
 

@@ -5,9 +5,9 @@ from tests.research.factories import Desk, told
 
 from kho.research import model
 from kho.research.errors import AmbiguousDocument, DocumentNotFound, InvalidDocumentRequest
-from kho.research.library import document_listing
+from kho.research.library import document_store
+from kho.research.model import AnalyticsAnswer, FeedbackAnswer
 from kho.research.query import feedback
-from kho.research.results import AnalyticsAnswer, FeedbackAnswer
 
 
 async def judge(desk: Desk, id: str, verdict: str, by: str = "somebody", **more: object) -> FeedbackAnswer:
@@ -16,7 +16,7 @@ async def judge(desk: Desk, id: str, verdict: str, by: str = "somebody", **more:
 
 
 async def analytics(desk: Desk, **more: object) -> AnalyticsAnswer:
-    return await desk.feedback.analytics(model.FeedbackAnalytics.model_validate(more), desk.call())
+    return await desk.feedback.analytics(model.OfCollection.model_validate(more), desk.call())
 
 
 async def test_a_later_verdict_replaces_an_earlier_one(desk: Desk) -> None:
@@ -29,7 +29,7 @@ async def test_a_later_verdict_replaces_an_earlier_one(desk: Desk) -> None:
     await judge(desk, doc.id, "neutral", chunk=1)
     answer = await judge(desk, doc.id, "positive")
     assert (answer.positive, answer.negative, answer.neutral) == (2, 1, 1)
-    digests = await desk.db.read(lambda tx: document_listing.digests(tx, desk.tenant, doc))
+    digests = await desk.db.read(lambda tx: document_store.digests(tx, desk.tenant, doc))
     tallies = await desk.db.read(lambda tx: feedback.of_passages(tx, desk.tenant, [doc.id]))
     assert tallies == {
         (doc.id, digests[0]): feedback.Tally(1, 1, 0),

@@ -5,7 +5,7 @@ from tests.research.factories import Desk
 
 from kho.research import model
 from kho.research.errors import InvalidQuery
-from kho.research.results import HistoryAnswer
+from kho.research.model import HistoryAnswer
 
 
 async def ask(desk: Desk, query: str, by: str = "somebody") -> None:

@@ -4,14 +4,14 @@ import pytest
 
 from kho.research.query.refinement import Holdings, empty, refine
 from kho.research.query.scope import Scope
-from kho.research.query.suggestions import Text, clean, near_spellings, quoted, splitting, unknown
+from kho.research.query.suggestions import FoundText, clean, near_spellings, quoted, splitting, unknown
 
 ALL = Scope(["1", "2"], ["papers", "notes"], "all")
 PAPERS = Scope(["1"], ["papers"], "named")
 
 
-def text(body: str, header: str = "", title: str = "A note", language: str = "en") -> Text:
-    return Text(title, header, body, language)
+def text(body: str, header: str = "", title: str = "A note", language: str = "en") -> FoundText:
+    return FoundText(title, header, body, language)
 
 
 def test_a_clearly_relevant_result_is_optimal() -> None:
@@ -129,7 +129,7 @@ def test_the_first_result_in_another_language_is_no_gap_if_it_stands_out() -> No
     assert "another language" in sure.message
     close = refine("Ấm nước nóng bao nhiêu?", [0.3, 0.29], [text("The kettle is hot.")], ALL, Holdings())
     assert close.status == "clarification_needed"
-    assert "look at them all the same" in close.message
+    assert "look at them anyway" in close.message
     assert "None of the best has" not in close.message
 
 

@@ -11,9 +11,9 @@ from kho.kernel.ports import SearchFilter
 from kho.research import model
 from kho.research.errors import InvalidQuery, QueryTimeout, UnknownCollection, UnknownProject
 from kho.research.ingest.indexing import SPACE
+from kho.research.model import QueryAnswer, SimilarAnswer
 from kho.research.query.service import Queries
 from kho.research.query.similar import Similarity
-from kho.research.results import QueryAnswer, SimilarAnswer
 from kho.research.settings import ResearchSettings
 
 KETTLE = """# Kettles
@@ -109,7 +109,7 @@ async def test_explain_says_why_in_numbers_and_in_words(desk_with_vectors: Desk)
     assert why.feedback is None
     assert why.summary.startswith("It has most of the question's words (thermostat, kettle)")
     assert "in meaning" in why.summary
-    assert "the text that is worked on" in why.summary
+    assert "the document context" in why.summary
     assert first.highlights is not None
     assert "**thermostat**" in first.highlights[0]
     plain = (await asking("thermostat of the kettle")).results[0]
@@ -300,7 +300,7 @@ async def test_verdicts_move_equals(asking: Asking) -> None:
     why = answer.results[0].explanation
     assert why is not None
     assert why.feedback == pytest.approx(0.8)
-    assert "moved up a little" in why.summary
+    assert "moved up slightly" in why.summary
 
 
 async def test_the_history_is_written_after_the_answer(asking: Asking) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
+from tests.patience import PATIENCE
 from tests.search.conftest import Core, T, Watched, doc
 
 from kho.kernel.errors import KhoError, Unavailable
@@ -38,7 +39,7 @@ async def complete(core: Core) -> bool:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await condition():  # it asks the database, so there is always something to wait for
             pass
 
@@ -47,7 +48,7 @@ async def at_the_gate(core: Core) -> "asyncio.Task[Settled]":
     """Works, and has come to where the model is asked."""
     core.embedder.gate = asyncio.Event()
     task = asyncio.create_task(core.settle())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await core.embedder.reached.wait()
     return task
 
@@ -105,7 +106,7 @@ async def test_a_lease_that_nobody_renews_runs_out(core: Core) -> None:
     await core.put(*many(3))
     stuck = await at_the_gate(core)
     other = core.beside()
-    core.clock.now += LEASE_DURATION
+    core.clock.now += LEASE_DURATION - 1
     assert (await other.settle()).elsewhere
     core.clock.now += 1
     assert await other.settle() == Settled(3, 0)
@@ -284,7 +285,7 @@ async def test_stopping_breaks_off_a_batch_and_loses_nothing(core: Core) -> None
     core.background.add(core.embedding_queue.run)
     await asyncio.sleep(0)
     core.embedding_queue.nudge()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await core.embedder.reached.wait()
         await core.background.drain()  # although the gate stays shut
     assert await core.embedding_queue.pending() == BATCH + 2

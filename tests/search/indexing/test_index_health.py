@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 
 import pytest
+from tests.patience import PATIENCE
 
 from kho.kernel.background import Background
 from kho.kernel.errors import DatabaseError
@@ -56,7 +57,7 @@ async def test_everything_is_filed_anew_beside_work_without_end(db: Database, wo
             await background.pause(60)
         ended.append("endless")
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await reindex_all(db, background, [endless, filing], clock=system_clock, vectors=True)
     found = await db.read(lambda tx: index_health(tx, 0))
     assert (found.spaces, ended) == ({"notes": 1}, ["endless"])
@@ -70,6 +71,6 @@ async def test_a_failure_is_not_waited_out(db: Database) -> None:
     async def fails() -> None:
         raise DatabaseError("The disk is full.")
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(DatabaseError, match="disk is full"):
             await reindex_all(db, background, [fails], clock=system_clock, vectors=False)

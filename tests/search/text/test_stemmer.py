@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kho.search.text.language import syllables
 from kho.search.text.stemmer import stem
-from kho.search.text.unaccented_vietnamese import syllables
 
 
 @pytest.mark.parametrize(

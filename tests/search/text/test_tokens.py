@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kho.search.text.tokens import MAX_QUERY_TOKENS, fold, index_tokens, pieces, query_tokens
-from kho.search.text.unicode import plain
+from kho.search.text.tokens import MAX_QUERY_TOKENS, fold, index_tokens, pieces, plain, query_tokens
 
 TEXT = st.text(
     st.characters()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kho.search.text.unaccented_vietnamese import syllables, typed_without_marks
+from kho.search.text.language import syllables, typed_without_marks
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_the_heaviest_combinations_are_looked_for_within_the_reach() -> None:
     st.lists(st.tuples(st.lists(st.integers(0, 20), unique=True), st.integers(0, 5)), max_size=30),
     st.dictionaries(st.integers(0, 20), st.integers(1, 9), min_size=1),
 )
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_few_and_many_are_scored_alike(entries: list[tuple[list[int], int]], weights: dict[int, int]) -> None:
     rows = [
         (seq, min(heads, len(numbers)), b"".join(number.to_bytes(4, "little") for number in numbers))
@@ -208,7 +208,7 @@ _query = st.tuples(_where, st.lists(st.tuples(_token, st.floats(0.01, 10)), max_
 
 
 @given(corpus=_corpus, queries=st.lists(_query, min_size=1, max_size=6), dropped=st.sets(st.integers(1, 30)))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_small_index_is_searched_exactly(
     postgres_schema_url: str, corpus: Corpus, queries: list[Query], dropped: set[int]
 ) -> None:
@@ -224,7 +224,7 @@ def test_a_small_index_is_searched_exactly(
 
 @given(seed=st.integers(0, 999), reach=st.sampled_from([0, 5, 40]), clauses=st.sampled_from([1, 24]))
 @example(seed=0, reach=0, clauses=1)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_on_a_large_index_neither_whole_matches_nor_rare_tokens_are_missed(
     postgres_schema_url: str, seed: int, reach: int, clauses: int
 ) -> None:

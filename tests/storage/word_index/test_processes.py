@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.patience import PATIENCE
 
 from kho.kernel.ports import Database, SearchFilter, Words
 
@@ -34,7 +35,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 def write_at_once(*arguments: str) -> list[int]:
     processes = [subprocess.Popen([sys.executable, "-c", WRITER, *arguments, first]) for first in "01"]
-    return [process.wait(60) for process in processes]
+    return [process.wait(PATIENCE) for process in processes]
 
 
 async def test_two_processes_write_at_once(db: Database, words: Words, request: pytest.FixtureRequest) -> None:

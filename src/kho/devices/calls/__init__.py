@@ -1,1 +1,1 @@
-"""Calls of devices' tools: what is asked, what came of it, what waits for a device that is away."""
+"""Calls of devices' tools: arguments, outcomes, log, and the queue for devices that are offline."""

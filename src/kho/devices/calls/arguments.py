@@ -1,7 +1,7 @@
-"""Arguments checked against a board's schema before they are sent.
+"""Checks arguments against a board's schema before they are sent.
 
-Firmware takes its default where an optional argument has the wrong type, ignores names that it does not know, and cuts
-numbers off: a call with a slip in it would succeed and do something else. So the slip is named here.
+Firmware uses the default where an optional argument has the wrong type, ignores unknown names, and truncates numbers: a
+call with a mistake in it would succeed and do something else. So mistakes are reported here.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import orjson
 
 from kho.devices.errors import WrongArguments
 from kho.devices.protocol.tool_listing import BoardTool
-from kho.kernel import values
+from kho.kernel.validation import check_values
 from kho.lib.lazy_regex import pattern
 
 MAX_BYTES = 64 * 1024
@@ -31,8 +31,8 @@ _KINDS: dict[str, tuple[type[Any] | tuple[type[Any], ...], str]] = {
 
 
 def honest(tool: BoardTool) -> dict[str, Any]:
-    """The tool's schema as it is meant. Firmware gives `url` of upgrade_firmware its description as the default, and
-    would then install from that: there, and with such a default, it has to be given."""
+    """Return the tool's corrected schema. Firmware declares the description of `url` of upgrade_firmware as its
+    default, and would install from that; with such a default, `url` becomes required."""
     properties = cast(dict[str, dict[str, Any]], tool.schema.get("properties", {}))
     part = properties.get(_ADDRESS)
     default = None if part is None else part.get("default")
@@ -48,12 +48,12 @@ def honest(tool: BoardTool) -> dict[str, Any]:
 
 
 def check(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as they are sent. Raises WrongArguments, which names all that is wrong.
+    """Return the arguments as they are sent. Raise WrongArguments, which lists all problems.
 
-    A schema without `properties` stands for one that could not be used: then only the board can judge.
+    A schema without `properties` stands for one that could not be used: then only the board can check.
     """
     given = {name: value for name, value in arguments.items() if value is not None}
-    values.check(given)
+    check_values(given)
     if _size(given) > MAX_BYTES:
         raise WrongArguments([("", f"The arguments are longer than {MAX_BYTES // 1024} KiB.")])
     if "properties" not in schema:
@@ -94,7 +94,7 @@ def _unknown(name: str, known: list[str]) -> str:
 
 
 def _coerced(part: Mapping[str, Any], value: Any) -> Any:
-    """Models write 50.0 or "50" for 50. Only what means exactly the same is taken."""
+    """Convert equal values: models write 50.0 or "50" for 50. Only exact equivalents are accepted."""
     kind = part.get("type")
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
@@ -106,7 +106,7 @@ def _coerced(part: Mapping[str, Any], value: Any) -> Any:
 
 
 def _problem(part: Mapping[str, Any], value: Any) -> str:
-    """What the value must be, if it is something else."""
+    """Return what the value must be; empty if it is valid."""
     kind = part.get("type")
     if isinstance(kind, str) and kind in _KINDS:
         expected = _KINDS[kind][0]
@@ -125,7 +125,7 @@ def _problem(part: Mapping[str, Any], value: Any) -> str:
 
 
 def wanted(part: Mapping[str, Any]) -> str:
-    """What an argument must be, in words: "a whole number from 0 to 100"."""
+    """Describe what an argument must be, e.g. "a whole number from 0 to 100"."""
     allowed = part.get("enum")
     if isinstance(allowed, list) and allowed:
         return f"one of {', '.join(_shown(one) for one in cast(list[Any], allowed)[:20])}"

@@ -1,20 +1,21 @@
-"""The history of calls: who had which board do what, and what came of it. Secrets in arguments are masked."""
+"""Log of calls: caller, board, tool, arguments, outcome. Secrets in arguments are masked."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from kho.kernel.ports import Tx, Value
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, marks, update, where
 
 MAX_CALLS = 10_000
-"""Calls of each tenant that are kept."""
+"""Maximum calls kept per tenant."""
 MASK = "***"
 MAX_MESSAGE = 1_000
-"""Characters of an outcome's message that are kept."""
+"""Maximum characters kept of an outcome's message."""
 MAX_ARGUMENT = 2_000
-"""Characters of one argument that are kept."""
+"""Maximum characters kept of an argument."""
 _SECRET = re.compile(
     r"pass(word|wd|phrase|code)?$|^pwd|secret|token|credential|authorization|api.?key|(^|[._-])key$|private.?key|^psk$"
     r"|^pin$|cookie|mật.?khẩu|密码|密钥",
@@ -28,7 +29,7 @@ _ADDRESS = re.compile(
 @dataclass(frozen=True, slots=True)
 class LoggedCall:
     call: int
-    """Its number among the tenant's calls."""
+    """Sequence number within the tenant."""
     device: str
     tool: str
     arguments: dict[str, Any]
@@ -36,7 +37,7 @@ class LoggedCall:
     door: str
     request_id: str
     outcome: str
-    """ok, queued, sent, or the code of what went wrong."""
+    """ok, queued, sent, or an error code."""
     message: str
     ms: int | None
     at: int
@@ -46,7 +47,7 @@ CALLS = Table("device_calls", LoggedCall, json=("arguments",), names={"call": "n
 
 
 def masked(value: Any) -> Any:
-    """The same with what is secret hidden: by the name of an argument, and inside addresses."""
+    """Return the value with secrets masked: by the name of an argument, and inside URLs."""
     if isinstance(value, dict):
         return {
             name: MASK if isinstance(name, str) and _SECRET.search(name) else masked(inner)
@@ -61,7 +62,7 @@ def masked(value: Any) -> Any:
 
 
 def add(tx: Tx, tenant: str, entry: LoggedCall, most: int = MAX_CALLS) -> int:
-    """Files it under the tenant's next number, which it gives back. The oldest go when there are too many."""
+    """Insert an entry under the tenant's next number and return that number. Deletes the oldest beyond `most`."""
     row = tx.one(
         "INSERT INTO device_counts (tenant, calls) VALUES ($1, 1) "
         "ON CONFLICT (tenant) DO UPDATE SET calls = device_counts.calls + 1 RETURNING calls",
@@ -89,20 +90,19 @@ def page(
     before: int | None,
     most: int,
 ) -> list[LoggedCall]:
-    """The newest first; of all devices when `devices` is None."""
+    """Return a page, the newest first. `devices` None means all devices."""
     wanted = {"tenant =": tenant, "tool =": tool, "at >=": since, "number <": before}
     condition, values = of_devices(devices, wanted)
-    sql = f"SELECT {CALLS.columns} FROM device_calls WHERE {condition} ORDER BY number DESC LIMIT ${len(values) + 1}"
-    return CALLS.read_all(tx.all(sql, *values, most))
+    return CALLS.all(tx, f"{condition} ORDER BY number DESC LIMIT ${len(values) + 1}", *values, most)
 
 
 def is_known(tx: Tx, tenant: str, device: str) -> bool:
-    """Whether there is a call of it: the device itself may have been forgotten since."""
+    """True if the log has a call of this device; the device itself may have been forgotten since."""
     return tx.one("SELECT 1 FROM device_calls WHERE tenant = $1 AND device = $2 LIMIT 1", tenant, device) is not None
 
 
 def of_devices(devices: Sequence[str] | None, conditions: Mapping[str, Value | None]) -> tuple[str, list[Value]]:
-    """The conditions, narrowed to some devices unless that is None, and all values."""
+    """Return the SQL condition, limited to `devices` unless None, and its values."""
     condition, values = where(conditions)
     if devices is not None:
         condition += f" AND device IN ({marks(len(devices), len(values) + 1)})"

@@ -1,10 +1,9 @@
-"""What came of a call: as it is filed, as it is told, and as an MCP client gets it."""
+"""Outcomes of calls: for the log, for the answer, and for MCP clients."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from kho.devices import results
+from kho.devices import model
 from kho.devices.calls import call_log, queue
 from kho.devices.calls.queue import text_of
 from kho.devices.errors import BoardGone, BoardRefused, CallTimedOut, DeviceFailed
@@ -12,8 +11,9 @@ from kho.devices.protocol.session_events import CallResult
 from kho.kernel.call import Call
 from kho.kernel.errors import KhoError
 from kho.lib.clock import iso
+from kho.lib.dataclass import dataclass
 
-NONE = "None of the devices did it."
+NONE = "No device executed the call."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class CallOutcome:
 
     @property
     def heard(self) -> bool:
-        """Whether the device did something, may have done it, or is going to."""
+        """True if the device executed the call, may have done so, or is going to (queued)."""
         reached = isinstance(self.problem, BoardGone | BoardRefused | CallTimedOut)
         unknown = reached and self.problem is not None and self.problem.details.get("sent") is not False
         return self.queued or self.result is not None or unknown
@@ -62,10 +62,10 @@ def line(one: CallOutcome, call: Call, now: int) -> call_log.LoggedCall:
     )
 
 
-def outcome(one: CallOutcome, number: int | None, until: int) -> results.Outcome:
+def outcome(one: CallOutcome, number: int | None, until: int) -> model.DeviceOutcome:
     problem = one.problem
     blocks = one.result.content if one.result else []
-    return results.Outcome(
+    return model.DeviceOutcome(
         device=one.device,
         status="queued" if one.queued else "failed" if problem else "ok",
         text=text_of(one.result) if one.result else None,
@@ -75,21 +75,21 @@ def outcome(one: CallOutcome, number: int | None, until: int) -> results.Outcome
         expires_at=iso(until) if one.queued else None,
         error=None
         if problem is None
-        else results.Problem(code=problem.code, message=problem.message, guidance=problem.guidance or None),
+        else model.CallProblem(code=problem.code, message=problem.message, guidance=problem.guidance or None),
     )
 
 
-def called(tool: str, told: Sequence[results.Outcome], several: bool) -> results.Called:
+def called(tool: str, told: Sequence[model.DeviceOutcome], several: bool) -> model.Called:
     if not several:
         one = told[0]
-        return results.Called(tool=tool, **one.model_dump(exclude={"error"}))
+        return model.Called(tool=tool, **one.model_dump(exclude={"error"}))
     states = {one.status for one in told}
-    return results.Called(tool=tool, status=told[0].status if len(states) == 1 else "partly", results=list(told))
+    return model.Called(tool=tool, status=told[0].status if len(states) == 1 else "partly", results=list(told))
 
 
-def for_door(called: results.Called, done: Sequence[CallOutcome], call: Call, *, structured: bool) -> Any:
-    """Over MCP images are blocks of their own, and a board's tool answers as the board did. Where several were asked
-    and none did it, that is a failure like any other."""
+def for_door(called: model.Called, done: Sequence[CallOutcome], call: Call, *, structured: bool) -> Any:
+    """Adapt the answer to the door. Over MCP, images are content blocks of their own, and a board's own tool answers as
+    the board did. If several boards were called and all failed, raise an error."""
     if called.results and called.status == "failed":
         raise _of_all({one.device: one.error for one in called.results if one.error}, done)
     if call.door != "mcp":
@@ -105,14 +105,14 @@ def for_door(called: results.Called, done: Sequence[CallOutcome], call: Call, *,
     return _as_mcp(called, plain, binary, structured=structured)
 
 
-def _of_all(told: dict[str, results.Problem], done: Sequence[CallOutcome]) -> KhoError:
-    """What all of them failed for, if that is one thing; of each its reason, once."""
+def _of_all(told: dict[str, model.CallProblem], done: Sequence[CallOutcome]) -> KhoError:
+    """Return one error for all boards: their common error if they share it, else one with the reason of each."""
     codes, messages = {one.code for one in told.values()}, {one.message for one in told.values()}
     alike = [one.problem for one in done if one.problem is not None and codes == {one.problem.code}]
     if len(told) == 1 and alike:
         return alike[0]
     guidance = {one.guidance for one in told.values()}
-    advice = (guidance.pop() if len(guidance) == 1 else None) or "Ask one of them to see what to do."
+    advice = (guidance.pop() if len(guidance) == 1 else None) or "Call one of them alone to see what to do."
     if not alike:
         each = [{"device": device, "code": one.code, "message": one.message} for device, one in told.items()]
         return DeviceFailed(NONE, devices=each, guidance=advice)
@@ -128,8 +128,8 @@ def _of_all(told: dict[str, results.Problem], done: Sequence[CallOutcome]) -> Kh
     return problem
 
 
-def _as_mcp(called: results.Called, plain: dict[str, Any], binary: list[dict[str, Any]], *, structured: bool) -> Any:
-    # Loaded by the door long before; the command line never needs it.
+def _as_mcp(called: model.Called, plain: dict[str, Any], binary: list[dict[str, Any]], *, structured: bool) -> Any:
+    # Imported lazily: the MCP door has loaded it already, and the CLI never needs it.
     import mcp_types
     import orjson
 

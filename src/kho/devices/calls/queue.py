@@ -1,12 +1,12 @@
-"""Calls that wait for their board: carried out in order when it is back, or ended when their time is over.
+"""Queue of calls for offline boards: executed in order when the board is back, or expired.
 
-A call is taken out of the database before the board hears of it, so that however many processes look, it is carried
-out once. One whose process dies in that moment stays in the history as 'sent': it may have been done.
+A call is deleted from the queue before it is sent to the board, so that it is executed once, however many processes
+look. If the process dies in between, the call stays in the log as 'sent': it may have been executed.
 """
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -19,16 +19,17 @@ from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
-from kho.lib.sql import Table
+from kho.lib.dataclass import dataclass
+from kho.lib.sql import Table, number
 
 MAX_WAITING = 100
-"""Calls that wait for one board."""
+"""Maximum queued calls per board."""
 EXPIRED = "EXPIRED"
 TOO_LATE = "The device did not come back in time; the call was not executed."
 SENT = "sent"
 QUEUED = "queued"
 Carry = Callable[[str, str, str, dict[str, Any], float], Awaitable[CallResult]]
-"""Has a board of this process do something: tenant, device, tool, arguments, seconds."""
+"""Executes a call on a board of this process: tenant, device, tool, arguments, timeout in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,10 @@ class Queue:
     most: int = MAX_WAITING
     delivering: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     again: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Boards for which something was queued while their calls were being delivered."""
+    """Boards that got a new queued call during delivery."""
 
     def deliver(self, tenant: str, device: str, carry: Carry) -> None:
-        """Begins with what waits for the board, now that this process holds its connection."""
+        """Start delivering the board's queued calls, now that this process holds its connection."""
         board = tenant, device
         if board in self.delivering:
             self.again.add(board)
@@ -66,7 +67,7 @@ class Queue:
             self.background.add(partial(self._deliver, board, carry))
 
     async def expire(self) -> int:
-        """Ends what has waited too long, in any process."""
+        """Expire calls that waited too long, of any process."""
         if not await self.db.read(lambda tx: any_expired(tx, self.clock())):
             return 0
         gone = await self.db.write(lambda tx: end_expired(tx, self.clock()))
@@ -88,7 +89,7 @@ class Queue:
             self.delivering.discard(board)
 
     async def _carry_out(self, one: Waiting, carry: Carry) -> bool:
-        """Whether the board is still there."""
+        """Execute a call and log the outcome. False if the board is offline again."""
         started, outcome, message = time.perf_counter(), "ok", ""
         there = True
         try:
@@ -118,7 +119,7 @@ def text_of(result: CallResult) -> str:
 
 
 def reason_of(result: CallResult) -> str:
-    """What a board says went wrong: the message, where it answers in JSON."""
+    """Return the board's reason for a failure: the `message` of a JSON answer, else the text."""
     text = text_of(result)
     match answer_of(result.content):
         case {"message": str() as message} if message.strip():
@@ -132,17 +133,14 @@ def add(tx: Tx, call: Waiting, until: int) -> None:
 
 
 def take(tx: Tx, tenant: str, device: str, process: str, now: int) -> Waiting | None:
-    """The oldest, if this process still holds the board."""
-    row = tx.one(
+    """Take the oldest call off the queue, if this process still holds the board."""
+    sql = (
         "DELETE FROM device_queue WHERE tenant = $1 AND number = (SELECT MIN(number) FROM device_queue "
         "WHERE tenant = $1 AND device = $2 AND until > $3) AND EXISTS (SELECT 1 FROM devices WHERE "
         "devices.tenant = $1 AND devices.id = $2 AND owner = $4 AND revoked_at IS NULL) "
-        f"RETURNING {CALLS.columns}",
-        tenant,
-        device,
-        now,
-        process,
+        f"RETURNING {CALLS.columns}"
     )
+    row = tx.one(sql, tenant, device, now, process)
     if row is None:
         return None
     taken = CALLS.read(row)
@@ -151,7 +149,7 @@ def take(tx: Tx, tenant: str, device: str, process: str, now: int) -> Waiting | 
 
 
 def waiting(tx: Tx, process: str) -> list[tuple[str, str]]:
-    """The boards of a process that something waits for."""
+    """Return the boards of a process that have queued calls."""
     rows = tx.all(
         "SELECT DISTINCT device_queue.tenant, device FROM device_queue JOIN devices "
         "ON devices.tenant = device_queue.tenant AND devices.id = device WHERE owner = $1",
@@ -173,18 +171,17 @@ def end_expired(tx: Tx, now: int) -> list[Waiting]:
 
 
 def count(tx: Tx, tenant: str, device: str) -> int:
-    row = tx.one("SELECT COUNT(*) FROM device_queue WHERE tenant = $1 AND device = $2", tenant, device)
-    return 0 if row is None else row[0]
+    return number(tx, "SELECT COUNT(*) FROM device_queue WHERE tenant = $1 AND device = $2", tenant, device)
 
 
 def counts(tx: Tx, tenant: str) -> dict[str, int]:
-    """How many wait, by device."""
+    """Return the number of queued calls by device."""
     rows = tx.all("SELECT device, COUNT(*) FROM device_queue WHERE tenant = $1 GROUP BY device", tenant)
     return {row[0]: row[1] for row in rows}
 
 
 def forget(tx: Tx, tenant: str, device: str, outcome: str, message: str) -> None:
-    """Nothing that waits for the board is carried out any more."""
+    """Delete the board's queued calls and log them with this outcome."""
     rows = tx.all("DELETE FROM device_queue WHERE tenant = $1 AND device = $2 RETURNING number", tenant, device)
-    for (number,) in rows:
-        call_log.ended(tx, tenant, number, outcome, message, None)
+    for (call,) in rows:
+        call_log.ended(tx, tenant, call, outcome, message, None)

@@ -1,1 +1,1 @@
-"""Connected boards: each one's connection, and how processes reach the boards of each other."""
+"""Connected boards: their connections, and forwarding of calls between processes."""

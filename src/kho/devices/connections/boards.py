@@ -1,8 +1,8 @@
-"""The boards that are connected to this process, and what every process may know of them.
+"""Boards connected to this process, and the lease that tells other processes about them.
 
-A row says which process holds a board's connection, as long as that process says so. The newest connection of a board
-is the one that counts, whichever process it came to. A process that falls silent is given up by the others; should it
-come back, it takes its boards again, unless they have gone elsewhere.
+A board's row names the process that holds its connection, as long as that process renews its lease. The newest
+connection of a board wins, whichever process it came to. A process whose lease expires is removed by the others; if it
+comes back, it reclaims its boards, unless they have connected elsewhere.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ from typing import Any, cast
 from kho.devices import notifications, store
 from kho.devices.calls.queue import Queue, waiting
 from kho.devices.connections import forwarding_postgres
-from kho.devices.connections.connection import REPLACED, SHUT_OUT, BoardConnection, Wire
+from kho.devices.connections.connection import REPLACED, SEND_TIMEOUT, SHUT_OUT, BoardConnection, Wire
 from kho.devices.connections.forwarding import Forwarding, told
 from kho.devices.errors import DeviceOffline, NotApproved
 from kho.devices.events import Event, Events, Kind
@@ -31,13 +31,14 @@ from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import SECOND, Clock, iso
+from kho.lib.dataclass import dataclass
 
 log = logging.getLogger("kho.devices")
 
 LEASE = 20 * SECOND
 BEAT = 5.0
 SLACK = 5.0
-"""Seconds that an answer may take on its way between two processes."""
+"""Seconds allowed for the way between two processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +53,37 @@ class ConnectedBoards:
     background: Background
     clock: Clock
     events: Events
-    said: Notifications
+    notifications: Notifications
     queue: Queue
     forwarding: Forwarding
     process: str
+    send_timeout: float = SEND_TIMEOUT
     on_change: Callable[[], None] = lambda: None
-    """Called when what boards offer may have changed."""
+    """Called when the boards' tools may have changed."""
     boards: dict[tuple[str, str], _Held] = field(default_factory=dict[tuple[str, str], _Held])
     address: str | None = None
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     closing: bool = False
 
     def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> BoardConnection:
-        """A link that tells this what happens. `connected` is to follow before the first frame."""
+        """Create the connection object of a board. Call `connected` before passing it the first frame."""
 
         async def notified(link: BoardConnection, what: Notified) -> None:
             if self.find(tenant, device) is link:
-                self.said.said(tenant, device, what.method, what.params)
+                self.notifications.said(tenant, device, what.method, what.params)
 
         return BoardConnection(
-            device,
-            wire,
-            session,
+            device=device,
+            wire=wire,
+            session=session,
+            send_timeout=self.send_timeout,
             on_ready=lambda link: self.ready(tenant, device, link),
             on_notified=notified,
             on_closed=lambda link, reason: self.disconnected(tenant, device, link, reason),
         )
 
     async def connected(self, tenant: str, device: str, link: BoardConnection) -> None:
-        """Replaces and closes an older connection of the board. Raises NotApproved."""
+        """Register the connection; replaces and closes an older one of the board. Raises NotApproved."""
         held, key = _Held(link, uuid.uuid4().hex), (tenant, device)
         await self.reachable()
 
@@ -102,7 +105,7 @@ class ConnectedBoards:
             self.background.add(partial(self._drop_elsewhere, owner, known))
         self._tell(tenant, device, "connected", {"transport": link.wire.name})
         log.info("%s is connected over %s", device, link.wire.name)
-        if link.closed:  # it was over before it was noted
+        if link.closed:  # the connection ended before it was registered
             await self.disconnected(tenant, device, link)
 
     async def disconnected(self, tenant: str, device: str, link: BoardConnection, reason: str = "") -> None:
@@ -115,12 +118,12 @@ class ConnectedBoards:
         self._tell(tenant, device, "disconnected", {"reason": reason} if reason else {})
         try:
             await self.db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self.clock()))
-        except KhoError as problem:  # the row runs out with the lease
+        except KhoError as problem:  # the row expires with the lease
             log.warning("%s is gone, which could not be noted: %s", device, problem.message)
         self.on_change()
 
     async def ready(self, tenant: str, device: str, link: BoardConnection) -> None:
-        """The board has said what it can do; it may say so again."""
+        """Store the tools that the board listed, and deliver queued calls. May be called repeatedly."""
         if self.find(tenant, device) is not link:
             return
         info = link.info
@@ -148,7 +151,7 @@ class ConnectedBoards:
 
         changed, warnings = await self.db.write(work)
         for what in warnings:
-            self.said.tell(tenant, device, CHANGED_TOOL, what, now)
+            self.notifications.tell(tenant, device, CHANGED_TOOL, what, now)
             log.warning("%s: %s", device, what["message"])
         if changed:
             self._tell(tenant, device, "tools_changed", {"tools": len(kept)})
@@ -166,14 +169,14 @@ class ConnectedBoards:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     async def carry(self, tenant: str, device: str, tool: str, arguments: dict[str, Any], timeout: float) -> CallResult:
-        """On a board of this process."""
+        """Call a tool on a board of this process."""
         link = self.find(tenant, device)
         if link is None:
             raise DeviceOffline(device=device)
         return await link.call(tool, arguments, timeout)
 
     async def call(self, device: Device, tool: str, arguments: dict[str, Any], timeout: float) -> CallResult:
-        """On a board of whichever process holds it. Never tried twice."""
+        """Call a tool on a board, forwarding to the process that holds it. Never retried."""
         if self.find(device.tenant, device.id) is not None:
             return await self.carry(device.tenant, device.id, tool, arguments, timeout)
         owner = await self._owner(device)
@@ -191,7 +194,7 @@ class ConnectedBoards:
         return CallResult(answer["content"], answer["is_error"])
 
     async def drop(self, device: Device, reason: str) -> None:
-        """Ends the board's connection, wherever it is."""
+        """Close the board's connection, whichever process holds it."""
         link = self.find(device.tenant, device.id)
         if link is not None:
             await link.close(reason, SHUT_OUT)
@@ -200,7 +203,7 @@ class ConnectedBoards:
             await self._drop_elsewhere(owner, device, reason)
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """What another process asks of this one."""
+        """Answer a forwarded request of another process."""
         match message:
             case {
                 "do": "call",
@@ -230,17 +233,17 @@ class ConnectedBoards:
         return await self.db.read(lambda tx: store.owner(tx, device.owner, self.clock()))
 
     async def _drop_elsewhere(self, owner: Owner, device: Device, reason: str | None = None) -> None:
-        """Without a reason it is that the board is here now."""
+        """Ask the process to close the connection. Without a reason, it was replaced by one here."""
         message = {"do": "drop", "tenant": device.tenant, "device": device.id, "connection": device.connection}
         if reason is not None:
             message["reason"] = reason
-        with suppress(KhoError):  # it is gone already, or will find out when it looks
+        with suppress(KhoError):  # the process is gone, or will notice at its next lease check
             await self.forwarding.ask(owner, message, SLACK)
 
     # -- the lease ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Works until the hub stops: says that this process is there, and clears up after those that are not."""
+        """Renew this process's lease, and remove processes that are gone, until the hub stops."""
         await self.background.every(BEAT, self._step, name="boards")
 
     async def _step(self) -> None:
@@ -250,7 +253,7 @@ class ConnectedBoards:
         await self._deliver_waiting()
 
     async def _deliver_waiting(self) -> None:
-        """What was queued in the moment when its board came back."""
+        """Deliver calls that were queued at the moment their board came back."""
         if self.boards:
             for tenant, device in await self.db.read(lambda tx: waiting(tx, self.process)):
                 link = self.find(tenant, device)
@@ -278,7 +281,8 @@ class ConnectedBoards:
             await boards[key].link.close(REPLACED)
 
     async def _reached(self) -> str | None:
-        """Where others reach this process, which may have been asleep for long; None if none of them need to."""
+        """Return the address at which other processes reach this one, reopened if needed, as after a long sleep; None
+        if it is not open."""
         async with self.opening:
             if self.address is None or self.closing:
                 return None
@@ -289,8 +293,8 @@ class ConnectedBoards:
             return self.address
 
     async def sweep(self) -> None:
-        """Gives up processes that have fallen silent, and those that are certain to be gone. One that is only silent
-        keeps its socket: it may have been asleep, and comes back. So does this one, if it was given up itself."""
+        """Remove processes whose lease expired, and those that certainly ended. A process that is only silent keeps its
+        socket: it may have been asleep and come back. If this process was removed itself, it registers again."""
         now = self.clock()
         owners = await self.db.read(store.every_owner)
         if not any(one.process == self.process and one.until > now for one in owners):
@@ -311,10 +315,10 @@ class ConnectedBoards:
         self.on_change()
 
     async def close(self) -> None:
-        """Ends every connection of this process."""
+        """Close every connection of this process."""
         self.closing = True
         boards = list(self.boards.values())
-        self.boards.clear()  # one statement below lets go of all of them
+        self.boards.clear()  # released together by `store.leave` below
         await asyncio.gather(*(_ended(held.link) for held in boards))
         async with self.opening:
             await self.forwarding.close()
@@ -322,11 +326,11 @@ class ConnectedBoards:
             self.address = None
             try:
                 await self.db.write(lambda tx: store.leave(tx, self.process, self.clock()))
-            except KhoError as problem:  # the others find out when the lease is over
-                log.warning("boards could not be let go of: %s", problem.message)
+            except KhoError as problem:  # other processes notice when the lease expires
+                log.warning("boards could not be released: %s", problem.message)
 
     async def reachable(self) -> None:
-        """Others reach this process from now on, and know when it was killed."""
+        """Make this process reachable for others and start its lease."""
         if self.closing:
             raise DeviceOffline("The hub stops.")
         if self.address is not None:
@@ -353,7 +357,7 @@ async def _ended(link: BoardConnection) -> None:
 
 
 def _clear_away(gone: list[Owner]) -> None:
-    """The sockets of processes that had no time to."""
+    """Delete the sockets that killed processes left behind."""
     for owner in gone:
         if owner.address.endswith(".sock"):
             with suppress(OSError):

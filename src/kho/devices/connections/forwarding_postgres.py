@@ -1,7 +1,7 @@
-"""Forwarding where processes may be on several machines and meet in PostgreSQL: a call is a row, and NOTIFY rings.
+"""Forwarding through PostgreSQL, for processes on several machines: a request is a row, and NOTIFY signals it.
 
-The row decides, the bell only saves time. An owner takes a row once; an asker that gives up deletes it, which only
-works as long as nobody has taken it. A bell that was not heard (the connection broke) is made up for by looking.
+The row decides, NOTIFY only saves time. The owner takes a row once; a requester that gives up deletes it, which works
+only while nobody has taken it. Polling makes up for a NOTIFY that was missed because the connection broke.
 """
 
 import asyncio
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from kho.devices import store
-from kho.devices.connections.forwarding import AT_ONCE, Answer, result, told
+from kho.devices.connections.forwarding import result, told
 from kho.devices.errors import BoardGone, CallTimedOut, DeviceOffline, QueueFull
 from kho.devices.store import Owner
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import SECOND, Clock
+from kho.lib.unix_lines import AT_ONCE, Answer
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("kho.devices")
 
 LOOK = 1.0
-"""Seconds after which an asker looks without having been rung for."""
+"""Seconds between polls for an answer when no NOTIFY arrives."""
 SLACK = 60 * SECOND
-"""How long a row outlives its deadline, at most."""
+"""How long a row is kept after its deadline."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 
 
@@ -66,14 +67,15 @@ class PostgresForwarding:
                 raise DeviceOffline("The process that holds the device's connection does not answer.") from None
             raise CallTimedOut from None
         except asyncio.CancelledError:
-            # Nobody waits any more: what has not begun need not be done.
+            # The caller is gone: withdraw the request if it has not been taken.
             await asyncio.shield(self._db.write(lambda tx: _withdraw(tx, id)))
             raise
         finally:
             del self._waiting[id]
 
     async def is_gone(self, owner: Owner) -> bool:
-        """It may be on another machine, and PostgreSQL does not say who listens: only the lease tells."""
+        """Always False: the process may be on another machine, and PostgreSQL does not show who listens, so only the
+        lease counts."""
         return False
 
     async def close(self) -> None:
@@ -110,7 +112,7 @@ class PostgresForwarding:
                 async with asyncio.timeout(LOOK):
                     await self._heard.wait()
             except TimeoutError:
-                return  # looking will do until it listens
+                return  # polling is enough until LISTEN works
 
     async def _keep_listening(self) -> None:
         import psycopg
@@ -162,20 +164,16 @@ class PostgresForwarding:
 
 
 def sweep(tx: Tx, now: int) -> None:
-    """Rows that nobody waits for any more."""
+    """Delete rows that nobody waits for any more."""
     tx.run("DELETE FROM device_requests WHERE until < $1", now - SLACK)
 
 
 def _put(tx: Tx, id: str, owner: str, asker: str, body: str, until: int) -> None:
-    tx.run(
+    sql = (
         "INSERT INTO device_requests (id, owner, asker, body, state, answer, until) "
-        "VALUES ($1, $2, $3, $4, 'new', '', $5)",
-        id,
-        owner,
-        asker,
-        body,
-        until,
+        "VALUES ($1, $2, $3, $4, 'new', '', $5)"
     )
+    tx.run(sql, id, owner, asker, body, until)
     tx.one("SELECT pg_notify($1, $2)", channel(owner), f"asked:{id}")
 
 
@@ -184,8 +182,8 @@ def _withdraw(tx: Tx, id: str) -> bool:
 
 
 def _look(tx: Tx, id: str, owner: str, now: int) -> tuple[str, str, bool]:
-    """How far it is, what was answered, and whether the owner is still there. Once read, an answer is gone; once its
-    owner is gone, so is the question."""
+    """Return state, answer, and whether the owner is alive. Deletes the row once it is answered or the owner is
+    gone."""
     row = tx.one("SELECT state, answer FROM device_requests WHERE id = $1 FOR UPDATE", id)
     if row is None:
         return "taken", "", False
@@ -200,13 +198,11 @@ def _for(tx: Tx, process: str) -> list[str]:
 
 
 def _taken(tx: Tx, id: str, process: str, now: int) -> tuple[str, str] | None:
-    row = tx.one(
+    sql = (
         "UPDATE device_requests SET state = 'taken' WHERE id = $1 AND owner = $2 AND state = 'new' AND until > $3 "
-        "RETURNING asker, body",
-        id,
-        process,
-        now,
+        "RETURNING asker, body"
     )
+    row = tx.one(sql, id, process, now)
     return None if row is None else (row[0], row[1])
 
 

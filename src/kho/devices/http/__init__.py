@@ -1,1 +1,1 @@
-"""What boards ask a hub over HTTP: their settings, their WebSocket, what their photos show."""
+"""HTTP endpoints for boards: settings (OTA), WebSocket, vision."""

@@ -1,11 +1,12 @@
-"""What a board's camera sees: `POST /vision/explain`, a photo and a question in, a text out.
+"""`POST /vision/explain`: takes a photo and a question, returns a text.
 
-Boards read the answer's text as the result of their tool whatever it says, but only with status 200. So what a person
-can be told in a sentence (no model is configured, the model does not answer) is a 200 with `success` false; a request
-that is wrong has its status.
+Boards read the answer's text as the result of their tool whatever it says, but only with status 200. So problems that a
+person can be told in a sentence (no model configured, model does not respond) are a 200 with `success` false; an
+invalid request gets its error status.
 """
 
 import asyncio
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -15,28 +16,28 @@ from kho.devices.pairing.registrations import Registrations
 from kho.devices.pairing.tokens import LIFETIME, Claims, Tokens
 from kho.kernel.access import OWN_CREDENTIALS
 from kho.kernel.errors import InvalidParams, KhoError, Unauthorized, Unavailable
-from kho.kernel.web import Page, Reply, Request
-from kho.lib.clock import Clock
+from kho.kernel.web import Page, WebReply, WebRequest
+from kho.lib.dataclass import dataclass
 
-if TYPE_CHECKING:  # loaded with the first photo: no other command waits for it
+if TYPE_CHECKING:  # imported with the first photo, so that nothing else waits for it
     from python_multipart.multipart import Field, File
 
 PATH = "/vision/explain"
 MAX_IMAGE = 5 * 1024 * 1024
 OVERHEAD = 64 * 1024
-"""Of the form around the photo."""
+"""Bytes allowed for the form around the photo."""
 MAX_QUESTION = 2_000
 MAX_PARTS = 16
 MAX_ANSWER = 6_000
-"""Bytes: the board sends it on as the result of a tool, and 8 KB is all that some gateways take."""
+"""Maximum bytes: the board forwards it as a tool's result, and some gateways take only 8 KB."""
 AT_ONCE = 8
 USUAL = "What do you see?"
-NO_MODEL = "This hub has no model that sees. Whoever runs it can set KHO_VISION__URL and KHO_VISION__MODEL."
+NO_MODEL = "This hub has no vision model. Whoever runs it can set KHO_VISION__URL and KHO_VISION__MODEL."
 
 
 class Seer(Protocol):
     async def explain(self, image: bytes, mime: str, question: str) -> str:
-        """Raises `errors.Unavailable` when there is no answer to be had."""
+        """Describe an image. Raises `errors.Unavailable` if the model gives no answer."""
         ...
 
 
@@ -47,13 +48,12 @@ class NotAnImage(KhoError):
     status = 415
 
 
-class Vision:
-    def __init__(self, seer: Seer | None, registrations: Registrations, tokens: Tokens, clock: Clock) -> None:
-        self._seer = seer
-        self._registrations = registrations
-        self._tokens = tokens
-        self._clock = clock
-        self._turns = asyncio.Semaphore(AT_ONCE)
+@dataclass(slots=True, kw_only=True)
+class VisionPage:
+    registrations: Registrations
+    tokens: Tokens
+    seer: Seer | None
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     @property
     def page(self) -> Page:
@@ -68,38 +68,39 @@ class Vision:
             refused=_refused,
         )
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: WebRequest) -> WebReply:
         await self._check(request)
         question, image = await asyncio.to_thread(_read, request.headers.get("content-type", ""), request.body)
         mime = image_type(image)
         if mime is None:
             raise NotAnImage
-        if self._seer is None:
+        if self.seer is None:
             return _said(False, NO_MODEL)
         try:
-            async with self._turns:
-                text = await self._seer.explain(image, mime, question)
+            async with self.turns:
+                text = await self.seer.explain(image, mime, question)
         except Unavailable as problem:
-            return _said(False, f"The model that sees gave no answer: {problem.message}")
-        return Reply(200, orjson.dumps({"success": True, "action": "RESPONSE", "response": _cut(text)}))
+            return _said(False, f"The vision model did not answer: {problem.message}")
+        return WebReply(200, orjson.dumps({"success": True, "action": "RESPONSE", "response": _cut(text)}))
 
-    async def _check(self, request: Request) -> Claims:
+    async def _check(self, request: WebRequest) -> Claims:
         asked = stated(request.headers, request.query)
-        now = self._clock()
-        await self._tokens.ready()
-        # The board gets a new one only when it connects, and before a call once the old one is some hours old.
-        claims = self._tokens.check(asked.token, "vision", now, lifetime=LIFETIME["socket"])
-        board = await self._registrations.of(claims.tenant, claims.device) if claims else None
+        now = self.registrations.clock()
+        await self.tokens.ready()
+        # Accept older tokens while the board is connected (checked below): it gets a new one only when it connects, and
+        # before a call once the old one is some hours old.
+        claims = self.tokens.check(asked.token, "vision", now, lifetime=LIFETIME["socket"])
+        board = await self.registrations.of(claims.tenant, claims.device) if claims else None
         fits = claims is not None and claims.fits(asked.device or claims.device, asked.client or claims.client)
         if claims is None or board is None or not fits or not claims.holds(board.approved_at, board.revoked_at):
             raise Unauthorized("The token is not valid here. The board gets one when it connects.")
-        if board.connected_at is None and self._tokens.check(asked.token, "vision", now) is None:
-            raise Unauthorized("The token has run out. The board gets a new one when it connects.")
+        if board.connected_at is None and self.tokens.check(asked.token, "vision", now) is None:
+            raise Unauthorized("The token has expired. The board gets a new one when it connects.")
         return claims
 
 
 def image_type(content: bytes) -> str | None:
-    """By its first bytes; what the sender calls it is not asked."""
+    """Return the MIME type by the first bytes; the sender's claim is ignored."""
     if content.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -112,21 +113,23 @@ def image_type(content: bytes) -> str | None:
 
 
 def _read(content_type: str, body: bytes) -> tuple[str, bytes]:
-    """The question and the photo."""
+    """Parse the form; return the question and the photo."""
     from python_multipart.exceptions import FormParserError
     from python_multipart.multipart import create_form_parser
 
     fields: list[tuple[bytes | None, bytes]] = []
     files: list[bytes] = []
 
-    def on_field(field: "Field") -> None:
+    def check_count() -> None:
         if len(fields) + len(files) >= MAX_PARTS:
             raise InvalidParams(f"Send at most {MAX_PARTS} parts.")
+
+    def on_field(field: "Field") -> None:
+        check_count()
         fields.append((field.field_name, field.value or b""))
 
     def on_file(file: "File") -> None:
-        if len(fields) + len(files) >= MAX_PARTS:
-            raise InvalidParams(f"Send at most {MAX_PARTS} parts.")
+        check_count()
         file.file_object.seek(0)
         files.append(file.file_object.read())
 
@@ -154,9 +157,9 @@ def _cut(text: str) -> str:
     return text if len(content) <= MAX_ANSWER else content[: MAX_ANSWER - 3].decode(errors="ignore") + "…"
 
 
-def _said(success: bool, message: str, status: int = 200) -> Reply:
-    return Reply(status, orjson.dumps({"success": success, "message": message}))
+def _said(success: bool, message: str, status: int = 200) -> WebReply:
+    return WebReply(status, orjson.dumps({"success": success, "message": message}))
 
 
-def _refused(error: KhoError) -> Reply:
+def _refused(error: KhoError) -> WebReply:
     return _said(False, error.message, error.status)

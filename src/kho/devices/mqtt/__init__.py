@@ -1,1 +1,1 @@
-"""Boards over MQTT: at a broker that is there already, or at one of Kho's own."""
+"""Boards over MQTT: at an external broker, or at the embedded one."""

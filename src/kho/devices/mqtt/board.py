@@ -1,7 +1,7 @@
-"""A board over MQTT, whichever broker brings it: its wire, and the order of what it says.
+"""A board over MQTT, at either kind of broker: its wire, and the order of its messages.
 
-Over MQTT a board is reached while it is idle, too, and may then never have said hello: it is asked at once. There is
-no sound here: a board that asks for a UDP channel is given one that leads nowhere.
+Over MQTT an idle board is reachable, too, and may never have said hello: so the hub starts the handshake. There is no
+audio: a board that requests a UDP channel gets one that leads nowhere.
 """
 
 import asyncio
@@ -9,118 +9,134 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
+from urllib.parse import urlsplit
 
-from kho.devices.connections.connection import SHUT_OUT, BoardConnection, Wire
+from kho.devices.connections.boards import ConnectedBoards
+from kho.devices.connections.connection import SHUT_OUT
 from kho.devices.errors import NotApproved
+from kho.devices.http.ota import HUB
+from kho.devices.http.vision import PATH as VISION_PATH
+from kho.devices.pairing.registrations import Registrations
+from kho.devices.pairing.tokens import Tokens
 from kho.devices.protocol import frames
 from kho.devices.protocol.session import Photos, Session
 from kho.devices.store import Device
 from kho.kernel.errors import KhoError
+from kho.lib.dataclass import dataclass
+from kho.lib.mqtt_client import Address
 
 log = logging.getLogger("kho.devices.mqtt")
 
 MAX_MESSAGE = 8192
-"""Bytes. Boards take no more in one message."""
+"""Maximum bytes of a message that boards accept."""
 MAX_UNREAD = 256
-"""Messages of one board that nobody has looked at yet; more are dropped."""
+"""Maximum unprocessed messages of a board; more are dropped."""
 DISCARD = 9
-"""The port at which everything is thrown away."""
+"""UDP discard port: everything sent there is thrown away."""
+
+EVERYWHERE = ("0.0.0.0", "::")
 
 Deliver = Callable[[str], Awaitable[None]]
-
-
-class Boards(Protocol):
-    """Who keeps the boards that are connected."""
-
-    def attach(self, tenant: str, device: str, wire: Wire, session: Session) -> BoardConnection: ...
-
-    async def connected(self, tenant: str, device: str, link: BoardConnection) -> None: ...
 
 
 async def _nothing() -> None:
     return None
 
 
+@dataclass(slots=True)
 class MqttWire:
-    name = "mqtt"
+    """Wire over MQTT. `deliver` publishes a text and raises OSError if the broker is unreachable; `hang_up` closes the
+    board's own connection, if it has one."""
 
-    def __init__(self, deliver: Deliver, session_id: str, hang_up: Callable[[], Awaitable[None]] = _nothing) -> None:
-        """`deliver` puts a text on its way and raises OSError when there is none; `hang_up` ends the connection, where
-        there is one of this board alone."""
-        self._deliver = deliver
-        self._session_id = session_id
-        self._hang_up = hang_up
-        self.refuse: Deliver | None = None
-        """Told the answer that a board would give to a message which is too long for it."""
+    deliver: Deliver
+    session_id: str
+    hang_up: Callable[[], Awaitable[None]]
+    refuse: Deliver | None = None
+    """Receives the error answer that the board would give to a message that is too long for it."""
+    name: str = "mqtt"
 
     async def send(self, text: str) -> None:
         if len(text.encode()) <= MAX_MESSAGE:
-            await self._deliver(text)
+            await self.deliver(text)
         elif self.refuse is not None:
             await self.refuse(_too_long(text))
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """A board shows on its display why it is shut out."""
+        """Send goodbye and hang up. A board that is shut out first gets an alert with the reason for its display."""
         try:
             if code == SHUT_OUT:
-                await self._deliver(alert(reason))
-            await self._deliver(frames.dump({"type": "goodbye", "session_id": self._session_id, "reason": reason}))
+                await self.deliver(frames.alert(reason))
+            await self.deliver(frames.dump({"type": "goodbye", "session_id": self.session_id, "reason": reason}))
         finally:
-            await self._hang_up()
+            await self.hang_up()
 
 
-class Conversation:
-    """One board's link, and what the board said that was not looked at yet. Messages are looked at one by one: the
-    first waits for the database, and none may overtake it."""
+@dataclass(slots=True, kw_only=True)
+class MqttHub:
+    """Services that both kinds of broker share."""
+
+    live: ConnectedBoards
+    registrations: Registrations
+    tokens: Tokens
+    public_url: str
+
+    def photos(self, board: Device) -> Photos | None:
+        """Return the address and token for photos: at the configured URL, or at the one where the board requested its
+        settings."""
+        hub = self.public_url or board.info.get(HUB)
+        if not hub:
+            return None
+        token = self.tokens.issue(board.tenant, board.id, board.client, "vision", self.registrations.clock())
+        return hub + VISION_PATH, token
+
+    def host(self, where: Address) -> str:
+        """Return the hub's host as boards of the broker at `where` reach it."""
+        return urlsplit(self.public_url).hostname or ("127.0.0.1" if where.host in EVERYWHERE else where.host)
+
+
+class MqttConversation:
+    """A board's connection and its unprocessed messages. Messages are processed one by one: the first waits for the
+    database, and none may overtake it."""
 
     def __init__(
         self,
-        boards: Boards,
+        hub: MqttHub,
+        where: Address,
         device: Device,
         deliver: Deliver,
         *,
-        udp_host: str,
-        vision: Callable[[], Photos | None] | None = None,
         hang_up: Callable[[], Awaitable[None]] = _nothing,
         refused: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
-        """`refused` is told of a board that turns out not to be approved any more."""
-        self.device = device
-        session = Session(vision=vision, server_hello=lambda hello: answer(hello, udp_host))
+        """`refused` is called if the board turns out not to be approved any more."""
+        udp_host = hub.host(where)
+        session = Session(vision=lambda: hub.photos(device), server_hello=lambda hello: answer(hello, udp_host))
         wire = MqttWire(deliver, session.session_id, hang_up)
-        self.link = boards.attach(device.tenant, device.id, wire, session)
+        self.device = device
+        self.link = hub.live.attach(device.tenant, device.id, wire, session)
         wire.refuse = self.link.received
-        self._boards = boards
+        self._boards = hub.live
         self._refused = refused
         self._unread: deque[str | None] = deque(maxlen=MAX_UNREAD)
         self._reader: asyncio.Task[None] | None = None
         self._known = False
 
-    def arrived(self) -> None:
-        """The board is there."""
-        self._read(None)
-
-    def heard(self, text: str) -> None:
-        self._read(text)
+    def heard(self, text: str | None) -> None:
+        """Queue a message; None means that the board is there but has not said anything yet."""
+        self._unread.append(text)
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.get_running_loop().create_task(self._read_all())
 
     async def ask(self) -> None:
-        """Asks a board that may be there. It counts as connected when it answers."""
+        """Start the handshake with a board that may be there. It counts as connected when it answers."""
         await self.link.opened()
 
     async def end(self, reason: str) -> None:
         await self.link.close(reason)
-        await self.settled()
-
-    async def settled(self) -> None:
         if self._reader is not None:
             await asyncio.wait({self._reader})
         await self.link.settled()
-
-    def _read(self, text: str | None) -> None:
-        self._unread.append(text)
-        if self._reader is None or self._reader.done():
-            self._reader = asyncio.get_running_loop().create_task(self._read_all())
 
     async def _read_all(self) -> None:
         while self._unread and not self.link.closed:
@@ -128,7 +144,7 @@ class Conversation:
             if not self._known:
                 await self._connect()
                 if text is None or not _is_hello(text):
-                    await self.link.opened()  # does nothing if the board was asked before
+                    await self.link.opened()  # no effect if the handshake has started already
             if text is not None:
                 await self.link.received(text)
 
@@ -145,8 +161,8 @@ class Conversation:
 
 
 def answer(hello: dict[str, Any], udp_host: str) -> dict[str, Any]:
-    """What this transport adds to the hub's hello: firmware asks for `udp` and takes no other word, the contract has
-    `mqtt`. Whatever is sent to that address is lost: Kho is no speech server."""
+    """Return what this transport adds to the hub's hello: firmware requests `udp` and accepts no other value, the
+    contract has `mqtt`. Whatever is sent to that address is lost: Kho is not a speech server."""
     if hello.get("transport") != "udp":
         return {"transport": "mqtt"}
     channel = {
@@ -157,11 +173,6 @@ def answer(hello: dict[str, Any], udp_host: str) -> dict[str, Any]:
         "nonce": "01" + "00" * 15,
     }
     return {"transport": "udp", "udp": channel}
-
-
-def alert(why: str) -> str:
-    """Boards show it on their display."""
-    return frames.dump({"type": "alert", "status": "Kho", "message": why, "emotion": "sad"})
 
 
 def _is_hello(text: str) -> bool:

@@ -1,17 +1,18 @@
-"""What amqtt is given to ask and to tell. It loads this by its name, when there is a broker."""
+"""Plugin through which amqtt calls the broker of the slice. amqtt loads it by name, if there is a broker."""
 
 # pyright: reportMissingTypeStubs=false
 
-from dataclasses import dataclass
 from typing import Any
 
 from amqtt.contexts import Action, BaseContext
 from amqtt.plugins.base import BaseAuthPlugin, BasePlugin, BaseTopicPlugin
 from amqtt.session import ApplicationMessage, Session
 
+from kho.lib.dataclass import dataclass
+
 
 class Gatekeeper(BaseAuthPlugin, BaseTopicPlugin):
-    """Hands everything to the gate, which is the slice's broker."""
+    """Delegates everything to `gate`, the slice's BoardBroker."""
 
     @dataclass
     class Config(BasePlugin.Config):
@@ -27,7 +28,7 @@ class Gatekeeper(BaseAuthPlugin, BaseTopicPlugin):
     async def topic_filtering(
         self, *, session: Session | None = None, topic: str | None = None, action: Action | None = None
     ) -> bool:
-        """Nothing that a board publishes goes to another one. It may subscribe to what it is sent anyway."""
+        """Deny publishing, so that no message reaches another board. A board may subscribe only to its own topic."""
         return action == Action.SUBSCRIBE and session is not None and topic == self._gate.topic(session)
 
     async def on_broker_client_connected(self, client_id: str, client_session: Session) -> None:

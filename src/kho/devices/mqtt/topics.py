@@ -1,7 +1,7 @@
-"""Who said it: the topics of boards, and what their messages say of them.
+"""MQTT topics and client ids of boards, and who sent a message.
 
-Boards publish to `devices/<id>/up` when the hub gave them that topic, or all of them to `device-server`, as the open
-gateway has it. They are answered at `devices/p2p/<id>`. In a topic the colons of a MAC are underscores.
+Boards publish to `devices/<id>/up` if the hub gave them that topic, or all of them to `device-server`, as the open
+gateway does. Answers go to `devices/p2p/<id>`. In a topic the colons of a MAC are underscores.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ _UP = pattern(r"devices/([A-Za-z0-9._:-]{1,128})/up")
 _MAC = pattern(r"[0-9a-f]{2}(_[0-9a-f]{2}){5}")
 _ID = pattern(r"[a-z0-9._:-]{1,128}")
 _NAMES = ("mac", "mac_address", "device_id", "device-id", "client_id")
-"""Where messages at the shared topic may say whose they are."""
+"""Fields in which messages at the shared topic may name their sender."""
 _BETWEEN = "@@@"
 
 
@@ -24,7 +24,7 @@ def written(device: str) -> str:
 
 
 def read(name: str) -> str:
-    """The id of a board from a topic or a client id."""
+    """Return a board's id from a topic or a client id."""
     name = normal(name)
     return name.replace("_", ":") if _MAC.fullmatch(name) else name
 
@@ -38,7 +38,7 @@ def down(device: str) -> str:
 
 
 def client_id(device: str, client: str) -> str:
-    """As the open gateway forms it: a group, the board, and what its firmware calls itself."""
+    """Return the client id in the open gateway's form: a group, the board, and the firmware's client id."""
     return _BETWEEN.join(("GID_kho", written(device), client))
 
 
@@ -48,7 +48,7 @@ def by_topic(topic: str) -> str | None:
 
 
 def by_message(frame: dict[str, Any]) -> str | None:
-    """What a message says of its sender. Nobody vouches for it."""
+    """Return the sender that a message claims. Not authenticated."""
     for name in _NAMES:
         value = frame.get(name)
         if isinstance(value, str) and value:

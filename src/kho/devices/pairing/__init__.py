@@ -1,1 +1,1 @@
-"""How a board becomes known: what it says of itself, codes, approval, tokens."""
+"""Pairing of boards: headers, codes, approval, tokens."""

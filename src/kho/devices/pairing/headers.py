@@ -1,9 +1,9 @@
-"""Who a board says it is, and how it reached the hub: its headers, or the query where a browser plays the board."""
+"""Identity and token from a board's request: headers, or the query where a browser acts as the board."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kho.kernel.errors import InvalidParams
+from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern
 
 _ID = pattern(r"[A-Za-z0-9._:/-]{1,128}")
@@ -12,9 +12,9 @@ _ID = pattern(r"[A-Za-z0-9._:/-]{1,128}")
 @dataclass(frozen=True, slots=True)
 class BoardHeaders:
     device: str
-    """As it is kept: in lower case. Empty when it says nothing."""
+    """Device id in lower case, as stored. Empty if not given."""
     client: str
-    """What the firmware made for itself when it first started."""
+    """Client id, which the firmware generates at its first start."""
     token: str
 
     @property
@@ -29,7 +29,7 @@ def normal(device: str) -> str:
 
 
 def stated(headers: Mapping[str, str], query: Mapping[str, str]) -> BoardHeaders:
-    """Raises InvalidParams on what cannot be an id."""
+    """Read the headers. Raises InvalidParams for an invalid id."""
 
     def said(name: str) -> str:
         return (headers.get(name) or query.get(name) or "").strip()
@@ -44,8 +44,8 @@ def stated(headers: Mapping[str, str], query: Mapping[str, str]) -> BoardHeaders
 
 
 def base(public_url: str, scheme: str, headers: Mapping[str, str]) -> str:
-    """What comes before a path of the hub, as the board can reach it: the configured address, or else the one it has
-    just used. The guard has checked the host."""
+    """Return the hub's base URL as the board can reach it: the configured address, or the one of this request. The
+    guard has checked the host."""
     return public_url.rstrip("/") or f"{scheme}://{headers.get('host', '')}"
 
 

@@ -1,49 +1,59 @@
-"""Which boards there are, and which of them somebody has approved: what the doors of boards ask."""
+"""Registration and approval of boards, used by the doors of boards."""
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from typing import Any
 
 from kho.devices import store
-from kho.devices.pairing import codes
+from kho.devices.pairing import rate_limits
+from kho.devices.pairing.rate_limits import RateLimit
 from kho.devices.pairing.tokens import SigningKey
 from kho.devices.settings import Approval
 from kho.devices.store import Device
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 
 Approving = Callable[[], Awaitable[Approval]]
 
 
 @dataclass(slots=True, kw_only=True)
 class Registrations:
-    """With `approval` "auto" a board that registers belongs to `tenant` at once; with "code" it shows six digits,
-    and belongs to whoever approves them."""
+    """Registers boards. With `approval` "auto" a new board belongs to `tenant` at once; with "code" it shows six digits
+    and belongs to the tenant that approves them."""
 
     db: Database
     clock: Clock
     approval: Approving
     tenant: str
+    newcomers: RateLimit = field(default_factory=RateLimit)
     most_pending: int = store.MAX_PENDING
 
     async def find(self, device: str, client: str | None = None) -> Device | None:
-        """The registration of a board, an approved one before others. With `client` only that of this very client."""
+        """Return a board's registration, preferring an approved one. With `client` only that of this client id."""
         found = await self.db.read(lambda tx: store.by_id(tx, device))
         return _best([one for one in found if client is None or one.client == client])
 
     async def of(self, tenant: str, device: str) -> Device | None:
         return await self.db.read(lambda tx: store.get(tx, tenant, device))
 
+    async def admit_unknown(self, address: str) -> None:
+        """Apply the rate limit to an unknown board from this address, unless approval is automatic. Raises
+        TooManyBoards."""
+        if await self.approval() == "code":
+            self.newcomers.admit(address, self.clock())
+
     async def register(self, device: str, client: str, info: dict[str, Any]) -> Device:
-        """Notes that a board is there. It is approved if it was before under the same client id, or if all are; else
-        it has a code, a new one once the old one has run out. A revoked one stays so until somebody approves it."""
+        """Register a board or update it. It is approved if it was before under the same client id, or if approval is
+        automatic; otherwise it gets a code, a new one once the old one expired. A revoked board stays revoked until it
+        is approved again."""
         code, approval = f"{secrets.randbelow(1_000_000):06}", await self.approval()
         return await self.db.write(lambda tx: self._register(tx, approval, device, client, info, code))
 
     async def signing_keys(self, first: SigningKey) -> Sequence[SigningKey]:
-        """What signs the boards' tokens, the newest first. `first` is kept if there is none yet."""
+        """Return the signing keys of board tokens, the newest first. Stores `first` if there is none yet."""
 
         def work(tx: Tx) -> list[SigningKey]:
             if not store.signing_keys(tx):
@@ -85,12 +95,12 @@ class Registrations:
         if waiting is None or waiting.code is None or (waiting.code_until or 0) <= now:
             while store.by_code(tx, code, now) is not None:
                 code = f"{secrets.randbelow(1_000_000):06}"
-            store.set_code(tx, device, code, now + codes.LASTS)
+            store.set_code(tx, device, code, now + rate_limits.LASTS)
         return _need(store.get(tx, store.PENDING, device))
 
 
 def approve_code(tx: Tx, tenant: str, code: str, by: str, now: int) -> Device | None:
-    """Gives the board that shows the code to the tenant. None if none does."""
+    """Assign the board with this code to the tenant. None if no board has it."""
     found = store.by_code(tx, code, now)
     if found is None:
         return None
@@ -108,6 +118,6 @@ def _best(found: list[Device]) -> Device | None:
 
 
 def _need(device: Device | None) -> Device:
-    if device is None:  # it was written in this very transaction
+    if device is None:  # cannot be: it was written in this transaction
         raise KhoError
     return device

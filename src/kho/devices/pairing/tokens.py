@@ -1,8 +1,8 @@
-"""Tokens of boards: what a board shows when it connects, or sends a photo.
+"""Tokens of boards, sent when a board connects or uploads a photo.
 
-A token names whose the board is, the board, the client id that its firmware made for itself, and what it is good for,
-under an HMAC. It can be checked without asking the database; that a board was revoked since is the caller's question,
-because only the database knows. The key is made on first use and kept there, so that every process has the same one.
+A token contains tenant, device, the firmware's client id and its purpose, signed with an HMAC. It is checked without
+the database; whether the board was revoked since is for the caller to check, because only the database knows. The key
+is created on first use and stored in the database, so that every process has the same one.
 """
 
 import asyncio
@@ -13,16 +13,17 @@ import hmac
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol, get_args
 
 from kho.lib.clock import DAY, SECOND
+from kho.lib.dataclass import dataclass
 
 Purpose = Literal["socket", "vision", "mqtt"]
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 LIFETIME: dict[Purpose, int] = {"socket": 30 * DAY, "vision": 3600 * SECOND, "mqtt": 30 * DAY}
 EARLY = 300 * SECOND
-"""How far ahead the clock of another process may be."""
+"""How far another process's clock may be ahead."""
 FORM = "kd1"
 LONGEST = 2048
 
@@ -34,11 +35,11 @@ class SigningKey:
 
 
 class SigningKeys(Protocol):
-    """Where the keys are kept."""
+    """Storage of the signing keys."""
 
     async def signing_keys(self, first: SigningKey) -> Sequence[SigningKey]:
-        """Those there are, the newest first. `first` is kept, and is the answer, when there is none yet: in one
-        transaction, since several processes may ask at once."""
+        """Return the keys, the newest first. If there is none, store and return `first`, in one transaction, since
+        several processes may ask at once."""
         ...
 
 
@@ -52,12 +53,12 @@ class Claims:
     key_id: str
 
     def fits(self, device: str, client: str) -> bool:
-        """Whether it is this board's: another board that got hold of the token is refused."""
+        """True if the token is this board's: another board that got hold of it is refused."""
         return self.device == device and self.client == client
 
     def holds(self, approved_at: int | None, revoked_at: int | None) -> bool:
-        """Whether the board may still: it is not revoked, and what it was given before it was revoked once stays
-        worthless when somebody approves it again."""
+        """True if the board is approved and the token was issued since. Tokens from before a revocation stay invalid
+        after a new approval."""
         return approved_at is not None and revoked_at is None and self.issued >= approved_at
 
 
@@ -69,7 +70,7 @@ class Tokens:
         self._loading = asyncio.Lock()
 
     async def ready(self) -> None:
-        """Must have come back once before the first token is issued or checked."""
+        """Load the keys. Must be awaited before the first token is issued or checked."""
         async with self._loading:
             if not self._keys:
                 keys = await self._kept.signing_keys(SigningKey(secrets.token_hex(4), secrets.token_bytes(32)))
@@ -82,11 +83,11 @@ class Tokens:
         return f"{signed}.{self._signature(self._newest, signed)}"
 
     def challenge(self, device: str, client: str) -> str:
-        """What a board is to send back when it asks whether it is approved by now."""
+        """Return the challenge that a board sends back when it asks whether it is approved."""
         return self._signature(self._newest, f"challenge.{device}.{client}")
 
     def check(self, token: str, purpose: Purpose, now: int, *, lifetime: int | None = None) -> Claims | None:
-        """What it says, or None: forged, of another purpose, too old, or not of this hub."""
+        """Return the claims; None if the token is forged, for another purpose, expired, or of another hub."""
         parts = token.split(".")
         if len(token) > LONGEST or not token.isascii() or len(parts) != 4 or parts[0] != FORM:
             return None

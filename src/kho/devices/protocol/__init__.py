@@ -1,1 +1,1 @@
-"""The xiaozhi protocol without I/O: frames, sessions, and tools read with distrust."""
+"""The xiaozhi protocol without I/O: frames, sessions, and validation of listed tools."""

@@ -1,8 +1,8 @@
-"""Text to frames and back, without I/O and without ever raising on what a board says.
+"""Parses and writes frames, without I/O. Never raises on what a board sends.
 
 Firmware writes error messages into its JSON without escaping them, so a quote in a tool's name makes the whole frame
-unreadable to a strict parser; it sends images as JSON inside JSON; servers in the field wrap payloads differently.
-A board that says something odd must not lose its connection over it.
+invalid JSON; it sends images as JSON inside JSON; servers in the field wrap payloads differently. A board must not lose
+its connection because of an odd frame.
 """
 
 import base64
@@ -16,16 +16,16 @@ from kho.lib import jsonrpc
 from kho.lib.lazy_regex import pattern
 
 MAX_FRAME = 1_000_000
-"""Characters. Boards send 8 KB; a photo inside a result is the largest thing there is."""
+"""Maximum characters of a frame. Boards send 8 KB; the largest are photos inside results."""
 MAX_PARTS = 5_000
-"""Lists and objects of a frame: one with more would keep everybody else waiting while it is read."""
+"""Maximum lists and objects of a frame: parsing more would block the event loop."""
 MAX_BLOCKS = 64
-"""Parts of one result."""
+"""Maximum content blocks of a result."""
 
 _REPAIRABLE = 8 * 1024
-"""More than firmware can send at once. Nothing longer is worth the attempts."""
+"""Maximum characters of a frame that is repaired: more than firmware can send at once."""
 _ATTEMPTS = 8
-"""Behind the message stand a code, a session and a type at most."""
+"""Maximum positions tried as the end of the message: at most a code, a session and a type follow it."""
 _ERROR_TEXT = pattern(r'"error"\s*:\s*\{[^{}]*?"message"\s*:\s*"')
 _TEXT_END = pattern(r'"(?=\s*[,}])')
 _IMAGE_TYPE = pattern(r"image/[a-z0-9.+-]{1,40}")
@@ -35,7 +35,7 @@ Frame = dict[str, Any]
 
 
 def parse(text: str) -> Frame | None:
-    """The object that `text` is, or was meant to be; None if nobody can tell."""
+    """Return the JSON object in `text`, repaired if necessary; None if it cannot be parsed."""
     if len(text) > MAX_FRAME or text.count("{") + text.count("[") > MAX_PARTS:
         return None
     text = text.strip("\ufeff\0 \t\r\n")
@@ -52,7 +52,7 @@ def _object(text: str) -> Frame | None:
 
 
 def _repaired(text: str) -> Frame | None:
-    """Where an error's message really ends is not written anywhere: the last quote with which the rest is JSON."""
+    """Escape an error's message. Its end is not marked, so take the last quote with which the rest is valid JSON."""
     begin = _ERROR_TEXT.search(text) if len(text) <= _REPAIRABLE else None
     if begin is None:
         return None
@@ -66,7 +66,7 @@ def _repaired(text: str) -> Frame | None:
 
 
 def wrap(payload: dict[str, Any], session_id: str) -> str:
-    """The envelope of the contract around a JSON-RPC message. Raises TypeError on what JSON cannot say."""
+    """Wrap a JSON-RPC message in the contract's envelope. Raises TypeError for what JSON cannot represent."""
     return dump({"session_id": session_id, "type": "mcp", "payload": payload})
 
 
@@ -74,20 +74,25 @@ def dump(frame: Frame) -> str:
     return orjson.dumps(frame).decode()
 
 
+def alert(why: str) -> str:
+    """Return an alert frame, which boards show on their display."""
+    return dump({"type": "alert", "status": "Kho", "message": why, "emotion": "sad"})
+
+
 def unwrap(frame: Frame) -> jsonrpc.Message | None:
-    """The JSON-RPC message in a frame: in an envelope, as an object or as its JSON text, or with no envelope at all."""
+    """Return the JSON-RPC message of a frame: in an envelope, as an object or as JSON text, or without an envelope."""
     payload: Any = frame.get("payload") if frame.get("type") == "mcp" else frame
     if isinstance(payload, str):
         payload = parse(payload)
     if not isinstance(payload, dict):
         return None
-    # What was read can be written, and the kernel reads text: frames are small.
+    # Serialized again because the parser takes text; frames are small.
     (message, *_), _ = jsonrpc.parse(orjson.dumps(payload), lenient=True)
     return message
 
 
 def content(result: Any) -> list[dict[str, Any]]:
-    """What a tool gave, as blocks of MCP that strict clients accept."""
+    """Return a tool's result as MCP content blocks that strict clients accept."""
     blocks: Any = cast(Frame, result).get("content") if isinstance(result, dict) else None
     if not isinstance(blocks, list):
         return [_text(result)] if result is not None else []

@@ -1,11 +1,11 @@
-"""What a session wants done, and how a call can end."""
+"""Actions that a session returns, and the ways a call can end."""
 
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from kho.devices.protocol import frames
 from kho.devices.protocol.tool_listing import BoardTool, clean
 from kho.lib import jsonrpc
+from kho.lib.dataclass import dataclass
 
 Ending = Literal["refused", "timeout", "gone"]
 
@@ -29,7 +29,7 @@ class BoardError:
     message: str
     code: int | None = None
     sent: bool = True
-    """Whether the board can have heard of the call. One that was not sent can safely be made again."""
+    """False if the call was not sent to the board, so it can safely be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CallAnswered:
     number: int
     result: CallResult | None = None
     error: BoardError | None = None
@@ -58,36 +58,36 @@ class Notified:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something odd that is counted and otherwise harmless. `what` is one of a few fixed words."""
+    """An oddity that is counted and otherwise harmless. `what` is one of a few fixed texts."""
 
     what: str
 
 
-Act = Send | Ready | Answered | Notified | Trouble
+Act = Send | Ready | CallAnswered | Notified | Trouble
 
 
-def failed(number: int, kind: Ending, message: str, *, sent: bool = False) -> Answered:
+def failed(number: int, kind: Ending, message: str, *, sent: bool = False) -> CallAnswered:
     rest = "Whether it did what it was asked is not known." if sent else "The call was not sent."
-    return Answered(number, error=BoardError(kind, f"{message} {rest}", sent=sent))
+    return CallAnswered(number, error=BoardError(kind, f"{message} {rest}", sent=sent))
 
 
-def outcome(number: int, response: jsonrpc.Response) -> Answered:
+def outcome(number: int, response: jsonrpc.RpcResponse) -> CallAnswered:
     if response.error is None:
         result: Any = response.result
         content = frames.content(result)
         is_error = isinstance(result, dict) and cast(dict[str, Any], result).get("isError") is True
-        return Answered(number, CallResult(content, is_error or answer_of(content).get("success") is False))
+        return CallAnswered(number, CallResult(content, is_error or answer_of(content).get("success") is False))
     message, code = response.error.get("message"), response.error.get("code")
     said = clean(message) if isinstance(message, str) else ""
-    return Answered(
+    return CallAnswered(
         number,
         error=BoardError("refused", said or "The board gave no reason.", code if isinstance(code, int) else None),
     )
 
 
 def answer_of(content: list[dict[str, Any]]) -> dict[str, Any]:
-    """A result that is one JSON object in a text, else nothing. Firmware never sets isError: a tool that hands on what
-    a server answered, as for a photo, says in there whether it was a success."""
+    """Return the JSON object of a result that is a single text block, else an empty dict. Firmware never sets isError:
+    a tool that relays a server's answer, as for a photo, reports success in there."""
     match content:
         case [{"type": "text", "text": str() as text}] if text.lstrip().startswith("{"):
             return frames.parse(text) or {}

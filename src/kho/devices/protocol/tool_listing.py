@@ -1,12 +1,13 @@
-"""What a board lists as its tools, read with distrust: names, descriptions and schemas come from outside and reach
-models, databases and strict clients."""
+"""Reads and validates the tools that a board lists: names, descriptions and schemas are untrusted, and reach models,
+databases and strict clients."""
 
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import orjson
 
+from kho.lib.dataclass import dataclass
 from kho.lib.jsonrpc import deeper_than
 
 MAX_TOOLS = 256
@@ -19,7 +20,7 @@ MAX_SCHEMA_DEPTH = 12
 MAX_PROPERTIES = 64
 
 ANYTHING: dict[str, Any] = {"type": "object"}
-"""Stands for a schema that cannot be used: an object, of which nothing is known."""
+"""Replaces an unusable schema: any object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,13 @@ class BoardTool:
     description: str
     schema: dict[str, Any]
     user_only: bool
-    """The board keeps it for people: models are not shown it."""
+    """The board reserves it for people: models do not see it."""
     flawed: bool = False
-    """Its schema was unusable: `schema` says nothing, and arguments go to the board unchecked."""
+    """Its schema was unusable and was replaced by ANYTHING; arguments are sent unchecked."""
 
 
 def clean(text: str, longest: int = MAX_DESCRIPTION) -> str:
-    """On one line, without control characters and without signs that nobody sees but a model reads."""
+    """Put a text on one line without control and invisible characters, which people do not see but models read."""
     plain = " ".join(unicodedata.normalize("NFC", text[: longest * 5 // 4]).split())
     if not plain.isprintable():
         unseen = {sign for sign in set(plain) if not sign.isprintable()}
@@ -43,7 +44,7 @@ def clean(text: str, longest: int = MAX_DESCRIPTION) -> str:
 
 
 def read(value: Any) -> BoardTool | None:
-    """One entry of a page; None if it has no name by which it could be called."""
+    """Read an entry of a page; None if it has no valid name."""
     match value:
         case {"name": str() as name} if _callable(name):
             found = cast(dict[str, Any], value)
@@ -65,7 +66,7 @@ def _callable(name: str) -> bool:
 
 
 def _for_people(annotations: Any) -> bool:
-    """A tool that is for nobody but the user. Anything unclear that names the user counts as that."""
+    """True if the tool is for the user and not for the assistant."""
     match annotations:
         case {"audience": audience} if isinstance(audience, list):
             named = cast(list[Any], audience)
@@ -77,7 +78,7 @@ def _for_people(annotations: Any) -> bool:
 
 
 def _schema(value: Any) -> dict[str, Any] | None:
-    """An object's schema with an object of properties, or None. A missing one means no arguments."""
+    """Return a valid object schema, or None if it is unusable. A missing one means no arguments."""
     if value is None:
         return {"type": "object", "properties": {}}
     if not isinstance(value, dict):
@@ -99,17 +100,17 @@ def _schema(value: Any) -> dict[str, Any] | None:
 
 @dataclass(slots=True)
 class Listing:
-    """The pages so far."""
+    """The pages of tools/list received so far."""
 
     with_user_tools: bool
     cursor: str = ""
-    """Where the page that is asked for begins."""
+    """Cursor of the next page."""
     more: bool = True
     tools: dict[str, BoardTool] = field(default_factory=dict[str, BoardTool])
     _seen: set[str] = field(default_factory=set[str])
 
     def take(self, result: Any) -> list[str]:
-        """Adds a page; says what was odd about it. A board that turns in circles is not followed."""
+        """Add a page and return what was odd about it. Stops following a board whose cursors repeat."""
         page = cast(dict[str, Any], result) if isinstance(result, dict) else {}
         entries, cursor = page.get("tools"), page.get("nextCursor")
         odd = self._add(cast(list[Any], entries)) if isinstance(entries, list) else ["page without tools"]

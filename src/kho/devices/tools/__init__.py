@@ -1,1 +1,1 @@
-"""Tools of boards as models know them: names, schemas, and what changed since they were approved."""
+"""Tools of boards as offered to models: names, schemas, and changes since approval."""

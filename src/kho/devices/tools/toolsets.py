@@ -1,7 +1,7 @@
-"""A board's tools as they are kept, and what became of them since they were approved.
+"""Stored toolsets, and changes of tools since approval.
 
-A description reaches models. A board that is approved with a harmless one and shows another later could tell them
-anything, so a change is told and stays marked until somebody approves the board anew.
+Descriptions reach models. A board that is approved with a harmless one and later shows another could tell models
+anything, so a change is reported and stays marked until somebody approves the board again.
 """
 
 import hashlib
@@ -14,15 +14,11 @@ import orjson
 from kho.devices.protocol.tool_listing import BoardTool
 
 MOST_NAMES = 512
-"""Tools of one board whose first form is remembered, those that have gone included."""
+"""Maximum tools of a board whose approved form is remembered, including tools that are gone."""
 
 
 def packed(tools: Iterable[BoardTool]) -> list[dict[str, Any]]:
     return [asdict(tool) for tool in tools]
-
-
-def unpacked(kept: Sequence[Mapping[str, Any]]) -> tuple[BoardTool, ...]:
-    return tuple(BoardTool(**one) for one in kept)
 
 
 def digest(kept: Sequence[Mapping[str, Any]]) -> str:
@@ -32,7 +28,8 @@ def digest(kept: Sequence[Mapping[str, Any]]) -> str:
 def compared(
     tools: Iterable[BoardTool], baseline: Mapping[str, Any], warnings: Mapping[str, Any], at: str
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """The baseline with what is new in it, what differs from it now, and the names of those that differ since now."""
+    """Compare tools with the baseline. Return the baseline extended by new tools, all tools that differ from it, and
+    the names of those that differ for the first time."""
     known, marked, fresh = dict(baseline), dict[str, Any](), list[str]()
     for tool in tools:
         form = {

@@ -1,1 +1,1 @@
-"""The tree as a folder of files: `kho docs export` writes it, `kho docs import` reads it back."""
+"""The document tree as a folder of files: `kho docs export` writes it, `kho docs import` reads it back."""

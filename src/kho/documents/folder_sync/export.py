@@ -1,18 +1,16 @@
-"""`kho docs export`: the tree as a folder of files.
+"""`kho docs export`: write the tree as a folder of files.
 
-A folder may be written again: files keep their names, and those of documents that are gone go, too. What people put
-there or changed there is not lost: an export that would overwrite it is refused, unless importing it would change
-nothing.
+Exporting into the same folder again keeps file names and removes the files of documents that are gone. Files that
+people added or changed are protected: an export that would overwrite them is refused, unless importing them would
+change nothing.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import orjson
 from pydantic import ValidationError
 
 from kho.documents import markdown, store, tree
@@ -20,30 +18,27 @@ from kho.documents.contract import DOCUMENTS
 from kho.documents.deletion import CurrentReads
 from kho.documents.errors import NotTheMachinesUser, WouldOverwrite
 from kho.documents.folder_sync import manifest
-from kho.documents.folder_sync.differences import differences
-from kho.documents.folder_sync.document_file import BESIDE, Unreadable, as_files
+from kho.documents.folder_sync.document_file import BESIDE, NotADocument, as_files, differences
 from kho.documents.folder_sync.layout import FilePlace, FolderEntry, NamedDocument, folder_of, load, places
-from kho.documents.folder_sync.model import ExportDocuments, Exported
-from kho.documents.store import Document, body_of
+from kho.documents.folder_sync.manifest import Manifest, place_of
+from kho.documents.folder_sync.model import ExportDocuments, ExportedFolder
+from kho.documents.store import StoredDocument, body_of
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import InvalidParams
-from kho.kernel.ports import Database, Tx
+from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
 
-LIST = ".kho-export.json"
-"""The files that exports wrote, with digests, by which changed ones are known."""
 BATCH = 50
 MAX_NAMED = 20
-"""Files that a refusal names."""
+"""Maximum number of files named in a refusal."""
 
 Files = dict[str, bytes]
 
 
 @dataclass(slots=True, kw_only=True)
 class Export:
-    db: Database
     reads: CurrentReads
-    max_folders: int = manifest.MAX_FOLDERS
 
     @DOCUMENTS.read(
         "export",
@@ -54,7 +49,7 @@ class Export:
         example={"directory": "handbook"},
         text=markdown.exported,
     )
-    async def run(self, params: ExportDocuments, call: Call) -> Exported:
+    async def run(self, params: ExportDocuments, call: Call) -> ExportedFolder:
         """Write the tree as a folder of Markdown, text and JSON files."""
         if call.shared:
             raise NotTheMachinesUser
@@ -63,18 +58,18 @@ class Export:
         except OSError as problem:
             raise InvalidParams(f"The folder cannot be written: {problem.strerror}.", field="directory") from None
 
-    async def _run(self, folder: Path, params: ExportDocuments, call: Call) -> Exported:
-        listed = await asyncio.to_thread(_listed, folder)
+    async def _run(self, folder: Path, params: ExportDocuments, call: Call) -> ExportedFolder:
+        kept = await asyncio.to_thread(_kept, folder)
         there = await self._there(folder, params.parent_id, call)
         names = {one.id: one.name for one in reversed(there)}
         wanted = await self.reads.read(call, lambda tx: _places(tx, call.tenant, params.parent_id, names))
         targets = {name: one.id for one in wanted for name in _files(one.path + one.ending)}
         ids = {*targets.values()}
-        # A document has one file: where it stands elsewhere, that one goes.
+        # A document has one file: one at another path is removed.
         others = {name: one.id for one in there if one.id in ids for name in _files(one.path)}
-        gone = [name for name in {**listed, **others} if name not in targets]
+        gone = [name for name in {**kept.written, **others} if name not in targets]
         if not params.overwrite:
-            await self._check(folder, {**others, **targets}, gone, listed, call)
+            await self._check(folder, {**others, **targets}, gone, kept.written, call)
         removed = await asyncio.to_thread(_remove, folder, gone)
         digests: dict[str, str] = {}
         written = 0
@@ -88,10 +83,10 @@ class Export:
                     written += await asyncio.to_thread(_write, folder, files)
                     digests |= {name: _digest(content) for name, content in files.items()}
             await call.progress(start + len(batch), len(wanted), "Exporting")
-        await asyncio.to_thread(_write, folder, {LIST: orjson.dumps(digests, option=orjson.OPT_INDENT_2)})
-        here = await asyncio.to_thread(manifest.folder, call.tenant, folder, params.parent_id)
-        await manifest.keep(self.db, here, {one.path + one.ending: one.id for one in wanted}, self.max_folders)
-        return Exported(
+        kept.written = digests
+        kept.documents[place_of(call.tenant, params.parent_id)] = {one.path + one.ending: one.id for one in wanted}
+        await asyncio.to_thread(kept.save, folder)
+        return ExportedFolder(
             directory=str(folder),
             documents=len(wanted),
             written=written,
@@ -100,7 +95,7 @@ class Export:
         )
 
     async def _there(self, folder: Path, parent: str, call: Call) -> list[FolderEntry]:
-        """The documents whose files are there: those that are named in them before those that are known by their paths
+        """Return the entries of files in the folder: those that name their document before those known by their path
         from the last time."""
         try:
             read = await manifest.read(self.reads, folder, parent, call)
@@ -111,7 +106,7 @@ class Export:
     async def _check(
         self, folder: Path, whose: Mapping[str, str], gone: Sequence[str], listed: Mapping[str, str], call: Call
     ) -> None:
-        """Refuses to overwrite or remove what nobody has anywhere else."""
+        """Raise WouldOverwrite if files with content that is stored nowhere else would be overwritten or removed."""
         unknown = await asyncio.to_thread(_unknown, folder, [*dict.fromkeys([*whose, *gone])], listed)
         documents = await self._documents([whose[name] for name in unknown if name in whose], call)
         lost: list[str] = []
@@ -121,12 +116,12 @@ class Export:
                 lost.append(name)
         if lost:
             raise WouldOverwrite(
-                "Files in the folder are not as an export left them, and would be lost.",
+                "Files in the folder were changed since the export, and would be overwritten.",
                 files=lost[:MAX_NAMED],
             )
 
-    async def _documents(self, ids: Sequence[str], call: Call) -> dict[str, tuple[Document, str]]:
-        def work(tx: Tx) -> dict[str, tuple[Document, str]]:
+    async def _documents(self, ids: Sequence[str], call: Call) -> dict[str, tuple[StoredDocument, str]]:
+        def work(tx: Tx) -> dict[str, tuple[StoredDocument, str]]:
             found = store.get_all(tx, call.tenant, list(dict.fromkeys(ids)))
             return {one.id: (one, body_of(tx, call.tenant, one)) for one in found}
 
@@ -144,39 +139,34 @@ def _places(tx: Tx, tenant: str, parent: str, names: Mapping[str, str]) -> list[
 
 
 def _files(name: str) -> list[str]:
-    """With the one beside it, if it may have one."""
+    """Return the file's name, and for a JSON file also that of the `.yaml` file beside it."""
     return [name, name + BESIDE] if name.lower().endswith(".json") else [name]
 
 
-def _listed(folder: Path) -> dict[str, str]:
-    """The files that earlier exports wrote, with digests."""
+def _kept(folder: Path) -> Manifest:
     if folder.exists() and not folder.is_dir():
         raise InvalidParams("'directory' is not a folder.", field="directory")
-    try:
-        found = orjson.loads((folder / LIST).read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError):
-        return {}
-    return cast(dict[str, str], found) if isinstance(found, dict) else {}
+    return Manifest.of(folder)
 
 
 def _unknown(folder: Path, files: list[str], before: Mapping[str, Any]) -> list[str]:
-    """Files that exist and are not as an export left them."""
+    """Return the files that exist and differ from what the last export wrote."""
     there = [name for name in files if (folder / name).is_file()]
     return [name for name in there if before.get(name) != _digest((folder / name).read_bytes())]
 
 
-def _says_the_same(file: Path, document: Document, body: str) -> bool:
+def _says_the_same(file: Path, document: StoredDocument, body: str) -> bool:
     """True if an import of the file would change nothing."""
     file = file.with_suffix("") if file.suffix == BESIDE else file
     try:
         written = load(file)
         return written.id in (None, document.id) and not differences(written, file.stem, document, body)
-    except (Unreadable, ValidationError, InvalidParams):
+    except (NotADocument, ValidationError, InvalidParams):
         return False
 
 
 def _write(folder: Path, files: Files) -> int:
-    """Writes the files that differ; returns how many those were."""
+    """Write the files that differ; return how many."""
     count = 0
     for name, content in files.items():
         file = folder / name
@@ -190,7 +180,7 @@ def _write(folder: Path, files: Files) -> int:
 
 
 def _remove(folder: Path, files: list[str]) -> int:
-    """Removes files, and folders that are empty then; returns how many files there were."""
+    """Remove files, and folders left empty; return how many files were removed."""
     count = 0
     for name in files:
         file = folder / name

@@ -1,7 +1,7 @@
-"""Front matter: what stands before a document's text in its file, as names and values.
+"""Parse front matter: the names and values before a document's text in its file.
 
-What Kho writes is a name and a JSON value on each line, and is read back exactly; what people write may be any YAML or
-TOML. A scalar whose type would lose how it is written stays a text: `version: 1.10`, `code: 007`, `country: no`.
+Kho writes a name and a JSON value on each line and reads them back exactly; people may write any YAML or TOML. A scalar
+whose spelling a typed value would lose stays a string: `version: 1.10`, `code: 007`, `country: no`.
 """
 
 import json
@@ -11,32 +11,32 @@ from typing import Any, cast
 
 import orjson
 
-from kho.kernel import values
 from kho.kernel.errors import InvalidParams
+from kho.kernel.validation import check_values
 from kho.lib import front_matter
-from kho.lib.front_matter import Front, number
+from kho.lib.front_matter import FrontMatter, number
 
 _LINE = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*): (.+)", re.A)
 _ASSIGNED = re.compile(r"""^[ \t]*[\w."'-]+[ \t]*=(?!=)""", re.M)
-"""A line that nobody writes who does not mean TOML."""
+"""A line `key = …`, which shows that TOML is meant."""
 
 
-class Unreadable(ValueError):
-    """The file cannot be a document; the message says why."""
+class NotADocument(ValueError):
+    """The file cannot be read as a document; the message says why."""
 
 
-def facts(front: Front) -> dict[str, Any] | None:
-    """None where it holds no names and values."""
+def facts(front: FrontMatter) -> dict[str, Any] | None:
+    """Return the names and values; None if it holds none."""
     try:
         found = _toml(front.text) if front.is_toml else _lines(front.text)
     except RecursionError:
-        raise Unreadable("The front matter is nested too deeply.") from None
+        raise NotADocument("The front matter is nested too deeply.") from None
     if found is None:
         return None
     try:
-        values.check(found)
+        check_values(found)
     except InvalidParams as problem:
-        raise Unreadable(problem.message) from None
+        raise NotADocument(problem.message) from None
     if isinstance(found.get("title"), int | float):
         found["title"] = str(found["title"])
     if "tags" in found:
@@ -53,7 +53,7 @@ def _lines(text: str) -> dict[str, Any] | None:
 
 
 def _exactly(text: str) -> Any:
-    orjson.loads(text)  # is stricter, and knows no way to keep a number as it is written
+    orjson.loads(text)  # stricter than json, but cannot keep numbers as they are written
     return json.loads(text, parse_float=number, parse_int=number)
 
 
@@ -63,11 +63,11 @@ def _toml(text: str) -> dict[str, Any] | None:
     except ValueError as problem:
         if not _ASSIGNED.search(text):
             return None
-        raise Unreadable(f"The front matter is not TOML: {problem}.") from None
+        raise NotADocument(f"The front matter is not TOML: {problem}.") from None
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Convert a TOML value to JSON types."""
     match value:
         case dict():
             return {key: _plain(one) for key, one in cast(dict[str, Any], value).items()}
@@ -85,14 +85,14 @@ def _yaml(text: str) -> dict[str, Any] | None:
     try:
         found = front_matter.yaml(text)
     except front_matter.Malformed as problem:
-        raise Unreadable(str(problem)) from None
+        raise NotADocument(str(problem)) from None
     if found is None:
         return {}
     return cast(dict[str, Any], found) if isinstance(found, dict) else None
 
 
 def _tags(value: Any) -> Any:
-    """`tags: a, b` is common."""
+    """Convert tags to a list; also accepts the common `tags: a, b`."""
     if isinstance(value, str):
         return [tag.strip().removeprefix("#") for tag in value.split(",") if tag.strip()]
     if isinstance(value, list):

@@ -1,13 +1,13 @@
-"""`kho docs import`: a folder of files as documents of the tree.
+"""`kho docs import`: bring the tree in step with a folder of files.
 
-Parents come before those below them, so that each finds its place. Every document is a change of its own: one file that
-cannot be a document does not hold up the others, and a second import finds nothing left to do. Documents whose files
-are gone stay, and are named.
+Parents are imported before their children. Each document is changed on its own: a file that cannot be imported does
+not stop the others, and a second import finds nothing left to do. Documents whose files are gone are kept and
+reported.
 """
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,32 +17,30 @@ from kho.documents.contract import DOCUMENTS
 from kho.documents.deletion import CurrentReads
 from kho.documents.errors import Cycle, NotAllImported, NotTheMachinesUser
 from kho.documents.folder_sync import manifest, ordering
-from kho.documents.folder_sync.differences import differences, stated
-from kho.documents.folder_sync.document_file import DocumentFile, Unreadable
+from kho.documents.folder_sync.document_file import DocumentFile, NotADocument, differences, stated
 from kho.documents.folder_sync.layout import FolderEntry, folder_of, load
 from kho.documents.folder_sync.manifest import FolderState
-from kho.documents.folder_sync.model import Change, Counts, Failure, Gone, ImportDocuments, Imported
+from kho.documents.folder_sync.model import FailedFile, FileChange, Gone, ImportCounts, ImportDocuments, ImportedFolder
 from kho.documents.folder_sync.ordering import TreeBefore
 from kho.documents.model import ROOT
-from kho.documents.service import Service
-from kho.documents.store import Document
-from kho.kernel import values
+from kho.documents.service import DocumentService
+from kho.documents.store import StoredDocument
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import InvalidParams, KhoError
-from kho.kernel.ports import Database, Tx
+from kho.kernel.ports import Tx
+from kho.kernel.validation import check_values
+from kho.lib.dataclass import dataclass
 
 REASON = "not in the imported folder"
 PLACED = {"created", "renamed", "moved", "restored"}
-"""Changes that give a document another place among its siblings."""
+"""Changes that alter a document's place among its siblings."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Import:
-    db: Database
-    service: Service
+    service: DocumentService
     reads: CurrentReads
-    max_folders: int = manifest.MAX_FOLDERS
 
     @DOCUMENTS.write(
         "import",
@@ -53,7 +51,7 @@ class Import:
         example={"directory": "handbook", "dry_run": True},
         text=markdown.imported,
     )
-    async def run(self, params: ImportDocuments, call: Call) -> Imported:
+    async def run(self, params: ImportDocuments, call: Call) -> ImportedFolder:
         """Bring the tree in step with a folder of Markdown, text and JSON files."""
         if call.shared:
             raise NotTheMachinesUser
@@ -73,7 +71,7 @@ class Import:
 
 @dataclass(slots=True, kw_only=True)
 class _ImportRun:
-    """One import."""
+    """State of one import."""
 
     of: Import
     params: ImportDocuments
@@ -81,21 +79,21 @@ class _ImportRun:
     read: FolderState
     before: TreeBefore
     _in: dict[str, FolderEntry] = field(default_factory=dict[str, FolderEntry])
-    """Entries that are in the store by now, by id."""
+    """Entries imported so far, by id."""
     _done: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    _deleted: list[Change] = field(default_factory=list[Change])
+    _deleted: list[FileChange] = field(default_factory=list[FileChange])
     _came: list[str] = field(default_factory=list[str])
-    """Moved in from elsewhere in the tree."""
+    """Ids of documents moved in from elsewhere in the tree."""
     _undone: set[str] = field(default_factory=set[str])
-    """Deletions; whatever one took away comes back together."""
+    """Deletions undone so far: all documents of one deletion are restored together."""
 
-    async def run(self) -> Imported:
+    async def run(self) -> ImportedFolder:
         total = len(self.read.scan.found)
         for number, one in enumerate(self.read.scan.found, 1):
             try:
                 await self._take(one)
-            except (Unreadable, ValidationError, KhoError) as problem:
-                self.read.scan.failed.append(Failure(path=one.path, reason=_reason(problem)))
+            except (NotADocument, ValidationError, KhoError) as problem:
+                self.read.scan.failed.append(FailedFile(path=one.path, reason=_reason(problem)))
             await self.call.progress(number, total, one.path)
         await self._put_in_order()
         notes = ordering.came(self._came, self.before, self.params)
@@ -112,7 +110,7 @@ class _ImportRun:
         return answer
 
     async def _gone(self) -> list[Gone]:
-        """Documents whose files are gone. What is known of the folder is kept for the next time."""
+        """Return the documents whose files are gone; save the folder's paths and ids for the next time."""
         others = {path: id for path, id in self.read.known.items() if id not in self._in}
 
         def look(tx: Tx) -> set[str]:
@@ -123,15 +121,15 @@ class _ImportRun:
         lost = {path: id for path, id in others.items() if id in alive}
         files = lost | {one.path: id for id, one in self._in.items()}
         if not self.params.dry_run and (files or self.read.known):
-            await manifest.keep(self.of.db, self.read.folder, files, self.of.max_folders)
+            await asyncio.to_thread(self.read.keep, files)
         missing = manifest.gone(lost, self.read.scan)
         return [Gone(path=path, document_id=id) for path, id in sorted(missing.items())]
 
     async def _take(self, one: FolderEntry) -> None:
         if one.parent is None or (one.parent != self.params.parent_id and one.parent not in self._in):
-            raise Unreadable("The document above it could not be imported.")
+            raise NotADocument("The document above it could not be imported.")
         if one.id in self._in:
-            raise Unreadable(f"It has the same id as '{self._in[one.id].path}': {one.id}")
+            raise NotADocument(f"It has the same id as '{self._in[one.id].path}': {one.id}")
         written = (
             DocumentFile("text/markdown", f"# {one.name}\n")
             if one.file is None
@@ -151,25 +149,25 @@ class _ImportRun:
             "parent_id": one.parent,
             "content": {"mime_type": written.mime_type, "body": written.body},
             "metadata": stated(written, one.name),
-            "is_human_readable": written.is_human_readable is not False,
             "created_at": written.created_at,
+            **written.plain,
         }
-        values.check(given)
+        check_values(given)
         params = model.CreateDocument.model_validate(given)
         if not self.params.dry_run:
             await self.of.service.create(params, self.call)
         return ["created"]
 
     async def _bring_up_to_date(
-        self, one: FolderEntry, written: DocumentFile, document: Document, body: str
+        self, one: FolderEntry, written: DocumentFile, document: StoredDocument, body: str
     ) -> list[str]:
         if one.id in self.before.above:
             raise Cycle(document_id=one.id, new_parent_id=self.params.parent_id)
         done: list[str] = []
         act = not self.params.dry_run
         patch = {} if one.file is None else differences(written, one.name, document, body)
-        values.check(patch)
-        model.Content.model_validate({"mime_type": written.mime_type, "body": written.body})
+        check_values(patch)
+        model.NewContent.model_validate({"mime_type": written.mime_type, "body": written.body})
         update = model.UpdateDocument.model_validate(
             {"document_id": one.id, "patch": patch, "last_known_revision": document.revision}
         )
@@ -191,14 +189,14 @@ class _ImportRun:
         return done
 
     async def _put_in_order(self) -> None:
-        """Siblings stand as in the folder; others that are there stay between them."""
+        """Move siblings into the folder's order; documents that are not in the folder stay between them."""
         wanted: dict[str, list[str]] = {}
         for id, one in self._in.items():
             wanted.setdefault(one.parent or ROOT, []).append(id)
         shape = await self._shape()
         for parent, ids in wanted.items():
             now = [id for id in shape.get(parent, ()) if id in self._in and self._in[id].parent == parent]
-            now += [id for id in ids if id not in {*now}]  # somebody else may have taken it away
+            now += [id for id in ids if id not in {*now}]  # another caller may have moved it away
             staying = ordering.staying(ids, now, {id for id in ids if PLACED & {*self._done[id]}})
             for place in reversed(range(len(ids))):
                 if ids[place] in staying:
@@ -220,22 +218,22 @@ class _ImportRun:
                     params = model.DeleteDocument(document_id=id, reason=REASON)
                     await self.of.service.delete(params, self.call)
                 with_it = ordering.downwards(shape, id)
-                self._deleted += [Change(path="", document_id=one, done=["deleted"]) for one in with_it]
+                self._deleted += [FileChange(path="", document_id=one, done=["deleted"]) for one in with_it]
 
     async def _move(self, id: str, parent: str, before: str | None) -> None:
         position = None if before is None else model.Position(before=before)
         params = model.MoveDocument(document_id=id, new_parent_id=parent, position=position)
         await self.of.service.move(params, self.call)
 
-    async def _now(self, id: str) -> tuple[Document, str] | None:
-        def work(tx: Tx) -> tuple[Document, str] | None:
+    async def _now(self, id: str) -> tuple[StoredDocument, str] | None:
+        def work(tx: Tx) -> tuple[StoredDocument, str] | None:
             found = store.get(tx, self.call.tenant, id)
             return None if found is None else (found, store.body_of(tx, self.call.tenant, found))
 
         return await self.of.reads.read(self.call, work)
 
     async def _shape(self) -> dict[str, list[str]]:
-        """The tree below the parent by now; in a dry run, as it would be."""
+        """Return the current tree below the parent; in a dry run, the tree as it would be."""
         tenant, top = self.call.tenant, self.params.parent_id
         parents = {id: one.parent or ROOT for id, one in self._in.items()}
 
@@ -246,13 +244,13 @@ class _ImportRun:
 
         return await self.of.reads.read(self.call, work)
 
-    def _answer(self, notes: list[str], gone: list[Gone]) -> Imported:
-        changes = [Change(path=self._in[id].path, document_id=id, done=done) for id, done in self._done.items() if done]
+    def _answer(self, notes: list[str], gone: list[Gone]) -> ImportedFolder:
+        done = {id: done for id, done in self._done.items() if done}
+        changes = [FileChange(path=self._in[id].path, document_id=id, done=what) for id, what in done.items()]
         changes += self._deleted
-        unchanged = sum(1 for done in self._done.values() if not done)
         counted = Counter(what for one in changes for what in one.done)
-        counts = Counts(**counted, unchanged=unchanged, ignored=self.read.scan.ignored)
-        return Imported(
+        counts = ImportCounts(**counted, unchanged=len(self._done) - len(done), ignored=self.read.scan.ignored)
+        return ImportedFolder(
             counts=counts,
             changes=changes,
             gone=gone or None,
@@ -261,7 +259,7 @@ class _ImportRun:
         )
 
 
-def _reason(problem: Unreadable | ValidationError | KhoError) -> str:
+def _reason(problem: NotADocument | ValidationError | KhoError) -> str:
     if isinstance(problem, ValidationError):
         first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))

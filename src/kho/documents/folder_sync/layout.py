@@ -1,16 +1,15 @@
-"""A folder as a tree of documents: what its files are called when they are written, and what is in it when it is read.
+"""File names of an exported folder, and the scan of a folder for import.
 
-`name.md` is a document, and the folder `name` beside it holds those below it. Names come from titles, as far as every
-file system takes them, and siblings' names differ in more than capitals. Which document a file is, is said in it, so
-files may be given other names.
+`name.md` is a document, and the folder `name` beside it holds its children. Names are made from titles, without
+characters that some file system rejects, and siblings' names differ in more than case. The document's id is in the
+file, so files may be renamed.
 """
 
 import os
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import field, replace
 from math import inf
 from pathlib import Path
 
@@ -20,15 +19,17 @@ from kho.documents.folder_sync.document_file import (
     KINDS,
     MAX_FRONT_MATTER,
     DocumentFile,
-    Unreadable,
+    NotADocument,
     read,
 )
-from kho.documents.folder_sync.model import Failure
+from kho.documents.folder_sync.model import FailedFile
 from kho.documents.model import MAX_BODY, ROOT
 from kho.documents.tree import MAX_DEPTH
+from kho.lib.dataclass import dataclass
+from kho.lib.sql import digest
 
 MAX_NAME, MAX_DEEP_NAME = 100, 24
-"""Bytes of a name. Deep in a tree it is short, because a path as a whole has a limit, too."""
+"""Maximum bytes of a name; shorter from DEEP_LEVEL on, because the whole path is limited, too."""
 DEEP_LEVEL = 10
 MAX_ID = 128
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*\s]+')
@@ -39,35 +40,35 @@ _DIGITS = re.compile(r"(\d+)", re.A)
 
 @dataclass(frozen=True, slots=True)
 class NamedDocument:
-    """A document, as far as the name of its file depends on it."""
+    """What the file name of a document depends on."""
 
     title: str
     mime_type: str
     name: str = ""
-    """That of the file that it has already."""
+    """Name of its existing file, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """Where a document is written."""
+    """The file that a document is written to."""
 
     id: str
     path: str
-    """Without its ending."""
+    """Path without its ending."""
     ending: str
     order: int
-    """Among its siblings."""
+    """Position among its siblings."""
 
 
 def places(shape: Mapping[str, Sequence[str]], known: Mapping[str, NamedDocument], top: str) -> Iterator[FilePlace]:
-    """File places of all documents below the top."""
+    """Yield the file places of all documents below `top`."""
     waiting = [(top, "", 0)]
     while waiting:
         parent, folder, depth = waiting.pop()
         taken: set[str] = set()
         numbers: dict[str, int] = {}
         orders = {id: order for order, id in enumerate(one for one in shape.get(parent, ()) if one in known)}
-        for id in sorted(orders, key=lambda id: not known[id].name):  # who has a name already keeps it
+        for id in sorted(orders, key=lambda id: not known[id].name):  # existing names are kept: they come first
             title = _safe(known[id].title) or _safe(id) or "document"
             wanted = known[id].name or _cut(title, MAX_NAME if depth < DEEP_LEVEL else MAX_DEEP_NAME)
             ending = ENDINGS[known[id].mime_type]
@@ -88,7 +89,7 @@ def _cut(name: str, longest: int) -> str:
 
 
 def _free(wanted: str, ending: str, taken: set[str], numbers: dict[str, int]) -> str:
-    """The name, with a number behind it where a sibling's file or folder has it already."""
+    """Return the name, with a number appended if a sibling's file or folder has it already."""
     number = numbers.get(_alike(wanted), 1)
     while True:
         name = wanted if number == 1 else f"{wanted}-{number}"
@@ -101,7 +102,7 @@ def _free(wanted: str, ending: str, taken: set[str], numbers: dict[str, int]) ->
 
 
 def _alike(name: str) -> str:
-    """Equal for names that are the same file somewhere."""
+    """Normalise a name so that names that are the same file on some file system become equal."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
@@ -110,34 +111,34 @@ def _alike(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """A document that a folder holds."""
+    """A document found in a folder."""
 
     path: str
     name: str
     id: str
     parent: str | None
-    """None: the one above it could not be read."""
+    """None: the parent's file could not be read."""
     file: Path | None
-    """None: it is a folder without a file of its own."""
+    """None: a folder without a file of its own."""
     is_named: bool = False
-    """True if the file names its document."""
+    """True if the file contains its document's id."""
     order: float = inf
 
 
 @dataclass(slots=True)
 class FolderScan:
     found: list[FolderEntry] = field(default_factory=list[FolderEntry])
-    """Each before those below it, siblings in their order."""
-    failed: list[Failure] = field(default_factory=list[Failure])
+    """Parents before their children, siblings in order."""
+    failed: list[FailedFile] = field(default_factory=list[FailedFile])
     ignored: int = 0
     known: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The ids that paths had the last time."""
+    """Document ids by path, from the last time."""
     taken: frozenset[str] = frozenset()
-    """Ids of files that are still there."""
+    """Those of the known ids whose files still exist."""
 
 
 def scan(top: Path, parent: str, known: Mapping[str, str] | None = None) -> FolderScan:
-    """Raises OSError if the folder itself cannot be read."""
+    """Scan a folder for documents. Raises OSError if the folder itself cannot be read."""
     known = known or {}
     result = FolderScan(known=known, taken=frozenset(id for path, id in known.items() if (top / path).is_file()))
     result.found = _below(top, "", parent, "" if parent == ROOT else f"{parent}/", 1, result)
@@ -149,15 +150,15 @@ def folder_of(directory: str) -> Path:
 
 
 def load(file: Path) -> DocumentFile:
-    """Raises Unreadable, with the reason."""
+    """Read a file as a document. Raises NotADocument with the reason."""
     ending = file.suffix.lower()
     beside = file.with_name(file.name + BESIDE) if ENDINGS[KINDS[ending]] == ".json" else None
     try:
         if file.stat().st_size > MAX_BODY + MAX_FRONT_MATTER:
-            raise Unreadable("The file is too large: a document has at most 4 MiB.")
+            raise NotADocument("The file is too large: a document has at most 4 MiB.")
         return read(ending, file.read_bytes(), beside.read_bytes() if beside and beside.is_file() else None)
     except OSError as problem:
-        raise Unreadable(f"The file cannot be read: {problem.strerror}.") from None
+        raise NotADocument(f"The file cannot be read: {problem.strerror}.") from None
 
 
 def _below(
@@ -170,7 +171,7 @@ def _below(
         path = inside + entry.name
         problem = _not_for_us(entry, depth)
         if problem is not None:
-            result.failed += [Failure(path=_shown(path), reason=problem)] if problem else []
+            result.failed += [FailedFile(path=_shown(path), reason=problem)] if problem else []
         elif entry.is_dir():
             folders.append(entry)
         elif entry.suffix.lower() in KINDS:
@@ -188,7 +189,7 @@ def _below(
         try:
             found = _below(entry, f"{path}/", above, prefix, depth + 1, result)
         except OSError as problem:
-            result.failed.append(Failure(path=f"{path}/", reason=f"The folder cannot be read: {problem.strerror}."))
+            result.failed.append(FailedFile(path=f"{path}/", reason=f"The folder cannot be read: {problem.strerror}."))
             continue
         if found and entry.name not in heads:
             documents.append(own)
@@ -200,7 +201,7 @@ def _below(
 
 
 def _not_for_us(entry: Path, depth: int) -> str | None:
-    """Why it is not looked at; '' where that goes without saying."""
+    """Return why an entry is skipped: '' if silently, None if it is not skipped."""
     if entry.name.startswith("."):
         return ""
     if entry.is_symlink():
@@ -215,8 +216,8 @@ def _not_for_us(entry: Path, depth: int) -> str | None:
 def _document(entry: Path, path: str, parent: str | None, prefix: str, result: FolderScan) -> FolderEntry | None:
     try:
         written = load(entry)
-    except Unreadable as problem:
-        result.failed.append(Failure(path=path, reason=str(problem)))
+    except NotADocument as problem:
+        result.failed.append(FailedFile(path=path, reason=str(problem)))
         return None
     id = written.id or _id_of(path, prefix + path.removesuffix(".md"), result)
     found = FolderEntry(path, entry.stem, id, parent, entry, written.id is not None)
@@ -224,7 +225,8 @@ def _document(entry: Path, path: str, parent: str | None, prefix: str, result: F
 
 
 def _id_of(path: str, wanted: str, result: FolderScan) -> str:
-    """The one that it had, or one of its path; not that of a file that had this path once and has another now."""
+    """Return the id that the path had the last time, or one made from the path; with a hash if that is the id of
+    another file, which had this path before it was renamed."""
     if path in result.known:
         return result.known[path]
     id = _id(wanted)
@@ -232,16 +234,16 @@ def _id_of(path: str, wanted: str, result: FolderScan) -> str:
 
 
 def _id(path: str, *, numbered: bool = False) -> str:
-    """The path, as far as ids take it; what they do not take is replaced by a hash of all of it."""
+    """Make an id from a path. If it has characters that ids do not allow, or is too long, these are replaced or cut and
+    a hash of the whole path is appended."""
     path = unicodedata.normalize("NFC", path)
     if not numbered and len(path) <= MAX_ID and not _NOT_IN_IDS.search(path) and path != ROOT:
         return path
-    digest = blake2b(path.encode(), digest_size=4).hexdigest()
     letters = unicodedata.normalize("NFKD", path.replace("đ", "d").replace("Đ", "D"))
     plain = "".join(sign for sign in letters if not unicodedata.combining(sign))
     parts = (_NOT_IN_IDS.sub("-", part).strip("-") for part in plain.split("/"))
-    written = "/".join(part for part in parts if part) or "document"  # of a path in Chinese nothing may be left
-    return f"{written[: MAX_ID - 9].rstrip('/-')}-{digest}"
+    written = "/".join(part for part in parts if part) or "document"  # a Chinese path may become empty
+    return f"{written[: MAX_ID - 9].rstrip('/-')}-{digest(path, size=4)}"
 
 
 def _shown(path: str) -> str:
@@ -249,6 +251,6 @@ def _shown(path: str) -> str:
 
 
 def _naturally(name: str) -> tuple[list[str | int], str]:
-    """2 before 10."""
+    """Sort key for natural order: 2 before 10."""
     parts = _DIGITS.split(name.casefold())
     return [int(part) if part.isascii() and part.isdigit() else part for part in parts], name

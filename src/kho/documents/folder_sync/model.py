@@ -12,20 +12,20 @@ Directory = Annotated[str, Field(min_length=1, description="The folder.")]
 
 class ExportDocuments(Params):
     directory: Directory
-    parent_id: Annotated[Id, Field(description="What stands below this document; 'root' for all.")] = ROOT
-    overwrite: Annotated[bool, Field(description="Also files that no export wrote, or that were changed since.")] = (
-        False
-    )
+    parent_id: Annotated[Id, Field(description="Export what is below this document; 'root' for all.")] = ROOT
+    overwrite: Annotated[
+        bool, Field(description="Also overwrite files that no export wrote, or that were changed since.")
+    ] = False
 
 
 class ImportDocuments(Params):
     directory: Directory
-    parent_id: Annotated[Id, Field(description="The document that they go below, or 'root'.")] = ROOT
+    parent_id: Annotated[Id, Field(description="The document to import them below, or 'root'.")] = ROOT
     prune: Annotated[bool, Field(description="Delete what is below the parent and not in the folder.")] = False
     dry_run: Annotated[bool, Field(description="Only say what would be done.")] = False
 
 
-class Exported(Result):
+class ExportedFolder(Result):
     directory: str
     documents: int
     written: int = Field(description="Files that are new or changed.")
@@ -33,7 +33,7 @@ class Exported(Result):
     removed: int = Field(description="Files of an earlier export whose documents are gone.")
 
 
-class Counts(Result):
+class ImportCounts(Result):
     created: int = 0
     updated: int = 0
     renamed: int = 0
@@ -44,7 +44,7 @@ class Counts(Result):
     ignored: int = Field(default=0, description="Files of other kinds.")
 
 
-class Change(Result):
+class FileChange(Result):
     path: str
     document_id: str
     done: list[str]
@@ -55,17 +55,17 @@ class Gone(Result):
     document_id: str
 
 
-class Failure(Result):
+class FailedFile(Result):
     path: str
     reason: str
 
 
-class Imported(Result):
-    counts: Counts
-    changes: list[Change]
+class ImportedFolder(Result):
+    counts: ImportCounts
+    changes: list[FileChange]
     gone: list[Gone] | None = Field(
         default=None,
-        description="Documents that came from the folder before. Their files are gone, or another's now; they are not.",
+        description="Documents that were imported from the folder before and whose files are gone or another's now.",
     )
     dry_run: bool | None = None
     notes: list[str] | None = None

@@ -1,29 +1,29 @@
-"""Where documents stand when a folder is imported: before it, and as they would stand after it."""
+"""Parents and order of documents before an import, and as they would be after it."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from kho.documents import store, tree
 from kho.documents.folder_sync.model import ImportDocuments
 from kho.documents.model import ROOT
 from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 
 Shape = dict[str, list[str]]
-"""The ids of the children of each, in order."""
+"""Ids of the children, in order, by parent."""
 MAX_NAMED = 20
-"""Documents that a note names."""
+"""Maximum number of documents named in a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeBefore:
-    """Seen before anything is changed, so that a dry run says the same as the import itself."""
+    """State of the tree before anything is changed, so that a dry run reports the same as the import itself."""
 
     above: Set[str]
-    """The parent and those above it: none of them can go below it."""
+    """The parent and its ancestors: none of them can be moved below it."""
     outside: Mapping[str, int]
-    """Documents of the folder that stand elsewhere in the tree, and how many are below each."""
+    """Documents of the folder that are elsewhere in the tree, and the number of documents below each."""
 
 
 def before(tx: Tx, tenant: str, parent: str, ids: Sequence[str]) -> TreeBefore:
@@ -38,7 +38,7 @@ def before(tx: Tx, tenant: str, parent: str, ids: Sequence[str]) -> TreeBefore:
 
 
 def came(ids: Sequence[str], before: TreeBefore, params: ImportDocuments) -> list[str]:
-    """A note on those that an import moved in from elsewhere: with them comes what the folder does not show."""
+    """Return a note on documents moved in from elsewhere: what is below them and not in the folder moves, too."""
     if not ids:
         return []
     said = [
@@ -51,8 +51,8 @@ def came(ids: Sequence[str], before: TreeBefore, params: ImportDocuments) -> lis
 
 
 def as_if(tx: Tx, tenant: str, tops: Sequence[str], parents: Mapping[str, str], undone: Set[str]) -> Shape:
-    """The tree below the tops, as if some documents stood below their parents already, in this order, and some
-    deletions were undone."""
+    """Return the tree below `tops` as if the documents in `parents` were below their new parents already, in this
+    order, and the deletions in `undone` were undone."""
     found: Shape = {}
     for top in tops:
         found |= tree.shape(tx, tenant, top, True)
@@ -70,7 +70,7 @@ def as_if(tx: Tx, tenant: str, tops: Sequence[str], parents: Mapping[str, str], 
 
 
 def downwards(shape: Mapping[str, Sequence[str]], id: str) -> list[str]:
-    """The document and all below it, each before those below it."""
+    """Return the document and all below it, parents before their children."""
     found, waiting = list[str](), [id]
     while waiting:
         found.append(waiting.pop())
@@ -79,10 +79,10 @@ def downwards(shape: Mapping[str, Sequence[str]], id: str) -> list[str]:
 
 
 def staying(wanted: Sequence[str], now: Sequence[str], placed: Set[str]) -> set[str]:
-    """Ids that stand in the wanted order already, so that the others alone need to move: as many as possible of those
-    that were not placed otherwise anyway, and then of the others. It is the rising run of places that weighs most."""
+    """Return ids that are in the wanted order already, so that only the others need to move: as many as possible of
+    those that are not in `placed`, then of the others. Computed as the heaviest increasing subsequence of places."""
     places = {id: place for place, id in enumerate(now)}
-    ends, weights, last = list[int](), list[int](), list[str]()  # the best runs: the later one ends, the more it weighs
+    ends, weights, last = list[int](), list[int](), list[str]()  # best subsequences: later end, more weight
     previous: dict[str, str | None] = {}
     for id in wanted:
         first = after = bisect_left(ends, places[id])

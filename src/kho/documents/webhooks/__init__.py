@@ -1,1 +1,1 @@
-"""Webhooks: addresses that Kho notifies of what happens to documents."""
+"""Webhooks: addresses that Kho notifies of changes to documents."""

@@ -1,15 +1,16 @@
 """Delivers events to webhooks: in the background, in order, at least once, surviving a restart.
 
-Events and deliveries are rows, written with the change itself, so nothing is forgotten and nothing is sent of a change
-that did not come about. Each webhook is held by one process at a time, on a lease, so that several notify it once.
-The first in line goes first: while it fails, the later ones of the same webhook wait; other webhooks go on.
+Events and deliveries are rows, written in the transaction of the change (outbox), so that none is lost and none is sent
+for a change that was rolled back. One process at a time serves a webhook, under a lease, so that several processes do
+not send the same event. Deliveries of a webhook are in order: while the first one fails, the later ones wait; other
+webhooks are not affected.
 """
 
 import asyncio
 import hashlib
 import hmac
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Lease, Leases, Tx
 from kho.lib.clock import SECOND, Clock
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import delete, update
 
 if TYPE_CHECKING:
@@ -25,27 +27,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("kho.documents")
 
 POLL = 2.0
-"""Seconds after which a look is taken without having been called: another process may have written, or died."""
+"""Seconds between polls without a wake-up: another process may have written an event, or died."""
 MAX_CONCURRENT = 32
-"""Webhooks that are notified at the same time."""
+"""Maximum number of webhooks served at the same time."""
 LEASE_MARGIN = 20 * SECOND
-"""Added to the timeout of a request: how long a process that died keeps a webhook."""
+"""Added to the request timeout for the lease's duration: for so long a process that died blocks a webhook."""
 MAX_READ = 4_096
-"""Bytes of an answer that are read: it is not used, but the connection can then be used again."""
+"""Maximum bytes of a response that are read: it is ignored, but reading it lets the connection be reused."""
 SIGNATURE, EVENT, DELIVERY = "X-Kho-Signature", "X-Kho-Event", "X-Kho-Delivery"
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookPolicy:
     timeout: float = 10.0
-    """Seconds that a receiver has to answer."""
+    """Seconds that a receiver has to respond."""
     backoff: tuple[float, ...] = (5.0, 30.0, 300.0, 1_800.0, 7_200.0)
-    """Seconds before each further attempt. After the last one a delivery is dead."""
+    """Seconds before each retry. After the last one a delivery is dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookTurn:
-    """A webhook, and when it is its turn: None if no event waits for it."""
+    """A webhook, its lease, and when its next delivery is due: None if no event waits for it."""
 
     tenant: str
     webhook: str
@@ -82,7 +84,7 @@ class Deliveries:
     _lease: Lease = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _has_webhooks: bool = False
-    """There was a webhook at the last look: else a change is no news."""
+    """True if there was a webhook at the last poll; without one, changes need not wake the task."""
     _busy: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
 
@@ -93,21 +95,21 @@ class Deliveries:
         )
 
     def nudge(self) -> None:
-        """There may be an event to deliver."""
+        """Wake the task: there may be an event to deliver."""
         if self._has_webhooks:
             self._news.set()
 
     def expect(self) -> None:
-        """There is a webhook now, or one whose waiting is over."""
+        """Wake the task: a webhook was added, or its deliveries are to be retried now."""
         self._has_webhooks = True
         self._news.set()
 
     async def run(self) -> None:
-        """Works until the hub stops."""
+        """Deliver events until the hub stops."""
         await self.background.every(POLL, self._round, name="webhooks", wake=self._news)
 
     async def _round(self) -> float:
-        """Begins with every webhook whose turn it is. Seconds until the next one's."""
+        """Start serving each webhook that is due; return the seconds until the next one is."""
         turns = await self.db.read(_turns)
         self._has_webhooks = bool(turns)
         now = self.clock()
@@ -124,8 +126,8 @@ class Deliveries:
         return wait
 
     async def _serve(self, tenant: str, webhook: str) -> None:
-        """Delivers to one webhook what is due. When the hub stops, it ends with the request that is under way."""
-        import httpx2  # not before it is needed: a hub starts without it
+        """Send one webhook its due deliveries. When the hub stops, it ends after the current request."""
+        import httpx2  # imported late: a hub starts faster without it
 
         try:
             async with self._room:
@@ -138,15 +140,15 @@ class Deliveries:
                                 self._settle, tenant=tenant, webhook=webhook, delivery=due, problem=problem
                             )
                             due = await self.db.write(settle)
-            # Events written during the last delivery were no news to the rounds meanwhile.
+            # Rounds meanwhile skipped this webhook as busy: wake the task for events written since.
             self._news.set()
-        except KhoError as failure:  # the database is away; what was sent is sent again
+        except KhoError as failure:  # the database is unavailable; unconfirmed deliveries are sent again
             log.warning("webhooks wait: %s", failure.message)
         finally:
             self._busy.discard((tenant, webhook))
 
     async def _post(self, client: "httpx2.AsyncClient", due: DueDelivery) -> str | None:
-        """The problem in a sentence; None if it was delivered."""
+        """Send a delivery. Return None on success, else the problem in a sentence."""
         import httpx2
 
         body = due.body.encode()
@@ -181,8 +183,8 @@ class Deliveries:
     def _settle(
         self, tx: Tx, *, tenant: str, webhook: str, delivery: DueDelivery, problem: str | None
     ) -> DueDelivery | None:
-        """Notes what came of it, and what is next."""
-        # Whoever removes the webhook waits here, or comes first; then there is nothing left to note.
+        """Store the outcome of a delivery; return the next due one."""
+        # Locks the webhook's row: a concurrent removal waits here, or came first, and then there is nothing to store.
         held = self._lease.hold(tx, tenant, webhook)
         if problem is None:
             remove_delivered(tx, tenant, webhook, delivery.number)
@@ -191,15 +193,14 @@ class Deliveries:
         return self._next(tx, tenant, webhook) if held else None
 
     def _next(self, tx: Tx, tenant: str, webhook: str) -> DueDelivery | None:
-        """The first in line, if it is due; else the webhook is let go."""
-        row = tx.one(
+        """Return the first waiting delivery if it is due; else release the webhook's lease."""
+        statement = (
             "SELECT w.url, w.secret, d.event, d.attempts, e.id, e.type, e.body, d.due_at FROM document_deliveries AS d "
             "JOIN document_webhooks AS w ON w.tenant = d.tenant AND w.id = d.webhook "
             "JOIN document_events AS e ON e.tenant = d.tenant AND e.number = d.event "
-            "WHERE d.tenant = $1 AND d.webhook = $2 AND d.dead = 0 ORDER BY d.event LIMIT 1",
-            tenant,
-            webhook,
+            "WHERE d.tenant = $1 AND d.webhook = $2 AND d.dead = 0 ORDER BY d.event LIMIT 1"
         )
+        row = tx.one(statement, tenant, webhook)
         due = None if row is None else DueDelivery(*row)
         if due is not None and due.due_at <= self.clock() and not self.background.stopping:
             return due
@@ -216,24 +217,21 @@ class Deliveries:
 
 
 def signature(secret: str, at: int, body: bytes) -> str:
-    """The time is signed, too, so that a receiver can refuse what somebody recorded and sends again."""
+    """Sign a body with HMAC-SHA256. The time is signed, too, so that a receiver can reject replayed requests."""
     digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={digest}"
 
 
 def remove_delivered(tx: Tx, tenant: str, webhook: str, event: int) -> None:
-    """Deletes a delivery that succeeded. The event goes with the last webhook that waited for it."""
-    # Two webhooks that are sent the same event at once would each see the other one waiting.
+    """Delete a delivery that succeeded, and its event if no other delivery needs it."""
+    # Lock the event's row: else two concurrent deliveries would each see the other one waiting, and keep the event.
     tx.run("UPDATE document_events SET at = at WHERE tenant = $1 AND number = $2", tenant, event)
     delete(tx, "document_deliveries", tenant=tenant, webhook=webhook, event=event)
-    tx.run(
+    statement = (
         "DELETE FROM document_events WHERE tenant = $1 AND number = $2 AND NOT EXISTS "
-        "(SELECT 1 FROM document_deliveries WHERE tenant = $3 AND event = $4)",
-        tenant,
-        event,
-        tenant,
-        event,
+        "(SELECT 1 FROM document_deliveries WHERE tenant = $3 AND event = $4)"
     )
+    tx.run(statement, tenant, event, tenant, event)
 
 
 def _turns(tx: Tx) -> list[WebhookTurn]:

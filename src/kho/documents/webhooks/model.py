@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from kho.documents.events import EVENTS
 from kho.documents.model import Cursor, Page
-from kho.kernel.params import Id, Params, Result, Time
+from kho.kernel.params import Id, Params, Reason, Result, Time
 
 
 def _address(value: str) -> str:
@@ -21,7 +21,7 @@ def _address(value: str) -> str:
         raise PydanticCustomError("url", "must be an address that begins with http:// or https://")
     if "@" in urlsplit(value).netloc:
         raise PydanticCustomError(
-            "url", "must not hold a user name or a password: a receiver knows Kho by the signature"
+            "url", "must not contain a user name or a password: a receiver knows Kho by the signature"
         )
     return value
 
@@ -46,7 +46,9 @@ class AddWebhook(Params):
     )
     secret: Annotated[
         str | None,
-        Field(min_length=16, max_length=256, description="What events are signed with; left out, Kho makes one."),
+        Field(
+            min_length=16, max_length=256, description="The secret that events are signed with; generated if left out."
+        ),
     ] = None
 
 
@@ -56,6 +58,7 @@ class ListWebhooks(Params):
 
 class RemoveWebhook(Params):
     webhook_id: Annotated[Id, Field(description="The webhook.")]
+    reason: Reason = ""
 
 
 class DeadDeliveries(Params):
@@ -83,14 +86,14 @@ class Added(Result):
     webhook_id: str
     url: str
     events: list[str]
-    secret: str = Field(description="What events are signed with. It is shown this once.")
+    secret: str = Field(description="The secret that events are signed with. It is shown only once.")
 
 
-class Listed(Result):
+class WebhookList(Result):
     webhooks: list[Webhook]
 
 
-class Removed(Result):
+class RemovedWebhook(Result):
     webhook_id: str
     dropped: int = Field(description="Deliveries that waited, or were dead.")
 

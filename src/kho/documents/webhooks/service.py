@@ -1,9 +1,8 @@
-"""Webhooks: addresses that are notified of what happens to a tenant's documents. Only an admin may name one, because
-Kho then sends to it from where it stands."""
+"""Operations on webhooks: addresses that are notified of changes to a tenant's documents. For admins only, because Kho
+sends requests to the address from its own network."""
 
 import secrets
 import uuid
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -18,12 +17,13 @@ from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
-from kho.lib.sql import delete, insert, to_json, where
+from kho.lib.dataclass import dataclass
+from kho.lib.sql import delete, insert, number, to_json, where
 
 
 @dataclass(frozen=True, slots=True)
 class DeadDelivery:
-    """A delivery that was given up, as it is selected."""
+    """Row of the query for deliveries that failed for good."""
 
     webhook_id: str
     url: str
@@ -69,15 +69,15 @@ class Webhooks:
         return added
 
     @ADMIN.read("list_webhooks", tool=False, cli=Command("docs webhooks list"), text=markdown.listed)
-    async def list(self, params: model.ListWebhooks, call: Call) -> model.Listed:
+    async def list(self, params: model.ListWebhooks, call: Call) -> model.WebhookList:
         """The webhooks, and how many events each has still to receive."""
 
-        def work(tx: Tx) -> model.Listed:
+        def work(tx: Tx) -> model.WebhookList:
             rows = tx.all(
                 "SELECT id, url, events, created_at FROM document_webhooks WHERE tenant = $1 ORDER BY created_at, id",
                 call.tenant,
             )
-            return model.Listed(
+            return model.WebhookList(
                 webhooks=[
                     model.Webhook(
                         webhook_id=id,
@@ -101,17 +101,17 @@ class Webhooks:
         example={"webhook_id": "4b3a1c9e-9f0a-4d6e-8a55-0f6f2f6f7a10"},
         text=markdown.removed,
     )
-    async def remove(self, params: model.RemoveWebhook, call: Call) -> model.Removed:
+    async def remove(self, params: model.RemoveWebhook, call: Call) -> model.RemovedWebhook:
         """Stop notifying an address; deliveries that wait for it are dropped."""
         id, now = params.webhook_id, self.clock()
 
-        def work(tx: Tx) -> model.Removed:
+        def work(tx: Tx) -> model.RemovedWebhook:
             if not delete(tx, "document_webhooks", tenant=call.tenant, id=id):
                 raise UnknownWebhook(webhook_id=id)
             dropped = delete(tx, "document_deliveries", tenant=call.tenant, webhook=id)
             _tidy(tx, call.tenant)
-            call.audit(tx, id, at=now, dropped=dropped)
-            return model.Removed(webhook_id=id, dropped=dropped)
+            call.audit(tx, id, at=now, reason=params.reason, dropped=dropped)
+            return model.RemovedWebhook(webhook_id=id, dropped=dropped)
 
         return await call.commit(self.db, work)
 
@@ -130,18 +130,15 @@ class Webhooks:
 
         def work(tx: Tx) -> list[DeadDelivery]:
             _need(tx, call.tenant, params.webhook_id)
-            rows = tx.all(
+            statement = (
                 "SELECT d.webhook, w.url, e.id, e.type, e.body, e.at, d.attempts, d.problem, d.event "
                 "FROM document_deliveries AS d "
                 "JOIN document_webhooks AS w ON w.tenant = d.tenant AND w.id = d.webhook "
                 "JOIN document_events AS e ON e.tenant = d.tenant AND e.number = d.event "
                 f"WHERE d.dead = 1 AND {own} AND {behind} "
-                f"ORDER BY d.event, d.webhook LIMIT ${len(values) + 3}",
-                *values,
-                event,
-                webhook,
-                params.limit + 1,
+                f"ORDER BY d.event, d.webhook LIMIT ${len(values) + 3}"
             )
+            rows = tx.all(statement, *values, event, webhook, params.limit + 1)
             return [
                 DeadDelivery(id, url, event_id, type, orjson.loads(body)["document_id"], *rest)
                 for id, url, event_id, type, body, *rest in rows
@@ -164,12 +161,11 @@ class Webhooks:
 
         def work(tx: Tx) -> model.Retried:
             _need(tx, call.tenant, id)
-            retried = tx.run(
+            statement = (
                 "UPDATE document_deliveries SET dead = 0, attempts = 0, due_at = $1 "
-                f"WHERE (dead = 1 OR attempts > 0) AND {own}",
-                now,
-                *values,
+                f"WHERE (dead = 1 OR attempts > 0) AND {own}"
             )
+            retried = tx.run(statement, now, *values)
             if retried:
                 call.audit(tx, id or "webhooks", at=now, deliveries=retried)
             return model.Retried(deliveries=retried)
@@ -186,28 +182,23 @@ def _need(tx: Tx, tenant: str, webhook: str | None) -> None:
 
 
 def _count(tx: Tx, tenant: str, webhook: str, *, dead: int) -> int:
-    row = tx.one(
-        "SELECT COUNT(*) FROM document_deliveries WHERE tenant = $1 AND webhook = $2 AND dead = $3",
-        tenant,
-        webhook,
-        dead,
-    )
-    return row[0] if row else 0
+    statement = "SELECT COUNT(*) FROM document_deliveries WHERE tenant = $1 AND webhook = $2 AND dead = $3"
+    return number(tx, statement, tenant, webhook, dead)
 
 
 def _trouble(tx: Tx, tenant: str, webhook: str) -> dict[str, Any]:
-    """Why the first delivery in line failed, and when it is tried again."""
-    row = tx.one(
+    """Return why the first waiting delivery failed, and when it is retried; empty if it has not failed."""
+    statement = (
         "SELECT attempts, problem, due_at FROM document_deliveries WHERE tenant = $1 AND webhook = $2 AND dead = 0 "
-        "ORDER BY event LIMIT 1",
-        tenant,
-        webhook,
+        "ORDER BY event LIMIT 1"
     )
+    row = tx.one(statement, tenant, webhook)
     return {"problem": row[1], "next_attempt": row[2]} if row and row[0] else {}
 
 
 def _tidy(tx: Tx, tenant: str) -> None:
-    """Deletes what nobody waits for: a change that was made while its webhook was removed may leave such a row."""
+    """Delete deliveries without a webhook and events without a delivery: a change committed while a webhook was being
+    removed may leave such rows."""
     tx.run(
         "DELETE FROM document_deliveries WHERE tenant = $1 AND NOT EXISTS (SELECT 1 FROM document_webhooks AS w "
         "WHERE w.tenant = document_deliveries.tenant AND w.id = document_deliveries.webhook)",

@@ -1,1 +1,1 @@
-"""Who a caller is, from the credential, and for how long it holds."""
+"""Authentication: credential to principal, and ending streams whose credential is revoked."""

@@ -1,4 +1,4 @@
-"""Who is calling: the credential decides, never the body."""
+"""Authentication of callers. Only the credential counts, never the request body."""
 
 import ipaddress
 import time
@@ -7,13 +7,14 @@ from collections import OrderedDict
 from starlette.types import Scope
 
 from kho.doors.http.asgi import header
+from kho.doors.logs import log_refusal
 from kho.kernel import api_keys
-from kho.kernel.call import Principal
-from kho.kernel.errors import Unauthorized
+from kho.kernel.call import Call, Principal
+from kho.kernel.errors import Forbidden, KhoError, Unauthorized
 from kho.kernel.hub import Hub
 
 FRESH = 2.0
-"""Seconds that an answer of the key table is believed: how long a revoked key may still be accepted."""
+"""Seconds that a result from the key table is cached, so the longest that a revoked key is still accepted."""
 REMEMBERED = 1024
 
 
@@ -26,15 +27,15 @@ class Auth:
         self._known: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
 
     async def shared(self) -> bool:
-        """Whether keys decide. Once they do, they do for good."""
+        """True if callers need keys. Once they do, this never becomes false again."""
         if not self._shared and time.monotonic() - self._asked >= self._fresh:
             self._shared = await self._hub.keys.in_use()
             self._asked = time.monotonic()
         return self._shared
 
     async def admit(self, scope: Scope) -> bool:
-        """Whether the credential decides. Without keys, whoever is on this machine is its user, and nobody else gets
-        an answer, at an open page neither."""
+        """True if the credential must be checked. Without keys, callers on this machine act as its user and all others
+        are refused, even at open pages."""
         if await self.shared():
             return True
         if not _loopback(scope):
@@ -54,6 +55,17 @@ class Auth:
             raise Unauthorized
         return await self._by_key(text.strip())
 
+    def refused(self, scope: Scope, error: KhoError) -> None:
+        """Log and count a caller refused at the door."""
+        address = peer(scope)
+        log_refusal(scope["path"], address, error.code)
+        if isinstance(error, Unauthorized):
+            self._hub.refusals.unauthorized(address)
+
+    def forbidden(self, call: Call, error: Forbidden) -> None:
+        """Record that a known caller asked this door for something it may not access."""
+        self._hub.refusals.forbidden(call, error)
+
     async def _by_key(self, text: str) -> Principal:
         now = time.monotonic()
         digest = api_keys.digest(text)
@@ -71,6 +83,11 @@ class Auth:
         return principal
 
 
+def peer(scope: Scope) -> str:
+    """Address of the other side, as the server sees it."""
+    return (scope.get("client") or ("",))[0]
+
+
 def _loopback(scope: Scope) -> bool:
     client = scope.get("client")
     if client is None:
@@ -80,7 +97,7 @@ def _loopback(scope: Scope) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address (or the name 'localhost') stays on this machine."""
+    """True if an address (or the name 'localhost') stays on this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,9 +1,9 @@
-"""Ends an open stream with the credential that opened it: a key that is revoked or expires hears nothing more.
+"""Ends an open stream when the credential that opened it is revoked or expires.
 
-A call is over before its key is revoked, but an event stream may last for days. So the credential is asked again before
-every frame of a stream, where an answer of the key table is believed for two seconds as it is for calls, and at every
-heartbeat (15 s), so that a silent stream ends as well. This is done on the ASGI messages of a response, around every
-endpoint that needs a credential, so that it holds for the streams of the MCP SDK, too, and none can be forgotten.
+A call is over before its key is revoked, but an event stream may last for days. So the credential is checked again
+before every frame of a stream (with the two-second cache that calls use), and at every heartbeat (15 s), so that a
+silent stream ends as well. The check wraps the ASGI messages of every endpoint that needs a credential. So it also
+covers the streams of the MCP SDK, and no stream can be forgotten.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError
 
 HEARTBEAT = 15.0
-"""Seconds between comments on an otherwise silent stream, so that proxies keep it open, and between two questions
-whether its credential is still good."""
+"""Seconds between comments on an otherwise silent stream, so that proxies keep it open, and between two checks of its
+credential."""
 
 
 class Revocation:
@@ -30,8 +30,8 @@ class Revocation:
 
     @asynccontextmanager
     async def watched(self, scope: Scope, send: Send, principal: Principal) -> AsyncGenerator[Send, None]:
-        """Gives the `send` that an endpoint must use. If the credential no longer names `principal`, the endpoint is
-        cancelled and the stream ended as if everything had been said."""
+        """Yield the `send` that an endpoint must use. If the credential no longer names `principal`, the endpoint is
+        cancelled and the stream ends normally."""
         response = _Response(self._auth, scope, send, principal, self._heartbeat)
         try:
             with response.lifetime:
@@ -71,7 +71,8 @@ class _Response:
                 return
 
     async def _allowed(self) -> bool:
-        """When it cannot be told (the database does not answer), the stream ends, too: its client opens another."""
+        """True if the credential is still valid. If that cannot be determined (the database does not answer), the
+        stream ends, too: its client opens another."""
         if not self.refused:
             try:
                 self.refused = await self._auth.principal(self._scope) != self._principal

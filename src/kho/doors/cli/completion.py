@@ -1,4 +1,4 @@
-"""`kho completion`: the script with which a shell completes commands and flags. Click brings it."""
+"""`kho completion`: prints Click's completion script for a shell."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -18,6 +18,6 @@ def register(group: click.Group, program: Program) -> None:
     def completion(shell: str) -> None:  # pyright: ignore[reportUnusedFunction]
         kind = get_completion_class(shell)
         assert kind is not None
-        # The variable by which the script asks the program, under the name that Click gives it.
+        # The environment variable by which the script calls the program, as Click names it.
         variable = f"_{program.name}_COMPLETE".replace("-", "_").upper()
         click.echo(kind(group, {}, program.name, variable).source())

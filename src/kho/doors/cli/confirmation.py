@@ -1,4 +1,4 @@
-"""Asking before something is destroyed: at a terminal with a question, elsewhere with a refusal that names `--yes`."""
+"""Confirmation of destructive commands: a prompt at a terminal, elsewhere an error that names `--yes`."""
 
 import sys
 from collections.abc import Mapping
@@ -22,7 +22,8 @@ def somebody_is_there() -> bool:
 def first(
     server: str, operation: Operation, command: Command, program: Program, arguments: Mapping[str, Any], *, json: bool
 ) -> Outcome | None:
-    """Returns when it may go on; or gives what is answered instead: there is nothing to destroy, or nobody to ask."""
+    """Return None if the command may proceed, otherwise the outcome to show instead: there is nothing to destroy, or
+    nobody to ask."""
     if command.looks:
         method, more = command.looks
 
@@ -32,7 +33,7 @@ def first(
             known = {name: value for name, value in arguments.items() if name in taken}
             return await hub.registry.call(reader, {**known, **more}, program.call())
 
-        if (error := program.run(look).error) is not None:
+        if (error := program.run(look, operation.capability).error) is not None:
             return Outcome(operation, None, error=error)
     if json or not somebody_is_there():
         refusal = Unconfirmed(f"{command.warning} Nothing was done yet.", guidance="Add --yes to do it.")

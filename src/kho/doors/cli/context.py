@@ -1,21 +1,23 @@
-"""What the command line is given by the composition root."""
+"""`Program`: what the composition root passes to the command line; and reporting of failures."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
 
 from kho.doors.cli import output
+from kho.doors.cli.lazy_group import TYPED, help_text
 from kho.kernel.call import Call, Principal, Progress
+from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation, invalid_params
 from kho.kernel.registry import Registry
 from kho.kernel.validation import Problem
+from kho.lib.dataclass import dataclass
 
 T = TypeVar("T")
 
@@ -30,14 +32,14 @@ class HttpSettings(Protocol):
 
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
-"""A tool's name and its arguments, to its answer."""
+"""Calls a tool, given its name and arguments, and returns its answer."""
 Report = Callable[[str, int, int], None]
 
 
 class Evaluate(Protocol):
-    """Measures search on files of questions; gives {"rows": […]}, one for each task and configuration."""
+    """Measures search on files of questions; returns {"rows": […]}, one row for each task and configuration."""
 
-    async def __call__(
+    def __call__(
         self,
         files: Sequence[Path],
         *,
@@ -50,23 +52,23 @@ class Evaluate(Protocol):
         each: bool,
         asking: Callable[[Hub], AbstractAsyncContextManager[Ask]],
         progress: Report,
-    ) -> dict[str, Any]: ...
+    ) -> Coroutine[Any, Any, dict[str, Any]]: ...
 
 
 class Examine(Protocol):
-    """How the store and its indexes are; made anew before, if that is asked for."""
+    """Reports the health of the store and its indexes, after rebuilding them if `repair` is set."""
 
-    async def __call__(self, *, repair: bool, progress: Report) -> dict[str, Any]: ...
+    def __call__(self, *, repair: bool, progress: Report) -> Coroutine[Any, Any, dict[str, Any]]: ...
 
 
 class Attach(Protocol):
-    """Serves MCP at an address that Kho dials, until it is cancelled; tells what happens, and a sentence about it."""
+    """Serves MCP at an address that Kho dials, until cancelled. `tell` gets each event and a sentence about it."""
 
     def __call__(self, url: str, tools: list[str], tell: Callable[[str, str], None]) -> Coroutine[Any, Any, None]: ...
 
 
 class Happening(Protocol):
-    """What a virtual board did or met."""
+    """An event of a virtual board."""
 
     @property
     def device(self) -> str: ...
@@ -79,7 +81,7 @@ class Happening(Protocol):
 
 
 class Simulate(Protocol):
-    """Virtual boards that connect to a hub, until it is cancelled."""
+    """Connects virtual boards to a hub, until cancelled."""
 
     def __call__(
         self, count: int, hub: str, *, first: int, mqtt: str, faults: Sequence[Any], tell: Callable[[Happening], None]
@@ -89,43 +91,56 @@ class Simulate(Protocol):
 @dataclass(frozen=True, slots=True)
 class Program:
     version: str
-    home: Path
     http: HttpSettings
     admin: Principal
     """The user at this machine's command line."""
-    registry: Callable[[], Registry]
-    """The operations, for help texts; nothing is opened."""
-    open_hub: Callable[[], AbstractAsyncContextManager[Hub]]
+    slices: Sequence[str]
+    """Names of all slices."""
+    registry: Callable[[Collection[str]], Registry]
+    """Return the operations of the named slices, for help texts; opens nothing."""
+    open_hub: Callable[[Collection[str]], AbstractAsyncContextManager[Hub]]
+    """Open the hub with the named slices."""
     stdio: Callable[[list[str]], None]
-    """Serves MCP on stdio, narrowed to some capabilities' tools."""
+    """Serve MCP on stdio, restricted to the tools of some capabilities."""
     serve: Callable[[str, int, int, bool], None]
-    """Serves the hub over HTTP: the host and the port, how many workers, and whether changed source starts it again."""
+    """Serve the hub over HTTP: host, port, number of workers, and whether to reload when source changes."""
     where: str
-    """The database, in words, without its password."""
+    """Description of the database, without its password."""
+    home: Path
+    """The folder of the hub's data."""
+    environment: Mapping[str, str]
+    """The variables of this process: they say where other programs keep their settings."""
+    mask: Callable[[str], str]
+    """A text with its secrets masked."""
     evaluate: Evaluate
     examine: Examine
     asking: Callable[[str, Hub], AbstractAsyncContextManager[Ask]]
-    """A client of a hub through one of its doors: memory, mcp or http."""
+    """Connect a client to a hub through one of its doors: memory, mcp or http."""
     attach: Attach
     simulate: Simulate
     faults: Sequence[str]
-    """What virtual boards can be told to do wrong."""
+    """Faults that virtual boards can simulate."""
     listen_mqtt: Callable[[str], None]
-    """Has the hub that is opened next listen there for boards that speak MQTT."""
+    """Make the next hub that is opened listen at this address for boards that speak MQTT."""
     name: str = "kho"
-    """How it was called."""
+    """Name under which the program was called."""
+    ask_hub: Callable[[str, Operation, Command, Mapping[str, Any]], dict[str, Any]] | None = None
+    """Ask a running hub to run a read-only command, given the program's name; empty if no hub answers."""
 
-    def run(self, work: Callable[[Hub], Awaitable[T]]) -> T:
-        """Opens the hub, does `work` with it, and closes it again."""
+    hub_is_running: Callable[[], bool] = lambda: False
+    """True if a hub is running on this machine, on the same store and with the same settings."""
+
+    def run(self, work: Callable[[Hub], Awaitable[T]], *slices: str) -> T:
+        """Open the hub with these slices, run `work` with it, and close it."""
 
         async def session() -> T:
-            async with self.open_hub() as hub:
+            async with self.open_hub(slices) as hub:
                 return await work(hub)
 
         return self.finish(session())
 
     def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs `work` to its end. What Kho itself complains about is a sentence, not a traceback."""
+        """Run `work` to its end. Kho's own errors are printed as a sentence, not as a traceback."""
         try:
             return asyncio.run(work)
         except KhoError as error:
@@ -135,23 +150,22 @@ class Program:
         return Call(self.admin, "cli") if progress is None else Call(self.admin, "cli", progress=progress)
 
     def help(self, text: str, *commands: str) -> str:
-        """A help text that ends in commands one can type; they are given without the program's name."""
-        return f"{text}\n\n\b\nExample:\n" + "\n".join(f"  {self.name} {command}" for command in commands)
+        return help_text(self.name, text, *commands)
 
 
 def fail(problem: KhoError | str) -> click.exceptions.Exit:
-    """To be raised: says what went wrong and ends with status 1. Whoever asked for JSON gets that instead of a line."""
+    """Print what went wrong, as JSON if --json was given, and return the exit with status 1 for the caller to raise."""
     context = click.get_current_context(silent=True)
     if context is not None and wants_json(context):
         output.as_json(_failure(context.command, problem))
     else:
         message = problem if isinstance(problem, str) else problem.message
-        click.secho(f"error: {message}", err=True, fg="red")  # click drops the colour where there is no terminal
+        click.secho(f"error: {message}", err=True, fg="red")  # click drops the colour if there is no terminal
     return click.exceptions.Exit(1)
 
 
 def _failure(command: click.Command, problem: KhoError | str) -> Any:
-    """In the form of the operation that the command is made from, if it is."""
+    """Return the failure in the form of the command's operation, if it was made from one."""
     operation = command.operation if isinstance(command, Answering) else None
     if isinstance(problem, str):
         refuse = operation.invalid if operation else invalid_params
@@ -160,10 +174,13 @@ def _failure(command: click.Command, problem: KhoError | str) -> Any:
 
 
 def wants_json(context: click.Context) -> bool:
-    """Whether --json was typed for a command that has it. What the parser makes of it is not known yet when the parser
-    itself refuses something."""
+    """True if --json was typed for a command that has it, or for one that could not be loaded. Reads the raw command
+    line, because the parsed value is not available when the parser itself refuses something."""
     typed: Sequence[str] = context.meta.get(TYPED, ())
-    return "--json" in typed and any("--json" in one.opts for one in context.command.params)
+    command = context.command
+    return "--json" in typed and (
+        isinstance(command, click.Group) or any("--json" in one.opts for one in command.params)
+    )
 
 
 class Answering(click.Command):
@@ -174,6 +191,4 @@ class Answering(click.Command):
         self.operation = operation
 
 
-TYPED = "kho.typed"
-"""Where a context keeps the whole command line, up to a lone `--`."""
 json_option = click.option("--json", is_flag=True, help="Answer in JSON.")

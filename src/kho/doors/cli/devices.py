@@ -1,4 +1,4 @@
-"""`kho devices simulate` and `kho devices attach`: they go on until they are interrupted."""
+"""`kho devices simulate` and `kho devices attach`: both run until interrupted."""
 
 import json as json_
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import click
 from kho.doors.cli.context import Happening, Program, fail, json_option
 from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.operations import subgroup
-from kho.doors.cli.serve import host_port
+from kho.doors.cli.serve import host_port, tools_option
 
 
 def register(group: Group, program: Program) -> None:
@@ -31,17 +31,22 @@ def register(group: Group, program: Program) -> None:
         default=1,
         show_default=True,
         type=click.IntRange(1, 1_000_000),
-        help="The number of the first one: those of two simulations at one hub must differ.",
+        help="Number of the first board; two simulations at one hub need different numbers.",
     )
     @click.option(
         "--url", default=f"ws://127.0.0.1:{http.port}/xiaozhi/v1/", show_default=True, help="The hub's WebSocket."
     )
-    @click.option("--mqtt", default="", metavar="HOST:PORT", help="A broker, instead of what the hub tells boards.")
+    @click.option(
+        "--mqtt",
+        default="",
+        metavar="HOST:PORT",
+        help="Connect to this broker instead of the address that the hub gives to boards.",
+    )
     @click.option(
         "--fault",
         multiple=True,
         type=click.Choice(program.faults),
-        help="Spoil the answer to each board's first call; given again, to its second one, and so on.",
+        help="Make each board's answer to its first call fail like this; repeat it for the second call, and so on.",
     )
     @json_option
     def simulate(  # pyright: ignore[reportUnusedFunction]
@@ -70,16 +75,15 @@ def register(group: Group, program: Program) -> None:
         short_help="Serve Kho's tools to a device's assistant.",
     )
     @click.argument("url")
-    @click.option("--tools", default="", help="Offer only these capabilities' tools, e.g. 'research,memory'.")
+    @tools_option
     @json_option
-    def attach(url: str, tools: str, json: bool) -> None:  # pyright: ignore[reportUnusedFunction]
+    def attach(url: str, tools: tuple[str, ...], json: bool) -> None:  # pyright: ignore[reportUnusedFunction]
         address = click.prompt("Address", hide_input=True, err=True) if url == "-" else url
-        names = [name.strip() for name in tools.split(",") if name.strip()]
 
         def tell(what: str, text: str) -> None:
             click.echo(json_.dumps({"what": what, "message": text}, ensure_ascii=False) if json else text)
 
-        _until_interrupted(program, lambda: program.attach(address, names, tell))
+        _until_interrupted(program, lambda: program.attach(address, list(tools), tell))
 
 
 def _until_interrupted(program: Program, work: Callable[[], Any]) -> None:

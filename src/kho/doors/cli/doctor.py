@@ -1,4 +1,4 @@
-"""`kho doctor`: is all well, and if not, what to do. The indexes are derived, so they can always be made anew."""
+"""`kho doctor`: checks the hub and says what to do. The indexes are derived, so they can always be rebuilt."""
 
 from typing import Any
 
@@ -17,12 +17,12 @@ ENGINES = {"database": "the database", "qdrant": "Qdrant"}
 def register(group: click.Group, program: Program) -> None:
     @group.command(
         help=program.help(
-            "Say how the store and its indexes are. Exits with 1 if something is wrong.",
+            "Check the database and its indexes. Exits with 1 if something is wrong.",
             "doctor",
             "doctor --repair",
         )
     )
-    @click.option("--repair", is_flag=True, help="Re-index everything: words, and vectors that are missing.")
+    @click.option("--repair", is_flag=True, help="Rebuild the indexes: all words, and vectors that are missing.")
     @json_option
     def doctor(repair: bool, json: bool) -> None:  # pyright: ignore[reportUnusedFunction]
         found = _examined(program, repair)
@@ -42,7 +42,7 @@ def _examined(program: Program, repair: bool) -> Found:
         except DatabaseError as problem:
             return {"answers": False, "problem": f"The database does not answer: {problem.message}"}
         except KhoError as problem:
-            return {"answers": False, "problem": f"The settings do not fit: {problem.message}"}
+            return {"answers": False, "problem": f"The settings are not valid: {problem.message}"}
 
     found: Found = {"database": program.where, **program.finish(work())}
     if found["answers"] and found["vectors"]:
@@ -55,7 +55,7 @@ def _words(found: Found) -> list[str]:
         return [found["problem"], f"The database is {found['database']}."]
     spaces: dict[str, int] = found["spaces"]
     filed = ", ".join(f"{count} of {name}" for name, count in spaces.items()) or "none yet"
-    lines = [f"The database answers. It is {found['database']}.", f"Passages filed: {filed}."]
+    lines = [f"The database answers. It is {found['database']}.", f"Passages indexed: {filed}."]
     if found["repaired"]:
         lines.insert(0, "Everything was re-indexed.")
     lines += found["wrong"]
@@ -66,15 +66,15 @@ def _words(found: Found) -> list[str]:
     lines.append(f"The model is {found['wanted_model']}; its vectors are kept in {ENGINES[found['engine']]}.")
     if not found["current"]:
         so_far = f"The vectors are still those of {found['model']}" if found["model"] else "There are no vectors yet"
-        lines.append(f"{so_far}; 'kho serve' or 'kho doctor --repair' makes them.")
+        lines.append(f"{so_far}; 'kho serve' or 'kho doctor --repair' computes them.")
     if found["pending"]:
-        lines.append(f"Passages that wait for vectors: {found['pending']}. Words find them meanwhile.")
+        lines.append(f"Passages that wait for vectors: {found['pending']}. Keyword search finds them meanwhile.")
     elif found["current"]:
         lines.append("No passage waits for vectors.")
     if found["problem"]:
         lines.append(f"The last problem with vectors: {found['problem']}")
     if found["filling"]:
-        lines.append(f"Process {found['filling']} is filling in vectors.")
+        lines.append(f"Process {found['filling']} is computing vectors.")
     elif found["pending"]:
-        lines.append("Nobody is filling in vectors now; 'kho serve' or 'kho doctor --repair' does.")
+        lines.append("No process is computing vectors now; 'kho serve' or 'kho doctor --repair' does.")
     return lines

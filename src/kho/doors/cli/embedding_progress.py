@@ -1,46 +1,62 @@
-"""After a write: words find it at once, vectors take a moment. A command makes them and waits, unless a running hub is
-at it; then it says so."""
+"""After a write: keyword search finds the text at once, vectors take a moment. The command computes them and waits,
+unless a hub is running, which does it; then it says so."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 
 import click
 
 from kho.doors.cli.progress import reporting
 from kho.kernel.hub import Hub, Settled
+from kho.kernel.registry import Outcome
 
-no_wait_option = click.Option(
-    ["--no-wait"], is_flag=True, help="Do not wait for vectors; the next hub goes on with them."
-)
+LOADING = "Loading the model"
+no_wait_option = click.Option(["--no-wait"], is_flag=True, help="Do not wait for vectors; the next hub computes them.")
 
 
-async def for_vectors(hub: Hub, *, wait: bool) -> None:
+async def for_vectors(hub: Hub, *, wait: bool, hub_is_running: Callable[[], bool] = lambda: False) -> int:
+    """Wait for the vectors of what was written, and return how many passages still have none."""
     if hub.backlog is None:
-        return
+        return 0
     pending = await hub.backlog.pending()
     if not pending:
-        return
-    if not wait:
-        _say(f"{_passages(pending)} for vectors; the next hub goes on with them. Words find them now.")
-        return
+        return 0
+    running = await asyncio.to_thread(hub_is_running)
+    if running or not wait:
+        which = "running" if running else "next"
+        _say(f"{_passages(pending)} for vectors; the {which} hub computes them. Keyword search finds them now.")
+        return pending
     try:
         with reporting(lines=False) as report:
-            settled = await hub.backlog.settle(lambda done, total: report("Vectors", done, total))
+            # The first batch takes seconds: it loads the model.
+            settled = await hub.backlog.settle(lambda done, total: report("Vectors" if done else LOADING, done, total))
     except asyncio.CancelledError:
-        _say("What was written is kept. The next hub goes on with its vectors.")
+        _say("What was written is kept. The next hub computes its vectors.")
         raise
     _tell(settled)
+    return settled.left
+
+
+def with_pending(outcome: Outcome, left: int) -> Outcome:
+    """Return the answer as of now, if it says how many passages wait for vectors: it was made before they were
+    computed."""
+    if left or getattr(outcome.result, "vectors_pending", None) is None:
+        return outcome
+    result = outcome.result.model_copy(update={"vectors_pending": 0})
+    return replace(outcome, result=result, value=outcome.operation.shape(result))
 
 
 def _tell(settled: Settled) -> None:
     if settled.elsewhere:
-        _say(f"{_passages(settled.left)} for vectors; the hub that is running goes on with them.")
+        _say(f"{_passages(settled.left)} for vectors; the running hub computes them.")
     elif settled.left:
         why = f": {settled.problem}" if settled.problem else "."
         _say(f"{_passages(settled.left)} for vectors{why}")
-        _say("Words find them meanwhile; the next hub tries again.")
-    elif settled.problem:  # they are made, but an index server does not have them yet
-        _say(f"The vectors are not where they are searched yet: {settled.problem}")
-        _say("Words find the passages meanwhile; the next hub tries again.")
+        _say("Keyword search finds them meanwhile; the next hub tries again.")
+    elif settled.problem:  # computed, but not yet on the index server
+        _say(f"The vectors have not reached the index server yet: {settled.problem}")
+        _say("Keyword search finds the passages meanwhile; the next hub tries again.")
 
 
 def _passages(count: int) -> str:

@@ -1,4 +1,4 @@
-"""`kho eval`: how good search is, on questions whose answers are known."""
+"""`kho eval`: measures search quality on questions with known answers."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -33,15 +33,17 @@ def register(group: click.Group, program: Program) -> None:
     )
     @click.argument("files", nargs=-1, required=True, type=file)
     @click.option("--queries", type=file, help="Ask the questions of this file instead; ids must match.")
-    @click.option("--strip-marks", is_flag=True, help="Take the marks off the questions, as typed on a phone.")
-    @click.option("--together", is_flag=True, help="One collection of all texts; a question asks for its own file's.")
+    @click.option("--strip-marks", is_flag=True, help="Remove the accents from the questions, as typed on a phone.")
+    @click.option("--together", is_flag=True, help="Put the texts of all files into one collection.")
     @click.option("--config", multiple=True, default=("default",), help="What to measure; repeatable.")
     @click.option("--door", type=click.Choice(["memory", "mcp", "http"]), default="memory", show_default=True)
-    @click.option("--limit", type=click.IntRange(min=1), help="Only so many questions of each file, evenly spread.")
+    @click.option(
+        "--limit", type=click.IntRange(min=1), help="At most this many questions of each file, evenly spread."
+    )
     @click.option(
         "--cache", type=click.Path(file_okay=False, path_type=Path), help="Keep the texts and their vectors here."
     )
-    @click.option("--each", is_flag=True, help="With --json: every question, what was found and how good that was.")
+    @click.option("--each", is_flag=True, help="With --json: every question with its results and scores.")
     @json_option
     def evaluate(  # pyright: ignore[reportUnusedFunction]
         files: tuple[Path, ...],
@@ -98,7 +100,7 @@ def _print(rows: list[Row]) -> None:
         column.justify = "right"
     console = Console()
     if not console.is_terminal:
-        console.width = 200  # lines for programs and logs are not folded
+        console.width = 200  # do not wrap lines for programs and logs
     console.print(table)
     for row in rows:
         if "noted" in row:

@@ -1,4 +1,5 @@
-"""What was typed, as an operation takes it: flags, a file of arguments, paths from here, a text from elsewhere."""
+"""Turns what was typed into an operation's arguments: flags, a file of arguments, relative paths, text from a file or
+stdin."""
 
 import os
 import sys
@@ -12,9 +13,10 @@ from kho.doors.cli.context import fail
 from kho.kernel.command import Command
 from kho.kernel.operation import Operation
 from kho.lib import jsonrpc
+from kho.lib.merge import merged
 
 ELSEWHERE = ("/", "~", "\\\\")
-"""How a path begins that is not relative to anything."""
+"""Prefixes of paths that are not relative."""
 
 
 def options(command: Command) -> Iterator[click.Option]:
@@ -35,10 +37,15 @@ def arguments(
     text_file: IO[bytes] | None = None,
 ) -> dict[str, Any]:
     filed = _from_file(params_file)
+    pairs: dict[str, Any] = {}
+    if command.pairs:
+        given, pairs = parameters.split_pairs(command, given)
     words = given if filed else parameters.from_the_left(operation, command, given)
     typed = parameters.typed(operation, command, words)
+    if command.from_file and typed.get(command.from_file) == "-":
+        typed[command.from_file] = _text(sys.stdin.buffer)
     if command.from_file and command.from_file not in typed and schema_paths.at(filed, command.from_file) is None:
-        # Nobody at a terminal is left waiting for the end of a text they did not mean to type.
+        # Read stdin only if it is not a terminal, or the user would wait at a prompt they did not ask for.
         needed = schema_paths.is_required(operation.input_schema, command.from_file)
         if text_file is None and params_file is None and needed and not sys.stdin.isatty():
             text_file = sys.stdin.buffer
@@ -48,7 +55,9 @@ def arguments(
         patch, mask = command.masks
         parts = [path.removeprefix(f"{patch}.") for path in typed if path.startswith(f"{patch}.")]
         typed = {**({mask: parts} if parts else {}), **typed}
-    found = schema_paths.merged(filed, schema_paths.put_together(typed))
+    found = merged(filed, schema_paths.put_together(typed))
+    if pairs:
+        found[command.pairs] = {**(found.get(command.pairs) or {}), **pairs}
     for name in command.paths:
         path = found.get(name)
         if isinstance(path, str) and path and not path.startswith(ELSEWHERE) and "://" not in path:
@@ -62,7 +71,7 @@ def arguments(
 
 
 def _document(named: Any) -> Any:
-    """The path of the file that is meant, without links, as documents are kept; anything else as it was typed."""
+    """Return the file's path with links resolved, as documents are stored; anything else as it was typed."""
     if isinstance(named, list):
         return [_document(one) for one in cast(list[Any], named)]
     if not isinstance(named, str) or "\0" in named:
@@ -75,7 +84,7 @@ def _here() -> str:
     try:
         return os.getcwd()  # noqa: PTH109 (a plain text is wanted)
     except FileNotFoundError:
-        raise fail("The folder that this was typed in is gone.") from None
+        raise fail("The working directory no longer exists.") from None
 
 
 def _text(file: IO[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""Commands made from operations: `cli=(Command("experiences query"),)` becomes `kho experiences query`."""
+"""Commands generated from operations: `cli=(Command("experiences query"),)` becomes `kho experiences query`."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,13 +13,14 @@ from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.progress import following
 from kho.kernel.capability import Capability
 from kho.kernel.command import Command
+from kho.kernel.hints import Hint
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
-from kho.kernel.registry import Outcome
+from kho.kernel.registry import Outcome, Registry
 
 
-def register(group: Group, program: Program) -> None:
-    for capability in program.registry().capabilities:
+def register(group: Group, program: Program, registry: Registry) -> None:
+    for capability in registry.capabilities:
         summaries = _summaries(capability)
         for operation in capability.operations:
             for command in operation.cli:
@@ -32,7 +33,7 @@ def register(group: Group, program: Program) -> None:
 
 
 def subgroup(parent: Group, name: str, program: Program, summary: str, example: Callable[[], str]) -> Group:
-    """The group of that name. Its help ends in the example of its first command."""
+    """Return the group of that name, creating it if needed. Its help ends in the example of its first command."""
     if name not in parent.commands:
         parent.add_command(Group(name, lambda: program.help(summary, example()), short_help=summary))
     return cast(Group, parent.commands[name])
@@ -88,11 +89,17 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
         **given: Any,
     ) -> None:
         arguments = inputs.arguments(operation, command, given, params_file, from_file)
-        spell = Spell(program.name, program.registry(), operation, command)
+        spell = Spell(program, operation, command)
         if command.warning and not yes:
             instead = confirmation.first(server, operation, command, program, arguments, json=json)
             if instead is not None:
                 raise SystemExit(output.outcome(instead, json=json, spell=spell))
+
+        if program.ask_hub and operation.effect == "read" and not command.follows:
+            answer = program.ask_hub(program.name, operation, command, arguments)
+            if answer:
+                output.as_json(answer["value"]) if json else output.show(answer["value"], answer["text"])
+                raise SystemExit(1 if answer["failed"] else 0)
 
         async def work(hub: Hub) -> Outcome:
             found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)
@@ -101,20 +108,25 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
                 if command.follows and not no_wait:
                     outcome = await jobs.followed(hub, program, f"{server}/{command.follows}", outcome, progress)
             if _writes(operation, command) and outcome.error is None:
-                await embedding_progress.for_vectors(hub, wait=not no_wait)
+                running = program.hub_is_running
+                left = await embedding_progress.for_vectors(hub, wait=not no_wait, hub_is_running=running)
+                outcome = embedding_progress.with_pending(outcome, left)
             return outcome
 
-        outcome = program.run(work)
+        outcome = program.run(work, operation.capability)
+        if outcome.error is not None and outcome.error.code == command.without_hub and not program.hub_is_running():
+            start = f"No hub is running on this machine. Start one with '{program.name} serve' first. "
+            outcome.error.guidance = Hint(start, outcome.error.guidance)
         if command.confirms and outcome.error is not None and outcome.error.confirmable and not json:
             if not confirmation.somebody_is_there():
                 output.outcome(outcome, json=False, spell=spell)
-                if "--yes" not in spell(outcome.error.guidance):
+                if "--yes" not in spell.about(outcome.error, outcome.error.guidance):
                     click.echo("  Add --yes to do it all the same.", err=True)
                 raise SystemExit(1)
             click.echo(outcome.error.message, err=True)
             click.confirm("Go on?", abort=True, err=True)
             arguments[parameters.CONFIRM] = True
-            outcome = program.run(work)
+            outcome = program.run(work, operation.capability)
         raise SystemExit(output.outcome(outcome, json=json, spell=spell))
 
     return run

@@ -1,4 +1,4 @@
-"""How an answer looks: JSON for programs, Markdown and short lists for people."""
+"""Formats answers: JSON for programs, Markdown and short lists for people."""
 
 import sys
 from typing import Any, cast
@@ -6,12 +6,13 @@ from typing import Any, cast
 import click
 import orjson
 
-from kho.doors.cli.hints import NAMING, Spell, outside_fences
-from kho.kernel.errors import in_words
+from kho.doors.cli.hints import NAMING, Spell, problems_of
+from kho.kernel.errors import about, in_words
+from kho.kernel.hints import presenting
 from kho.kernel.registry import Outcome
 
 SHOWN = 40
-"""Of each of the lists that an error may hold: what went well must not hide what did not."""
+"""Maximum items shown of each list in an error, so that what succeeded does not hide what failed."""
 
 
 def as_json(value: Any) -> None:
@@ -19,16 +20,16 @@ def as_json(value: Any) -> None:
 
 
 def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
-    """Prints it and gives the exit status: 0, or 1 for a failure, also of a part. `spell` turns calls that it names
-    into commands."""
+    """Print the outcome and return the exit status: 0, or 1 for a failure, also a partial one. `spell` renders the
+    operations that it names as commands."""
     error = found.error
     if json:
         as_json(found.value if error is None else found.operation.failure(error))
     elif error is not None:
         message = spell.about(error, error.message)
         click.secho(f"error: {message} ({error.code})", err=True, fg="red")
-        for problem in cast(list[dict[str, Any]], getattr(error, "problems", [])):
-            click.echo(f"  {problem['field']}: {problem['message']}", err=True)
+        for problem in problems_of(error):
+            click.echo(f"  {about(spell.parameter(problem['field']), problem['message'])}", err=True)
         for name, detail in error.details.items():
             several = cast(list[Any], detail) if isinstance(detail, list) else [detail]
             for one in several[:SHOWN]:
@@ -39,32 +40,48 @@ def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
                 click.echo(f"  {name}: … and {len(several) - SHOWN} more (`--json` shows all)", err=True)
         if error.guidance:
             click.echo(f"  {spell.about(error, error.guidance)}", err=True)
-    elif found.operation.text:
-        text = outside_fences(found.operation.text(found.result), spell)
-        _rendered(text)
     else:
-        lines(data(found.value))
+        show(found.value, text(found, spell))
+    return 1 if error or failed_in_part(found) else 0
+
+
+def text(found: Outcome, spell: Spell) -> str | None:
+    """Return the answer as text for people; None if the operation has no text form."""
+    if found.operation.text is None:
+        return None
+    with presenting(spell):
+        return found.operation.text(found.result)
+
+
+def failed_in_part(found: Outcome) -> bool:
     partly = found.operation.failed_in_part
-    return 1 if error or (partly is not None and partly(found.result)) else 0
+    return partly is not None and partly(found.result)
+
+
+def show(value: Any, text: str | None) -> None:
+    if text is None:
+        lines(data(value))
+    else:
+        _rendered(text)
 
 
 def _rendered(markdown: str) -> None:
     if not sys.stdout.isatty():
         click.echo(markdown)
         return
-    from rich.console import Console  # which takes a while, and whoever pipes needs none of it
+    from rich.console import Console  # slow to import, and not needed when the output is piped
     from rich.markdown import Markdown
 
     Console().print(Markdown(markdown))
 
 
 def data(value: Any) -> Any:
-    """What is inside a contract's envelope, if the value is one."""
+    """Return the contents of a contract's envelope, or the value itself if it is not one."""
     return cast(dict[str, Any], value).get("data", value) if isinstance(value, dict) else value
 
 
 def lines(value: Any) -> None:
-    """`name: value`, a line each."""
+    """Print `name: value`, one per line."""
     if not isinstance(value, dict):
         click.echo(value if isinstance(value, str) else orjson.dumps(value).decode())
         return

@@ -1,8 +1,10 @@
-"""The parameters of a command, made from the schema of its operation: flags, words, and the example in its help.
+"""The parameters of a command, generated from the schema of its operation: flags, positional arguments, and the example
+in its help.
 
-They are known by their paths: `content.body` is the body in the content.
+Parameters are identified by path: `content.body` is the field `body` of `content`.
 """
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -15,9 +17,11 @@ from kho.doors.cli.schema_paths import Spec
 from kho.kernel.command import Command
 from kho.kernel.operation import Operation
 from kho.lib import jsonrpc
+from kho.lib.lazy_regex import pattern
 
+_PAIR = pattern(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
 CONFIRM = "confirm"
-"""The parameter that `--yes` sets."""
+"""Parameter that `--yes` sets."""
 
 
 def specs(operation: Operation) -> dict[str, Spec]:
@@ -30,38 +34,49 @@ def parameters(operation: Operation, command: Command) -> Iterator[click.Paramet
         many = takes_list(found[field]) or (command.sentence and field == command.positional[-1])
         shown = metavar(command, field) + "..." * many
         needed = _is_needed(operation, command, field)
-        # Not required here: it may come from --params, and the operation has the one error for what is missing.
+        if command.pairs and field == command.positional[-1]:
+            shown += " [NAME=VALUE]..."
+        # Not required here: it may come from --params, and the operation reports missing parameters in one way.
         yield click.Argument(
             [_key(field)], nargs=-1 if many else 1, required=False, metavar=shown if needed else f"[{shown}]"
         )
     for field in flagged(operation, command):
-        yield _option(field, flag(command, field), found[field])
+        yield _option(field, flag(command, field), found[field], _need(operation, command, field))
     if command.confirms:
-        yield click.Option(["--yes", "-y", CONFIRM], is_flag=True, default=None, help="Do not ask: do it.")
+        yield click.Option(["--yes", "-y", CONFIRM], is_flag=True, default=None, help="Do it without asking.")
     if command.warning:
-        yield click.Option(["--yes", "-y"], is_flag=True, help="Do not ask: do it.")
+        yield click.Option(["--yes", "-y"], is_flag=True, help="Do it without asking.")
 
 
 def _is_needed(operation: Operation, command: Command, field: str) -> bool:
-    """As far as the schema says so: of an operation with several actions it says what all of them need."""
+    """True if the parameter is required, as far as the schema says: for an operation with several actions it lists only
+    what all of them need."""
     if field in (command.from_file, command.here):
         return False
     return bool(command.fixed) or schema_paths.is_required(operation.input_schema, field)
 
 
+def _need(operation: Operation, command: Command, field: str) -> str:
+    """Return what help says of a flag that has to be given; empty for others."""
+    if field not in command.needs and not schema_paths.is_required(operation.input_schema, field):
+        return ""
+    return "required, unless --from-file or stdin gives it" if field == command.from_file else "required"
+
+
 def flagged(operation: Operation, command: Command) -> list[str]:
-    """The parameters that the command has a flag for."""
+    """Return the parameters that have a flag."""
     hidden = {*command.positional, *command.fixed, *([CONFIRM] if command.confirms else [])}
     return [field for field in command.shows or specs(operation) if field not in hidden]
 
 
 def arguments(operation: Operation, command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed, as the operation takes it. What was not typed is left to the operation's own default."""
+    """Return the typed values as the operation's arguments. What was not typed is left to the operation's own
+    default."""
     return schema_paths.put_together(typed(operation, command, given))
 
 
 def typed(operation: Operation, command: Command, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, each by its path."""
+    """Return the typed values and the command's fixed ones, by path."""
     found = specs(operation)
     fields = {_key(field): field for field in found}
     typed: dict[str, Any] = {}
@@ -80,9 +95,31 @@ def typed(operation: Operation, command: Command, given: Mapping[str, Any]) -> d
     return {**typed, **command.fixed}
 
 
+def split_pairs(command: Command, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Separate the trailing NAME=VALUE words from the positional ones, which Click has assigned together. A value is
+    JSON if it can be (`10`, `true`), otherwise text."""
+    keys = [_key(field) for field in command.positional]
+    words = [word for key in keys for word in (given[key] if isinstance(given[key], tuple) else (given[key],)) if word]
+    pairs: dict[str, Any] = {}
+    while words and (match := _PAIR.fullmatch(words[-1])):
+        pairs = {match[1]: _value(match[2]), **pairs}
+        words.pop()
+    if not pairs:
+        return dict(given), {}
+    *rest, last = words or [None]
+    return {**given, keys[0]: tuple(rest) or (), keys[-1]: last}, pairs
+
+
+def _value(text: str) -> Any:
+    try:
+        return jsonrpc.loads(text.encode())
+    except jsonrpc.ParseError:
+        return text
+
+
 def from_the_left(operation: Operation, command: Command, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where there are too few words, the last ones are missing. Click fills what comes behind a list before the list:
-    `devices call BOARD` would lack the board, not the tool."""
+    """Assign positional words from the left, so that if there are too few, the last ones are missing. Click fills the
+    arguments after a list before the list itself: `devices call BOARD` would lack the board, not the tool."""
     keys = [_key(field) for field in command.positional]
     words = [given[key] for key in keys if given.get(key) not in (None, ())]
     if not words or given[keys[0]] != () or not schema_paths.is_required(operation.input_schema, command.positional[0]):
@@ -93,7 +130,7 @@ def from_the_left(operation: Operation, command: Command, given: Mapping[str, An
 
 
 def example(operation: Operation, command: Command) -> str:
-    """The example arguments as one would type them, behind the command's words."""
+    """Return the example arguments as one would type them, after the command's words."""
     chosen = operation.example if command.example is None else command.example
     words = [command.words]
     for field in command.positional:
@@ -119,7 +156,8 @@ def example(operation: Operation, command: Command) -> str:
 
 
 def _of_example(chosen: Mapping[str, Any], field: str, fields: Sequence[str]) -> Any:
-    """An object is shown without its parts that have flags of their own; not at all where nothing is left."""
+    """Return the example value of a field. An object is shown without the parts that have flags of their own; None if
+    nothing is left."""
     value = schema_paths.at(chosen, field)
     if not isinstance(value, dict):
         return value
@@ -138,8 +176,8 @@ def _types(spec: Spec) -> list[str]:
 
 
 def _listed(spec: Spec, given: tuple[str, ...]) -> Any:
-    """`a,b`, a repeated flag and both together are the same list. Where the operation takes a text, too, a lone one
-    stays as it is."""
+    """Split into a list: `a,b`, a repeated flag and both together give the same. If the operation also accepts a
+    string, a single value stays as it is."""
     if len(given) == 1 and "string" in _types(spec):
         return given[0]
     return [part.strip() for text in given for part in text.split(",") if part.strip()]
@@ -156,12 +194,12 @@ def _object(command: Command, field: str, text: str) -> dict[str, Any]:
 
 
 def _key(field: str) -> str:
-    """What Click calls it: an identifier."""
+    """Identifier that Click uses for the parameter."""
     return field.replace(".", "__")
 
 
 def _name(command: Command, field: str) -> str:
-    """The last part of the path, unless the command has another name for it."""
+    """Last part of the path, unless the command gives it another name."""
     return command.names.get(field, field.rpartition(".")[2]).replace("_", "-")
 
 
@@ -174,14 +212,14 @@ def metavar(command: Command, field: str) -> str:
 
 
 class OneOf(click.Choice[str]):
-    """Shown and completed as a choice; what is none goes to the operation, which has the one error for it."""
+    """Shown and completed as a choice, but not enforced: the operation reports invalid values in one way."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return value
 
 
-def _option(field: str, flag: str, spec: Spec) -> click.Option:
-    help = _help(spec)
+def _option(field: str, flag: str, spec: Spec, need: str) -> click.Option:
+    help = _help(spec, need)
     if takes_list(spec):
         return click.Option([flag, _key(field)], multiple=True, metavar="TEXT", help=help)
     match spec.get("type"):
@@ -190,13 +228,13 @@ def _option(field: str, flag: str, spec: Spec) -> click.Option:
         case "string" if "enum" in spec:
             return click.Option([flag, _key(field)], type=OneOf(spec["enum"]), help=help)
         case kind:
-            # Numbers, too, go to the operation as text: it has the one rule for them, and the one error.
+            # Numbers, too, go to the operation as text: it validates them and reports errors in one way.
             metavar = {"integer": "INTEGER", "number": "NUMBER", "object": "JSON"}.get(kind or "", "TEXT")
             return click.Option([flag, _key(field)], metavar=metavar, help=help)
 
 
-def _help(spec: Spec) -> str:
-    remarks: list[str] = []
+def _help(spec: Spec, need: str) -> str:
+    remarks = [need] if need else []
     if "minimum" in spec and "maximum" in spec:
         remarks.append(f"{spec['minimum']} to {spec['maximum']}")
     if takes_list(spec):

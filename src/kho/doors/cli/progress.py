@@ -1,4 +1,4 @@
-"""How far work has come: a bar on a terminal, a line at its beginning elsewhere. On stderr: stdout is the answer's."""
+"""Progress display: a bar on a terminal, elsewhere one line at the start. On stderr: stdout is for the answer."""
 
 import sys
 from collections.abc import Callable, Generator
@@ -10,15 +10,17 @@ import click
 from kho.kernel import call
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, Task, TaskID
+    from rich.text import Text
 
 Report = Callable[[str, int, int], None]
-"""What is going on, how much of it is done, of how much (0: nobody knows)."""
+"""Reports a task's name, how much is done, and the total (0: unknown)."""
 
 
 @contextmanager
 def reporting(*, lines: bool = True) -> Generator[Report, None, None]:
-    """For work that has parts: each has a bar of its own, and elsewhere a line, unless these are not wanted."""
+    """Report progress of work that has parts: each part has its own bar on a terminal, elsewhere a line if `lines` is
+    set."""
     bar = _bar()
     if bar is None:
         yield _lines() if lines else _unheard
@@ -38,8 +40,8 @@ def reporting(*, lines: bool = True) -> Generator[Report, None, None]:
 
 @contextmanager
 def following(*, quiet: bool) -> Generator[call.Progress, None, None]:
-    """For what an operation reports: one bar, whose text is the last message. It shows only on a terminal, and not
-    before there is something to report: most operations report nothing."""
+    """Report progress of an operation: one bar, whose text is the last message. It shows only on a terminal, and only
+    once there is something to report: most operations report nothing."""
     bar = None if quiet else _bar()
     if bar is None:
         yield _nothing
@@ -54,16 +56,33 @@ def following(*, quiet: bool) -> Generator[call.Progress, None, None]:
 
 
 def _bar() -> "Progress | None":
-    """None where there is no terminal."""
+    """Return a progress bar; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         return None
-    from rich.console import Console  # which takes a while, and whoever pipes needs none of it
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.console import Console  # slow to import, and not needed when stderr is not a terminal
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
     from rich.table import Column
 
+    class Remaining(TextColumn):
+        """Time left, from the first part that is done. Rich's own needs two, which may be all there are."""
+
+        def render(self, task: "Task") -> "Text":
+            self.text_format = time_left(task.completed, task.total, task.elapsed)
+            return super().render(task)
+
     text = TextColumn("{task.description}", markup=False, table_column=Column(max_width=40, no_wrap=True))
-    columns = (text, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), Remaining(""))
     return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def time_left(done: float, total: float | None, elapsed: float | None) -> str:
+    """1:05 left; empty while it cannot be known."""
+    if not done or not total or elapsed is None or done >= total:
+        return ""
+    seconds = round(elapsed / done * (total - done))
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02} left" if hours else f"{minutes}:{seconds:02} left"
 
 
 async def _nothing(done: float, total: float | None, message: str | None) -> None:

@@ -1,26 +1,29 @@
-"""Objects in arguments. On the command line each of their parts is a parameter of its own, known by its path
-(`content.body`)."""
+"""Paths of nested parameters (`content.body`): on the command line, each field of an object is a parameter of its
+own."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
+
+from kho.lib.merge import merged
 
 Spec = dict[str, Any]
 
 
 def specs(schema: Mapping[str, Any]) -> dict[str, Spec]:
-    """The parameters by their paths. An object that may have keys of any name is one, too: it is typed as JSON."""
+    """Return the parameters by path. An object that allows keys of any name is also one parameter: it is typed as
+    JSON."""
     return {path: spec for name, spec in _properties(schema).items() for path, spec in _parts(name, spec)}
 
 
 def is_open(spec: Mapping[str, Any]) -> bool:
-    """Whether it is an object with keys of any name."""
+    """True if it is an object that allows keys of any name."""
     return spec.get("type") == "object" and (
         not _properties(spec) or spec.get("additionalProperties", False) is not False
     )
 
 
 def is_required(schema: Mapping[str, Any], path: str) -> bool:
-    """Whether there are no arguments without it."""
+    """True if the schema requires the parameter."""
     name, _, rest = path.partition(".")
     if name not in schema.get("required", ()):
         return False
@@ -28,9 +31,9 @@ def is_required(schema: Mapping[str, Any], path: str) -> bool:
 
 
 def put_together(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """{'content.body': 'x'} as {'content': {'body': 'x'}}."""
+    """Nest the values: {'content.body': 'x'} becomes {'content': {'body': 'x'}}."""
     whole: dict[str, Any] = {}
-    for path in sorted(typed, key=lambda path: path.count(".")):  # an object as JSON, then what was typed of its parts
+    for path in sorted(typed, key=lambda path: path.count(".")):  # an object given as JSON first, then its typed fields
         *above, last = path.split(".")
         value = {last: typed[path]}
         for name in reversed(above):
@@ -39,18 +42,8 @@ def put_together(typed: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """Both; what both have is that of the second."""
-    done = dict(first)
-    for name, value in then.items():
-        earlier = done.get(name)
-        both = isinstance(earlier, dict) and isinstance(value, dict)
-        done[name] = merged(cast(Spec, earlier), cast(Spec, value)) if both else value
-    return done
-
-
 def at(arguments: Mapping[str, Any], path: str) -> Any:
-    """None where there is nothing."""
+    """Return the value at the path; None if there is none."""
     found: Any = arguments
     for name in path.split("."):
         found = cast(Mapping[str, Any], found).get(name) if isinstance(found, Mapping) else None

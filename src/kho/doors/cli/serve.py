@@ -4,59 +4,116 @@ import errno
 import json
 import os
 import socket
+import time
+from collections.abc import Sequence
 from functools import partial
+from threading import Thread
 
 import click
 
 from kho.doors.auth.credentials import is_loopback
+from kho.doors.cli import keys
 from kho.doors.cli.context import Program, fail
+from kho.doors.mcp import toolsets
 from kho.kernel.hub import Hub
 
 EVERYWHERE = ("0.0.0.0", "::")
 MQTT_PORT = 1883
 HERE = "here"
 
+TOOLS = (
+    "Tools that MCP clients list: a set (minimal, default, all), a capability such as documents, or a tool's name; "
+    "several with commas or by repeating it."
+)
+tools_option = click.option("--tools", multiple=True, metavar="NAMES", help=TOOLS)
+
 
 def register(group: click.Group, program: Program) -> None:
     http = program.http
 
-    @group.command(help=program.help("Serve the hub over HTTP.", "serve --port 9000 --tools experiences"))
+    @group.command(help=program.help("Serve the hub over HTTP.", "serve --port 9000 --tools minimal,documents"))
     @click.option("--host", default=http.host, show_default=True, help="Address to listen on.")
     @click.option("--port", default=http.port, show_default=True, type=click.IntRange(0, 65535))
     @click.option("--workers", default=http.workers, show_default=True, type=click.IntRange(1, 64))
-    @click.option("--tools", default="", help="Offer only these capabilities' tools over MCP, e.g. 'experiences'.")
+    @tools_option
     @click.option(
         "--mqtt-broker",
         metavar="[HOST:PORT]",
         is_flag=False,
         flag_value=HERE,
-        help=f"Be an MQTT broker for boards, too, here or on port {MQTT_PORT} of --host.",
+        help=f"Also run an MQTT broker for boards, at this address or on port {MQTT_PORT} of --host.",
     )
-    @click.option("--reload", is_flag=True, help="Start again whenever the source changes, for developers.")
+    @click.option(
+        "--first-key",
+        is_flag=True,
+        help="If there is no key yet, make one and print it once: for a first start that others can reach.",
+    )
+    @click.option("--reload", is_flag=True, help="Restart when the source changes, for developers.")
     def serve(  # pyright: ignore[reportUnusedFunction]
-        host: str, port: int, workers: int, tools: str, mqtt_broker: str | None, reload: bool
+        host: str,
+        port: int,
+        workers: int,
+        tools: tuple[str, ...],
+        mqtt_broker: str | None,
+        first_key: bool,
+        reload: bool,
     ) -> None:
         if mqtt_broker is not None:
             _listen_mqtt(program, f"{host}:{MQTT_PORT}" if mqtt_broker == HERE else mqtt_broker)
-        # Opened once before the server does: what is wrong with the settings is a sentence here, a traceback there.
-        if not program.run(partial(_has_keys, tools=_names(tools))) and not is_loopback(host):
-            raise fail(
-                f"{host} can be reached from elsewhere, so callers need keys. Make one first with "
-                "'kho keys create', or listen on 127.0.0.1."
+        # Open the hub once before the server does: wrong settings are a sentence here, but a traceback there.
+        if not program.run(partial(_has_keys, tools=tools), *program.slices) and not is_loopback(host):
+            if not first_key:
+                raise fail(
+                    f"{host} can be reached from other machines, so callers need a key, and there is none yet. Make "
+                    f"one with '{program.name} keys create' and start again, add --first-key to make it now, or "
+                    "listen on 127.0.0.1."
+                )
+            _, key = keys.create(program, "first-key", program.admin.tenant)
+            click.echo(f"The first key, which is not shown again: {key}", err=True)
+            click.echo(
+                "Callers send it as 'Authorization: Bearer …'. " + keys.OTHERS.format(name=program.name), err=True
             )
         port = _free_port(host, port)
-        # The application, here or in a worker process, reads its own settings: options reach it as such.
+        # The application, here or in a worker process, reads its own settings, so options are passed as environment
+        # variables.
         if tools:
-            os.environ["KHO_MCP__TOOLS"] = json.dumps(_names(tools))
+            os.environ["KHO_MCP__TOOLS"] = json.dumps(tools)
         if not is_loopback(host) and host not in EVERYWHERE:
             os.environ["KHO_HTTP__ALLOWED_HOSTS"] = json.dumps([*http.allowed_hosts, host])
-        click.echo(f"Kho {program.version} answers at http://{host}:{port} (data in {program.where})", err=True)
+        ready = f"Kho {program.version} answers at {_addresses(host, port)} (data in {program.where})"
+        Thread(target=_announce, args=(host, port, ready), daemon=True).start()
         program.serve(host, port, workers, reload)
 
-    @group.command(help=program.help("Serve one MCP client over stdin and stdout.", "stdio --tools experiences"))
-    @click.option("--tools", default="", help="Offer only these capabilities' tools, e.g. 'experiences'.")
-    def stdio(tools: str) -> None:  # pyright: ignore[reportUnusedFunction]
-        program.stdio(_names(tools))
+    @group.command(help=program.help("Serve one MCP client over stdin and stdout.", "stdio --tools minimal,documents"))
+    @tools_option
+    def stdio(tools: tuple[str, ...]) -> None:  # pyright: ignore[reportUnusedFunction]
+        program.stdio(list(tools))
+
+
+def _addresses(host: str, port: int) -> str:
+    """Return addresses that work: 0.0.0.0 is one to listen on, not one to call."""
+    if host not in EVERYWHERE:
+        return f"http://[{host}]:{port}" if ":" in host and not host.startswith("[") else f"http://{host}:{port}"
+    here = f"http://127.0.0.1:{port}"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it only asks the system which address it would use
+        except OSError:
+            return here
+        return f"{here}, for other machines at http://{probe.getsockname()[0]}:{port}"
+
+
+def _announce(host: str, port: int, ready: str) -> None:
+    """Print `ready` once the port accepts connections: with workers, when the first of them has started."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host.strip("[]"))
+    while True:
+        try:
+            socket.create_connection((here, port), timeout=1.0).close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            click.echo(ready, err=True)
+            return
 
 
 def _listen_mqtt(program: Program, where: str) -> None:
@@ -68,21 +125,18 @@ def _listen_mqtt(program: Program, where: str) -> None:
 def host_port(text: str, option: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
-        raise fail(f"{option} is written HOST:PORT.")
+        raise fail(f"{option} must be HOST:PORT.")
     return host, int(port)
 
 
-async def _has_keys(hub: Hub, *, tools: list[str]) -> bool:
-    hub.registry.need_capabilities(tools)
+async def _has_keys(hub: Hub, *, tools: Sequence[str]) -> bool:
+    toolsets.of_registry(tools, hub.registry)
     return await hub.keys.in_use()
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _free_port(host: str, port: int, option: str = "--port") -> int:
-    """The port, or one that is free for 0. A taken port is a plain sentence, not a traceback of the server."""
+    """Return the port, or a free one for 0. A port that is taken is reported in a sentence, not as a traceback of the
+    server."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

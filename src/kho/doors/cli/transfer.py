@@ -1,6 +1,8 @@
-"""`export` and `import`: JSON Lines, for whatever a capability offers as a transfer."""
+"""`export` and `import` commands: JSON Lines, for every transfer that a capability offers."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -8,7 +10,7 @@ from typing import IO, Any
 import click
 import orjson
 
-from kho.doors.cli import embedding_progress, output, parameters
+from kho.doors.cli import confirmation, embedding_progress, output, parameters
 from kho.doors.cli.context import Program, fail
 from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.operations import subgroup
@@ -16,17 +18,17 @@ from kho.kernel.capability import Capability, Transfer
 from kho.kernel.command import Command
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
-from kho.kernel.registry import Outcome
+from kho.kernel.registry import Outcome, Registry
 
 BATCH = 500
 BATCH_BYTES = 8_000_000
-"""A batch is not much larger than this, however few lines that are."""
+"""Approximate maximum size of a batch, even if that is only a few lines."""
 OURS = ("cursor", "limit")
-"""Parameters of an export that the command sees to."""
+"""Parameters of an export that the command sets itself."""
 
 
-def register(group: Group, program: Program) -> None:
-    for capability in program.registry().capabilities:
+def register(group: Group, program: Program, registry: Registry) -> None:
+    for capability in registry.capabilities:
         for transfer in capability.transfers:
             example = f"{transfer.group} export {capability.name}.jsonl"
             parent = subgroup(group, transfer.group, program, capability.summary, lambda example=example: example)
@@ -46,10 +48,10 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
     described = _operation(capability, transfer.export)
     command = _flags(described, OURS)
 
-    def run(file: IO[bytes], **given: Any) -> None:
+    def run(file: str, force: bool, **given: Any) -> None:
         chosen = parameters.arguments(described, command, given)
 
-        async def work(hub: Hub) -> int:
+        async def work(hub: Hub, file: IO[bytes]) -> int:
             operation = hub.registry.methods[f"{capability.server}/{transfer.export}"]
             count, cursor = 0, None
             limit = min(BATCH, parameters.specs(operation)["limit"].get("maximum", BATCH))
@@ -65,7 +67,9 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
                 if cursor is None:
                     return count
 
-        click.echo(f"{program.run(work)} exported.", err=True)
+        with _written(file, force=force) as target:
+            count = program.run(partial(work, file=target), capability.name)
+        click.echo(f"{count} exported.", err=True)
 
     return click.Command(
         "export",
@@ -74,11 +78,37 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
             f"{transfer.group} export {capability.name}.jsonl",
         ),
         params=[
-            click.Argument(["file"], type=click.File("wb"), default="-"),
+            click.Argument(["file"], default="-"),
             *parameters.parameters(described, command),
+            click.Option(["--force"], is_flag=True, help="Overwrite the file if it exists."),
         ],
         callback=run,
     )
+
+
+@contextmanager
+def _written(name: str, *, force: bool) -> Generator[IO[bytes], None, None]:
+    """Open the file to write. A file that exists is overwritten only if the user agrees, and only by a whole export: it
+    is written beside it and then takes its place."""
+    path = Path(name)
+    if name == "-" or name.startswith("/dev/") or (path.exists() and not path.is_file()):  # a pipe or a device
+        with click.open_file(name, "wb") as file:
+            yield file
+        return
+    if path.exists() and not force:
+        if not confirmation.somebody_is_there():
+            raise fail(f"{name} exists. Add --force to overwrite it.")
+        click.confirm(f"{name} exists. Overwrite it?", abort=True, err=True)
+    target = path.resolve()
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with part.open("xb") as file:
+            yield file
+        part.replace(target)
+    except OSError as problem:
+        raise fail(f"{name} cannot be written: {problem.strerror}.") from None
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _import(capability: Capability, transfer: Transfer, program: Program) -> click.Command:
@@ -105,14 +135,16 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
                         page = _data(outcome)
                     except click.exceptions.Exit:
                         last = first + len(batch) - 1
-                        click.echo(f"  in lines {first}-{last}; {done['imported']} before them are in", err=True)
+                        before = "the lines before them are imported" if first > 1 else "nothing was imported"
+                        click.echo(f"  in lines {first}-{last}; {before}", err=True)
                         raise
                     done = {key: done[key] + page[key] for key in done}
                     bar.advance(task, size)
-            await embedding_progress.for_vectors(hub, wait=not no_wait)
+            running = program.hub_is_running
+            await embedding_progress.for_vectors(hub, wait=not no_wait, hub_is_running=running)
             return done
 
-        done = program.run(work)
+        done = program.run(work, capability.name)
         if json:
             output.as_json(done)
         else:
@@ -135,7 +167,7 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
 
 
 def _batches(file: Path) -> Iterator[tuple[int, int, list[Any]]]:
-    """(number of its first line, its bytes, the records) of each batch."""
+    """Yield (number of its first line, its bytes, its records) for each batch."""
     first, size, batch = 1, 0, list[Any]()
     with file.open("rb") as source:
         for number, line in enumerate(source, 1):

@@ -1,7 +1,7 @@
-"""Commands that go on: done once, and again whenever something in a folder changes.
+"""Watching commands: run once, and again whenever something in a folder changes.
 
-The folder is looked at every few seconds: names, sizes and times, which is cheap, and which works on network drives
-and in containers, where a system's own notices do not.
+The folder is polled every few seconds for names, sizes and times. That is cheap, and works on network drives and in
+containers, where the system's own notifications do not.
 """
 
 import asyncio
@@ -23,10 +23,14 @@ from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
 
 interval_option = click.Option(
-    ["--interval"], type=click.FloatRange(0.1, 3600), default=2.0, show_default=True, help="Seconds between two looks."
+    ["--interval"],
+    type=click.FloatRange(0.1, 3600),
+    default=2.0,
+    show_default=True,
+    help="Seconds between two checks of the folder.",
 )
 REST = 10
-"""Looking takes at most one part in so many of the time."""
+"""Polling takes at most one part in this many of the time."""
 CHANGES = ("added", "changed", "removed", "failed")
 
 
@@ -34,7 +38,7 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
     def run(json: bool, params_file: IO[bytes] | None, interval: float, **given: Any) -> None:
         arguments = inputs.arguments(operation, command, given, params_file)
         folder = arguments.get(command.paths[0], "")
-        spell = Spell(program.name, program.registry(), operation, command)
+        spell = Spell(program, operation, command)
 
         async def once(hub: Hub) -> Outcome:
             found = next(o for o in hub.registry.operations(program.admin) if o.name == operation.name)
@@ -45,26 +49,27 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
         async def work(hub: Hub) -> int:
             seen, before, first = "", "", True
             task = asyncio.current_task()
-            # Asked for, too: a round that just ends when it is told to stop may not have noticed.
+            # Check for cancellation here, too: a round that is just ending when it is cancelled may not have noticed.
             while task is not None and not task.cancelling():
                 began = time.monotonic()
                 now = await asyncio.to_thread(_look, folder)
                 took = time.monotonic() - began
-                # Two looks in a row that agree: a file that is still being written is left to be finished.
+                # Wait until two polls in a row agree, so that a file that is still being written can be finished.
                 quiet, before = first or now == before, now
                 if quiet and now != seen:
                     outcome = await once(hub)
                     if first or outcome.error is not None or any(map(jobs.job_of(outcome).get, CHANGES)):
-                        status = output.outcome(outcome, json=json, spell=spell)
-                        if first and status:
-                            return status  # it would not get better by itself
-                        await embedding_progress.for_vectors(hub, wait=True)
+                        if first and outcome.error is not None:  # it would not succeed by itself later
+                            return output.outcome(outcome, json=json, spell=spell)
+                        running = program.hub_is_running
+                        left = await embedding_progress.for_vectors(hub, wait=True, hub_is_running=running)
+                        output.outcome(embedding_progress.with_pending(outcome, left), json=json, spell=spell)
                     seen, first = now, False
                 await asyncio.sleep(max(interval, REST * took))
             raise asyncio.CancelledError
 
         try:
-            status = program.run(work)
+            status = program.run(work, operation.capability)
         except KeyboardInterrupt:
             click.echo("Stopped watching.", err=True)
             status = 0
@@ -74,7 +79,8 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
 
 
 def _look(folder: str) -> str:
-    """A digest of what is in the folder and below: it differs when a file came, went or changed."""
+    """Return a digest of the folder and everything below it, which differs when a file was added, removed or
+    changed."""
     digest = blake2b(digest_size=16)
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -3,14 +3,14 @@
 import hashlib
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, cast
 
 import orjson
 from pydantic import Field, StringConstraints, ValidationError
 
-from kho.kernel import large
+from kho.kernel import validation
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, UniqueViolation, UnknownOperation, about
 from kho.kernel.hub import Hub
@@ -18,6 +18,7 @@ from kho.kernel.operation import Operation
 from kho.kernel.params import Params
 from kho.kernel.validation import Problem, found, in_words
 from kho.lib import jsonrpc
+from kho.lib.dataclass import dataclass
 
 NAME = in_words(
     r"^[A-Za-z0-9._:/@+-]{1,128}$", "must be 1 to 128 letters without accents, digits or characters of . _ : / @ + -"
@@ -38,7 +39,9 @@ class Envelope(Params):
     request_id: Name | None = Field(None, description="Idempotency key of a write; a UUID is a good one.")
     principal: StatedPrincipal | None = None
     payload: dict[str, Any] = Field(default_factory=dict)
-    version: str | float | None = Field(None, description="The contract's, 2.0; no other is told apart yet.")
+    version: str | float | None = Field(
+        None, description="The contract's version, 2.0; other versions are treated alike."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Actions:
         Envelope.model_rebuild()  # a validator is built on first use, which two threads must not do at once
 
     async def answer(self, body: bytes, principal: Principal) -> Reply:
-        envelope = await large.read(len(body), partial(_envelope, body))
+        envelope = await validation.read_large(len(body), partial(_envelope, body))
         if isinstance(envelope, Reply):
             return envelope
         request_id = envelope.request_id or str(uuid.uuid4())
@@ -68,6 +71,10 @@ class Actions:
                 return await self._run(operation, envelope, call)
             return await self._once(operation, envelope, call)
         except KhoError as error:
+            if isinstance(error, Forbidden):
+                operation = self._hub.registry.action(envelope.action)
+                named = operation.audited_as if operation else f"/{envelope.action}"
+                self._hub.refusals.forbidden(Call(principal, "actions", request_id, operation=named), error)
             return _refusal(request_id, envelope.action, error)
 
     async def _run(self, operation: Operation, envelope: Envelope, call: Call) -> Reply:
@@ -82,7 +89,7 @@ class Actions:
         return Reply(outcome.error.status, orjson.dumps(answer))
 
     async def _once(self, operation: Operation, envelope: Envelope, call: Call) -> Reply:
-        """Runs a write at most once for its request id, also when equal requests race."""
+        """Run a write at most once for its request id, also when equal requests race."""
         wanted = _digest(envelope)
         if (reply := await self._replay(call, wanted)) is not None:
             return reply
@@ -94,14 +101,15 @@ class Actions:
         try:
             reply = await self._run(operation, envelope, call)
         except UniqueViolation as lost:
-            # Most likely an equal request was faster and its answer is ours too; else the clash is the slice's own.
+            # Most likely an equal request was faster, and its answer is ours too; otherwise the conflict is the slice's
+            # own.
             kept = await self._replay(call, wanted)
             if kept is None:
                 raise Conflict(lost.message) from None
             return kept
         if reply.status < 400:
             return reply
-        # It may have failed because an equal request, which was faster, had changed what this one looked at.
+        # It may have failed because an equal, faster request had changed the data it depends on.
         return await self._replay(call, wanted) or reply
 
     async def _replay(self, call: Call, wanted: str) -> Reply | None:
@@ -109,12 +117,12 @@ class Actions:
         if kept is None:
             return None
         if kept.digest != wanted:
-            raise Conflict("This request_id was used for another request. Take a new one.", request_id=call.request_id)
+            raise Conflict("This request_id was used for another request. Use a new one.", request_id=call.request_id)
         return Reply(200, kept.answer)
 
 
 def _envelope(body: bytes) -> Envelope | Reply:
-    """What was sent, or why it cannot be taken."""
+    """Parse the body. Return the envelope, or the error reply if it is not valid."""
     try:
         sent = jsonrpc.loads(body)
     except jsonrpc.ParseError as problem:
@@ -122,7 +130,7 @@ def _envelope(body: bytes) -> Envelope | Reply:
     try:
         return Envelope.model_validate(sent)
     except ValidationError as failure:
-        # What could be read is said again, so that the sender knows which of its requests is meant.
+        # Echo what could be read, so that the sender can match the error to its request.
         return _refusal(_readable(sent, "request_id"), _readable(sent, "action"), _wrong(found(failure)))
 
 
@@ -150,7 +158,7 @@ def _caller(principal: Principal, stated: StatedPrincipal | None) -> Principal:
 
 
 def _digest(envelope: Envelope) -> str:
-    # The order of keys is no difference.
+    # Key order does not matter.
     body = orjson.dumps([envelope.action, envelope.payload], option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(body).hexdigest()
 

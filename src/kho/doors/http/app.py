@@ -17,27 +17,29 @@ from starlette.types import Receive, Scope, Send
 from kho.doors.auth.credentials import FRESH, Auth
 from kho.doors.auth.revocation import HEARTBEAT, Revocation
 from kho.doors.http.actions import Actions
-from kho.doors.http.asgi import read_body, send_bytes, send_error, send_json
+from kho.doors.http.asgi import BareEndpoint, read_body, send_bytes, send_error, send_json
 from kho.doors.http.discovery import capabilities_of, health, servers
-from kho.doors.http.gc_tuning import Lasting
+from kho.doors.http.event_stream import EventStreams
+from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.guard import Guard, loopback_hosts, loopback_origins
 from kho.doors.http.jsonrpc import JsonRpc
 from kho.doors.http.openapi import openapi
 from kho.doors.http.slice_routes import WebDoor
 from kho.doors.http.uvicorn_protocols import STOP
-from kho.doors.logs import log_refusal
 from kho.doors.mcp.http import PRINCIPAL, McpHttp
 from kho.doors.mcp.server import Context, McpDoor
+from kho.doors.mcp.toolsets import of_registry
 from kho.doors.metrics import Metrics
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError, NotFound
 from kho.kernel.hub import Hub
+from kho.lib.dataclass import dataclass
 
 Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
 
 
-class HttpSettings(Protocol):
+class HttpDoorSettings(Protocol):
     """The part of the settings that this door reads."""
 
     @property
@@ -55,24 +57,23 @@ class McpSettings(Protocol):
     def page_size(self) -> int: ...
 
 
-class Endpoint:
-    """An endpoint for callers whom the credential names. An object, not a function: Starlette then hands it the
-    bare ASGI call, without a Request that nobody reads."""
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """An endpoint that requires an authenticated caller."""
 
-    def __init__(self, auth: Auth, revocation: Revocation, handler: Handler) -> None:
-        self._auth = auth
-        self._revocation = revocation
-        self._handler = handler
+    auth: Auth
+    revocation: Revocation
+    handler: Handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            principal = await self._auth.principal(scope)
+            principal = await self.auth.principal(scope)
         except KhoError as error:
-            log_refusal(scope["path"], (scope.get("client") or ("",))[0], error.code)
+            self.auth.refused(scope, error)
             await send_error(send, error)
             return
-        async with self._revocation.watched(scope, send, principal) as send:
-            await self._handler(scope, receive, send, principal)
+        async with self.revocation.watched(scope, send, principal) as send:
+            await self.handler(scope, receive, send, principal)
 
 
 class Application:
@@ -81,7 +82,7 @@ class Application:
     def __init__(
         self,
         open_hub: Callable[[], AbstractAsyncContextManager[Hub]],
-        http: HttpSettings,
+        http: HttpDoorSettings,
         mcp: McpSettings,
         customise: Callable[[McpDoor], None] = lambda door: None,
         *,
@@ -113,32 +114,34 @@ class Application:
             background = Background()
             metrics = Metrics()
             hub.registry.observers.append(metrics.observe)
-            door = McpDoor(hub, background, _principal_of, frozenset(self._mcp.tools), self._mcp.page_size)
+            selection = of_registry(self._mcp.tools, hub.registry)
+            door = McpDoor(hub, background, _principal_of, selection, self._mcp.page_size)
             self._customise(door)
-            mcp = McpHttp(door, self._http.max_body, self._heartbeat)
+            streams = EventStreams(self._heartbeat)
+            mcp = McpHttp(door, self._http.max_body, streams)
             auth = Auth(hub, self._fresh)
             revocation = Revocation(auth, self._heartbeat)
-            lasting = Lasting()
+            gc_freezer = GcFreezer()
             served = [served for capability in hub.registry.capabilities for served in capability.web]
-            web = WebDoor(auth, hub.registry.checkpoint, served, lasting, heartbeat=self._heartbeat)
-            self._routes.extend([*_routes(hub, partial(Endpoint, auth, revocation), mcp, metrics), *web.routes()])
+            web = WebDoor(auth, hub.registry.checkpoint, served, gc_freezer, revocation, streams)
+            self._routes.extend([*_routes(hub, partial(Authenticated, auth, revocation), mcp, metrics), *web.routes()])
             self._guard.uploads.extend(web.uploads)
 
             def stop() -> None:
-                mcp.stop()
-                web.stop()
+                door.notices.close()
+                streams.stopping.set()
 
-            lasting.start()
+            gc_freezer.start()
             try:
                 async with mcp.run():
                     yield {STOP: stop}
             finally:
-                lasting.close()
+                gc_freezer.close()
                 await background.drain()
 
 
 async def _no_route(request: Request, problem: Exception) -> Response:
-    """In JSON, as every other refusal: callers parse what they get."""
+    """Answer in JSON, as all other errors: callers parse the response."""
     refused = cast(HTTPException, problem)
     why = (
         f"There is nothing at {request.url.path}."
@@ -146,7 +149,7 @@ async def _no_route(request: Request, problem: Exception) -> Response:
         else f"{request.method} is not served here."
     )
     allowed = f" Use {refused.headers['Allow']}." if refused.headers and "Allow" in refused.headers else ""
-    message = f"{why}{allowed} GET /openapi.json says what there is."
+    message = f"{why}{allowed} GET /openapi.json lists what is served."
     error = {"code": HTTPStatus(refused.status_code).name, "message": message}
     return Response(orjson.dumps({"error": error}), refused.status_code, refused.headers, media_type="application/json")
 
@@ -156,7 +159,7 @@ def _principal_of(ctx: Context) -> Principal:
     return ctx.request.scope[PRINCIPAL]
 
 
-def _routes(hub: Hub, endpoint: Callable[[Handler], Endpoint], mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
+def _routes(hub: Hub, endpoint: Callable[[Handler], Authenticated], mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
     rpc, actions, described = JsonRpc(hub.registry), Actions(hub), openapi(hub)
 
     async def on_jsonrpc(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
@@ -201,7 +204,7 @@ def _routes(hub: Hub, endpoint: Callable[[Handler], Endpoint], mcp: McpHttp, met
         route("/jsonrpc", on_jsonrpc, "POST"),
         route("/mcp", on_mcp, "GET", "POST", "DELETE"),
         route("/actions", on_actions, "POST"),
-        Route("/health", _Open(on_health), methods=["GET"]),
+        Route("/health", BareEndpoint(on_health), methods=["GET"]),
         route("/servers", on_servers, "GET"),
         route("/servers/{name}/capabilities", on_capabilities, "GET"),
         route("/openapi.json", on_openapi, "GET"),
@@ -210,20 +213,10 @@ def _routes(hub: Hub, endpoint: Callable[[Handler], Endpoint], mcp: McpHttp, met
 
 
 async def _pending(hub: Hub) -> int | None:
-    """What waits for vectors; None if nothing can be said: the other figures are wanted all the more."""
+    """Number of passages waiting for vectors; None if it cannot be read, so that the other metrics are still served."""
     if hub.backlog is None:
         return None
     try:
         return await hub.backlog.pending()
     except KhoError:
         return None
-
-
-class _Open:
-    """An endpoint for everybody."""
-
-    def __init__(self, handler: Callable[[Scope, Receive, Send], Awaitable[Any]]) -> None:
-        self._handler = handler
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._handler(scope, receive, send)

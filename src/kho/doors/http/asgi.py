@@ -1,19 +1,31 @@
-"""The least that an ASGI endpoint needs: a body in, JSON out."""
+"""Minimal helpers for ASGI endpoints: read a body, send JSON."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
 from kho.kernel.errors import KhoError, Unauthorized
+from kho.lib.dataclass import dataclass
 
 JSON = b"application/json"
+Endpoint = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
 
+@dataclass(frozen=True, slots=True)
+class BareEndpoint:
+    """An object rather than a function, so that Starlette passes it the raw ASGI call and builds no unused Request."""
+
+    endpoint: Endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.endpoint(scope, receive, send)
+
+
 async def read_body(receive: Receive) -> bytes:
-    """The whole body; the guard has bounded it."""
+    """Read the whole body. The guard has limited its size."""
     message = await receive()
     body: bytes = message.get("body", b"")
     if not message.get("more_body"):
@@ -36,7 +48,7 @@ async def send_json(send: Send, status: int, value: Any, headers: Headers = ()) 
 
 
 async def send_error(send: Send, error: KhoError) -> None:
-    # A plain challenge without resource metadata: naming OAuth makes clients drop the header they were given.
+    # A plain challenge without resource metadata: naming OAuth makes clients drop the header they were configured with.
     challenge = [(b"www-authenticate", b"Bearer")] if isinstance(error, Unauthorized) else []
     await send_json(send, error.status, {"error": error.as_dict()}, challenge)
 

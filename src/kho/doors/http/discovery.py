@@ -1,4 +1,4 @@
-"""GET /health, /servers and /servers/{name}/capabilities: exactly what contract 002 shows."""
+"""GET /health, /servers and /servers/{name}/capabilities, exactly as contract 002 shows them."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.errors import KhoError, NotFound
 from kho.kernel.hub import Hub
+from kho.kernel.vocabulary import synonym
 
 MOST_RESOURCES = 100
 
@@ -28,14 +29,16 @@ async def servers(hub: Hub, principal: Principal) -> dict[str, Any]:
 
 
 async def capabilities_of(hub: Hub, name: str, principal: Principal) -> dict[str, Any]:
-    for capability in hub.registry.checkpoint.visible(principal):
+    known = hub.registry.checkpoint.visible(principal)
+    name = synonym(name, [capability.server for capability in known])
+    for capability in known:
         if capability.server == name:
             return {"server_name": name, "capabilities": await _capabilities(capability, principal)}
-    raise NotFound("There is no such server. GET /servers lists those there are.")
+    raise NotFound("There is no such server. GET /servers lists them all.")
 
 
 async def _capabilities(capability: Capability, principal: Principal) -> dict[str, Any]:
-    """`capability` as the caller may see it."""
+    """Describe `capability` as the caller may see it."""
     tools = [
         {"name": operation.tool, "description": operation.summary, "inputSchema": operation.input_schema}
         for operation in capability.operations

@@ -1,44 +1,45 @@
-"""Sockets that are open stay, and need not be looked through for garbage.
+"""Freezes long-lived objects so that the garbage collector does not scan them.
 
-Now and then Python's collector looks through everything that lives, and nobody is served meanwhile: for half a second
-with the sockets of 2,000 boards. So what is there when the hub has started, and again whenever some sockets have come,
-is set aside (`gc.freeze`), and only what comes later is looked through. Of a socket that goes, some 10 KB that were set
-aside may need a search to be freed: after many have gone, everything is looked through once.
+A full collection scans all live objects and blocks every request: for half a second with the sockets of 2,000 boards.
+So all objects that exist once the hub has started, and again after every 32 new sockets, are frozen (`gc.freeze`), and
+only later ones are scanned. A closed socket may leave some 10 KB of frozen garbage that only a scan can free: after
+2,000 closed sockets, everything is scanned once.
 """
 
 import gc
 
-SOME = 32
-MANY = 2_000
+from kho.lib.dataclass import dataclass
 
 
-class Lasting:
-    def __init__(self, some: int = SOME, many: int = MANY) -> None:
-        self._some = some
-        self._many = many
-        self._came = 0
-        self._went = 0
-        self._aside = False
+@dataclass(slots=True)
+class GcFreezer:
+    freeze_after: int = 32
+    """Number of new sockets after which objects are frozen."""
+    thaw_after: int = 2_000
+    """Number of closed sockets after which everything is scanned once."""
+    _came: int = 0
+    _went: int = 0
+    _frozen: bool = False
 
     def start(self) -> None:
-        """The program itself lasts, too."""
-        self._aside = True
+        """Freeze all current objects, including those of the program itself."""
+        self._frozen = True
         gc.freeze()
 
     def came(self) -> None:
         self._came += 1
-        if self._came >= self._some:
+        if self._came >= self.freeze_after:
             self._came = 0
-            gc.collect()  # what came since the last time is soon looked through, and garbage is not to be kept
+            gc.collect()  # few new objects since the last freeze, and garbage must not be frozen
             self.start()
 
     def went(self) -> None:
         self._went += 1
-        if self._went >= self._many:
+        if self._went >= self.thaw_after:
             self._went = 0
             self.close()
 
     def close(self) -> None:
-        if self._aside:
-            self._aside = False
+        if self._frozen:
+            self._frozen = False
             gc.unfreeze()

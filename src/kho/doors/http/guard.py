@@ -1,27 +1,36 @@
-"""The guard: what every request must pass before any route sees it.
+"""The guard: checks every request before any route sees it.
 
-A web page that a user merely visits can reach a hub on 127.0.0.1: by DNS rebinding (a foreign Host), or by
-posting across origins (a foreign Origin, or a body that is not JSON and so needs no preflight). All three are
-refused here, for WebSockets too, and a body over the cap is refused before it is read.
+A web page that a user merely visits can reach a hub on 127.0.0.1: by DNS rebinding (a foreign Host), or by posting
+across origins (a foreign Origin, or a body that is not JSON and so needs no preflight). All three are refused here, for
+WebSockets too, and a body over the limit is refused before it is read.
 """
 
 import asyncio
 import contextlib
 import ipaddress
 import json
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kho.doors.auth.credentials import is_loopback
 from kho.kernel.errors import KhoError
+from kho.lib.dataclass import dataclass
 
+log = logging.getLogger(__name__)
+
+MAX_HOST = 253
+"""Characters of a host name, as DNS has it."""
 MAX_BODY = 8 * 1024 * 1024
-# A closing socket that still has unread bytes sends a reset, and the client may lose the answer with it. So a
-# refused body is read and thrown away for this many seconds.
+# A closing socket that still has unread bytes sends a reset, and the client may lose the response with it. So a refused
+# body is read and discarded for this many seconds.
 LINGER = 2.0
-# Accepted header values are remembered, so that good requests cost a set lookup; refused ones never are.
+# Number of accepted header values that are cached, so that good requests cost one set lookup. Refused values are never
+# cached.
 REMEMBERED = 512
+LOGGED = 100
+"""Number of refused host names that are logged, each once: nobody can fill the log with invented ones."""
 
 WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 WANTED = frozenset((b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding"))
@@ -32,12 +41,12 @@ Allowed = Callable[[bytes], bool]
 
 
 def loopback_hosts() -> list[str]:
-    """This machine, at any port."""
+    """Host patterns for this machine, at any port."""
     return ["127.0.0.1", "localhost", "[::1]"]
 
 
 def loopback_origins() -> list[str]:
-    """Pages served by this machine, at any port."""
+    """Origin patterns for pages served by this machine, at any port."""
     return [f"{scheme}://{host}:*" for scheme in DEFAULT_PORTS for host in loopback_hosts()]
 
 
@@ -54,7 +63,7 @@ class Refusal:
     code: str
     message: str
     body: bytes = b""
-    """What is sent, where callers expect another form than ours."""
+    """Response body, where callers expect another form than ours."""
 
     def __post_init__(self) -> None:
         error = {"error": {"code": self.code, "message": self.message}}
@@ -62,12 +71,12 @@ class Refusal:
 
 
 BAD_HOST = Refusal(400, "BAD_HOST", "Send exactly one Host header.")
+NOT_A_HOST = Refusal(421, "HOST_NOT_ALLOWED", "The Host header must hold a name or an address, with or without a port.")
 BAD_LENGTH = Refusal(400, "BAD_CONTENT_LENGTH", "Send one Content-Length header, a plain number.")
-WRONG_HOST = Refusal(
-    421, "HOST_NOT_ALLOWED", "Address the hub as localhost or 127.0.0.1, or add this host name to its allowed hosts."
-)
 WRONG_ORIGIN = Refusal(
-    403, "ORIGIN_NOT_ALLOWED", "Pages of this origin may not call the hub. Add the origin to its allowed origins."
+    403,
+    "ORIGIN_NOT_ALLOWED",
+    "Pages of this origin may not call the hub. Who runs it can allow them: KHO_HTTP__ALLOWED_ORIGINS=https://….",
 )
 NOT_JSON = Refusal(415, "NOT_JSON", "Send the body as JSON in UTF-8, with 'Content-Type: application/json'.")
 
@@ -99,10 +108,11 @@ class Guard:
         self._good_hosts: set[bytes] = set()
         self._good_origins: set[bytes] = set()
         self._good_types = {b"application/json"}
+        self._logged: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
-        if kind != "http" and kind != "websocket":  # the lifespan of the program
+        if kind != "http" and kind != "websocket":  # the lifespan
             await self.app(scope, receive, send)
             return
 
@@ -123,13 +133,13 @@ class Guard:
                 if value not in self._good_origins and not self._learn(self._good_origins, value, self._origin_allowed):
                     refusal = refusal or WRONG_ORIGIN
             elif name == b"content-type":
-                # A second one makes a value that no rule accepts: the app might read either.
+                # Two headers are joined into a value that no rule accepts: the app might read either.
                 content_type = value if content_type is None else content_type + b"," + value
             elif name == b"content-length":
                 if length is not None or not value.isdigit():
                     refusal = refusal or BAD_LENGTH
                     continue
-                # Sixteen digits are over any cap, and Python refuses to read very long numbers.
+                # Sixteen digits are over any limit, and Python refuses to parse very long numbers.
                 length = int(value) if len(value) < 16 else self.max_body + 1
             else:
                 chunked = True
@@ -137,8 +147,12 @@ class Guard:
         if refusal is not BAD_HOST:
             if host is None:
                 refusal = BAD_HOST
-            elif host not in self._good_hosts and not self._learn(self._good_hosts, host, self._host_allowed):
-                refusal = WRONG_HOST
+            elif (
+                host not in self._good_hosts
+                and not self._learn(self._good_hosts, host, self._host_allowed)
+                and not is_address(host, scope)
+            ):
+                refusal = self._wrong_host(host)
         if kind == "websocket":
             if refusal is None:
                 await self.app(scope, receive, send)
@@ -146,7 +160,7 @@ class Guard:
                 await refuse_websocket(scope, receive, send, refusal)
             return
 
-        # HTTP/2 may bring a body without saying so in a header; HTTP/1 cannot.
+        # HTTP/2 may send a body without announcing it in a header; HTTP/1 cannot.
         unknown = chunked or (length is None and not scope["http_version"].startswith("1"))
         too_long = length is not None and length > self.max_body
         if refusal is None:
@@ -174,6 +188,25 @@ class Guard:
             good.add(value)
         return True
 
+    def _wrong_host(self, host: bytes) -> Refusal:
+        """Refuse a host name, with the setting that allows it. Whoever runs the hub reads it in the log, too, once."""
+        parsed = split_authority(host.decode("latin-1"))
+        if parsed is None or len(parsed[0]) > MAX_HOST:
+            return NOT_A_HOST
+        name = parsed[0]
+        setting = f"KHO_HTTP__ALLOWED_HOSTS={name}"
+        if name not in self._logged and len(self._logged) < LOGGED:
+            self._logged.add(name)
+            log.warning(
+                "a request for the host %s was refused. If the hub has that name, start it with %s", name, setting
+            )
+        return Refusal(
+            421,
+            "HOST_NOT_ALLOWED",
+            f"This hub does not know itself as {name}. Who runs it can allow the name with {setting} (several are "
+            "separated by commas). On the same machine 127.0.0.1 always works.",
+        )
+
     def _is_upload(self, path: str) -> bool:
         return any(path == below or path.startswith(below + "/") for below in self.uploads)
 
@@ -184,14 +217,14 @@ class Guard:
         except* BodyTooLarge:
             pass
         finally:
-            # Also when the app swallowed the error or turned it into another. Once a response has begun nothing
-            # can be said any more: returning with it incomplete makes the server disconnect.
+            # Also when the app swallowed the error or turned it into another. Once a response has begun, no error can
+            # be sent: returning with it incomplete makes the server disconnect.
             if body.over and not body.started:
                 await refuse(receive, send, self._too_large, close=True)
 
 
 class CountedBody:
-    """Reads a body of unknown length, up to the limit. After that the app can neither read nor send."""
+    """Reads a body of unknown length, up to the limit. Beyond it, the app can neither read nor send."""
 
     def __init__(self, receive: Receive, send: Send, limit: int) -> None:
         self._receive = receive
@@ -264,7 +297,7 @@ def host_rule(patterns: Sequence[str]) -> Allowed:
             return False
         host, port = parsed
         known = ports[host]
-        # Behind a proxy the scheme may be unknown, so a missing port stands for either default.
+        # Behind a proxy the scheme may be unknown, so a missing port matches either default.
         return known is None or (port in known if port is not None else not known.isdisjoint((80, 443)))
 
     return allowed
@@ -291,7 +324,8 @@ def origin_rule(patterns: Sequence[str]) -> Allowed:
 
 
 def split_origin(text: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port, the scheme's default port filled in; None for `null` and all that is no origin."""
+    """Return scheme, host and port, with the scheme's default port filled in; None for `null` and anything else that is
+    not an origin."""
     scheme, found, rest = text.partition("://")
     parsed = split_authority(rest) if found else None
     if parsed is None:
@@ -301,7 +335,7 @@ def split_origin(text: str) -> tuple[str, str, int | None] | None:
 
 
 def split_authority(text: str) -> tuple[str, int | None] | None:
-    """The host in its plain form and the port if there is one; None if it cannot be read."""
+    """Return the normalised host and the port, if there is one; None if the text cannot be parsed."""
     host, closing, rest = text.partition("]")
     if closing:
         try:
@@ -323,8 +357,19 @@ def split_authority(text: str) -> tuple[str, int | None] | None:
     return host, int(port)
 
 
+def is_address(host: bytes, scope: Scope) -> bool:
+    """True if a request from elsewhere addresses the hub by an IP address. A web page can make a browser send a foreign
+    name here (DNS rebinding), but not a foreign address; and whoever comes from elsewhere needs a key."""
+    parsed = split_authority(host.decode("latin-1"))
+    own = (scope.get("server") or ("",))[0]
+    try:
+        return parsed is not None and bool(ipaddress.ip_address(parsed[0].strip("[]"))) and not is_loopback(own)
+    except ValueError:
+        return False
+
+
 def is_json(value: bytes) -> bool:
-    """`application/json` or `application/*+json`; a charset, if stated, must be UTF-8."""
+    """True for `application/json` or `application/*+json`; a charset, if given, must be UTF-8."""
     kind, *params = value.decode("latin-1").lower().split(";")
     main, _, sub = kind.strip().partition("/")
     if main != "application" or not (sub == "json" or (sub.endswith("+json") and len(sub) > 5)):

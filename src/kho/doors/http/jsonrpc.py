@@ -1,16 +1,16 @@
-"""POST /jsonrpc: JSON-RPC 2.0 in full, methods named `{server}/{operation}`."""
+"""POST /jsonrpc: full JSON-RPC 2.0, with methods named `{server}/{operation}`."""
 
 from functools import partial
 from typing import Any
 
 import orjson
 
-from kho.kernel import large
+from kho.kernel import validation
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.registry import Registry
 from kho.lib import jsonrpc
-from kho.lib.jsonrpc import Invalid, Request, Response
+from kho.lib.jsonrpc import InvalidMessage, RpcRequest, RpcResponse
 
 LARGEST_BATCH = 100
 
@@ -20,27 +20,27 @@ class JsonRpc:
         self._registry = registry
 
     async def answer(self, body: bytes, principal: Principal) -> bytes | None:
-        """The reply to a request body; None when it held only notifications."""
+        """Return the response to a request body; None if it held only notifications."""
         try:
-            messages, batch = await large.read(len(body), partial(jsonrpc.parse, body, most=LARGEST_BATCH))
+            messages, batch = await validation.read_large(len(body), partial(jsonrpc.parse, body, most=LARGEST_BATCH))
         except jsonrpc.ParseError as problem:
             return orjson.dumps(jsonrpc.error(None, jsonrpc.PARSE_ERROR, "Parse error", str(problem)))
-        # In order: a caller may well put a write before the read that depends on it.
+        # In order: a caller may put a write before the read that depends on it.
         replies = [reply for message in messages if (reply := await self._reply(message, principal)) is not None]
         if not replies:
             return None
         return orjson.dumps(replies if batch else replies[0])
 
-    async def _reply(self, message: Request | Response | Invalid, principal: Principal) -> dict[str, Any] | None:
-        if isinstance(message, Invalid):
+    async def _reply(self, message: jsonrpc.Message, principal: Principal) -> dict[str, Any] | None:
+        if isinstance(message, InvalidMessage):
             return message.reply
-        if isinstance(message, Response):
-            why = "This end asks nothing, so it takes no responses."
+        if isinstance(message, RpcResponse):
+            why = "The hub sends no requests here, so it accepts no responses."
             return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid Request", why)
         reply = await self._run(message, principal)
         return None if message.is_notification else reply
 
-    async def _run(self, request: Request, principal: Principal) -> dict[str, Any]:
+    async def _run(self, request: RpcRequest, principal: Principal) -> dict[str, Any]:
         operation = self._registry.method(request.method)
         if operation is None:
             why = "GET /servers lists the servers; a method is '{server}/{operation}'."

@@ -1,4 +1,4 @@
-"""GET /openapi.json, made from the operations."""
+"""GET /openapi.json, generated from the operations."""
 
 from typing import Any
 
@@ -24,15 +24,15 @@ def openapi(hub: Hub) -> Json:
         "info": {
             "title": "Kho",
             "version": hub.version,
-            "description": "One hub that gives agents, chatbots and small devices a shared, lasting mind. "
-            "MCP is served at /mcp; what is described here is the plain HTTP beside it.",
+            "description": "A hub that gives agents, chatbots and small devices a shared, lasting memory. "
+            "MCP is served at /mcp; this describes the plain HTTP interface beside it.",
         },
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"key": []}],
         "paths": {
             "/actions": {"post": _actions(hub)},
             "/jsonrpc": {"post": _jsonrpc(hub)},
-            "/health": {"get": _get("Whether the hub answers.", _object("status", "servers"), unhealthy=True)},
+            "/health": {"get": _get("The health of the hub.", _object("status", "servers"), unhealthy=True)},
             "/servers": {"get": _get("Every server and what it offers.", _object("servers"))},
             "/servers/{name}/capabilities": {"get": _capabilities(hub)},
             "/metrics": {"get": {"summary": "Figures for Prometheus.", "responses": _TEXT}},
@@ -103,7 +103,7 @@ def _jsonrpc(hub: Hub) -> Json:
 
 def _capabilities(hub: Hub) -> Json:
     names = [capability.server for capability in hub.registry.capabilities]
-    described = _get("What one server offers.", _object("server_name", "capabilities"))
+    described = _get("The tools, resources and prompts of one server.", _object("server_name", "capabilities"))
     described["parameters"] = [
         {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "examples": names}}
     ]
@@ -112,7 +112,7 @@ def _capabilities(hub: Hub) -> Json:
 
 
 def _served(served: Served) -> Json:
-    """What a slice serves beside its operations."""
+    """Describe a page, stream or socket that a slice serves beside its operations."""
     match served:
         case Page():
             kind = "multipart/form-data" if served.upload else "application/json"

@@ -1,22 +1,26 @@
-"""A WebSocket on ASGI as `kernel.web.Channel`, and what it shares with pages: a request, and an error told."""
+"""A WebSocket on ASGI as `kernel.web.Channel`, and the request and error conversion that it shares with pages."""
 
 import asyncio
+from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
 from kho.doors.http.guard import Refusal, refuse_websocket
-from kho.doors.logs import log_refusal
 from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError, Unauthorized
-from kho.kernel.web import ChannelClosed, Reply, Request
+from kho.kernel.web import ChannelClosed, WebReply, WebRequest
+
+OnRefusal = Callable[[Scope, KhoError], None]
 
 
 class AsgiChannel:
     """A WebSocket as `kernel.web.Channel`."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limit: int, patience: float) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, limit: int, patience: float, refused: OnRefusal
+    ) -> None:
         asked = request_of(scope, b"", None)
         self.query = asked.query
         self.headers = asked.headers
@@ -27,6 +31,7 @@ class AsgiChannel:
         self._send = send
         self._limit = limit
         self._patience = patience
+        self._refused = refused
         self._open = False
         self._reading: asyncio.Timeout | None = None
 
@@ -36,7 +41,7 @@ class AsgiChannel:
         await self._put({"type": "websocket.accept"})
 
     async def refuse(self, error: KhoError) -> None:
-        log_refused(self._scope, error)
+        self._refused(self._scope, error)
         reply = told(error)
         await refuse_websocket(
             self._scope, self._receive, self._send, Refusal(reply.status, error.code, error.message, reply.body)
@@ -48,7 +53,7 @@ class AsgiChannel:
         try:
             async with asyncio.timeout(None) as self._reading:
                 message = await self._receive()
-        except TimeoutError:  # given up meanwhile: a message will not come
+        except TimeoutError:  # the connection was given up meanwhile: no message will come
             return None
         finally:
             self._reading = None
@@ -80,30 +85,30 @@ class AsgiChannel:
         try:
             async with asyncio.timeout(self._patience):
                 await self._send(message)
-        # The server says OSError when the other side is gone (a time-out is one, too), and RuntimeError when it closed
-        # the connection itself (its pings went unanswered, or it stops) and we did not know yet.
+        # The server raises OSError when the other side is gone (a timeout is one, too), and RuntimeError when it has
+        # closed the connection itself (its pings went unanswered, or it is stopping) and we did not know yet.
         except (OSError, RuntimeError):
             self._give_up()
             raise ChannelClosed from None
 
     def _give_up(self) -> None:
-        """Whoever waits for a message waits no longer. The server drops the connection once nobody serves it."""
+        """Stop waiting for a message. The server drops the connection when the endpoint returns."""
         self._open = False
         if self._reading is not None:
             self._reading.reschedule(asyncio.get_running_loop().time())
             self._reading = None
 
     def _too_long(self, content: str | bytes) -> bool:
-        # A character is four bytes at most, so that most messages need not be counted.
+        # A character has at most four bytes, so most messages need not be encoded to be measured.
         if isinstance(content, str) and len(content) <= self._limit < 4 * len(content):
             return len(content.encode()) > self._limit
         return len(content) > self._limit
 
 
-def request_of(scope: Scope, body: bytes, principal: Principal | None) -> Request:
+def request_of(scope: Scope, body: bytes, principal: Principal | None) -> WebRequest:
     client = scope.get("client")
     scheme: str = scope["scheme"]
-    return Request(
+    return WebRequest(
         method=scope.get("method", "GET"),
         path=scope["path"],
         query=dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)),
@@ -115,16 +120,12 @@ def request_of(scope: Scope, body: bytes, principal: Principal | None) -> Reques
     )
 
 
-def told(error: KhoError) -> Reply:
-    # As in wire.send_error: a plain challenge.
+def told(error: KhoError) -> WebReply:
+    # A plain challenge, as in asgi.send_error.
     challenge = {"www-authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
-    return Reply(error.status, orjson.dumps({"error": error.as_dict()}), headers=challenge)
-
-
-def log_refused(scope: Scope, error: KhoError) -> None:
-    log_refusal(scope["path"], (scope.get("client") or ("",))[0], error.code)
+    return WebReply(error.status, orjson.dumps({"error": error.as_dict()}), headers=challenge)
 
 
 def _short(reason: str) -> str:
-    """A reason has 123 bytes at most."""
+    """Truncate a close reason to the 123 bytes that WebSockets allow."""
     return reason.encode()[:123].decode(errors="ignore")

@@ -1,12 +1,12 @@
-"""uvicorn's HTTP protocol, with an end to its patience.
+"""uvicorn's HTTP protocol with header and body timeouts.
 
-uvicorn waits for ever for a request head or body, so a few thousand idle sockets use up the hub. Here a client
-must finish its head within `header_timeout`, must not fall silent for `body_timeout` inside a body, and must keep
-up a small average rate. Time that passes because of us (a slow or streaming response, an app that does not read)
-never counts against the client.
+uvicorn waits for ever for a request head or body, so a few thousand idle sockets exhaust the hub. Here a client must
+finish its head within `header_timeout`, must not pause for `body_timeout` inside a body, and must keep up a small
+average rate. Time that passes because of us (a slow or streaming response, an app that does not read) never counts
+against the client.
 
-Time is counted in the ticks of one timer, which runs only while a request is arriving: the data path needs neither
-a clock nor timers of its own. In return a limit is met up to an eighth late, never early.
+Time is counted in ticks of one timer, which runs only while a request is arriving: the data path needs neither a clock
+nor timers of its own. In return, a limit is enforced up to an eighth late, never early.
 """
 
 import math
@@ -22,11 +22,11 @@ BODY_TIMEOUT = 30.0
 MAX_HEAD = 64 * 1024
 # Bytes per second: a body may take twice the body timeout, plus its size at this rate.
 MIN_RATE = 10_000
-# Seconds in which a client that we gave up may read our answer. It may still be sending, and a socket closed with
-# bytes unread is reset, which can take the answer with it.
+# Seconds in which a rejected client may read our response. It may still be sending, and a socket closed with unread
+# bytes is reset, which can lose the response.
 LINGER = 1.0
-# What the app is to be told with when the server begins to stop: a function in the state of its lifespan. The server
-# waits for the responses under way, and a standing stream would never end.
+# Key in the lifespan state of a function to call when the server begins to stop. The server waits for responses in
+# progress, and a long-lived stream would never end.
 STOP = "kho.stop"
 
 TOO_SLOW = (
@@ -40,11 +40,12 @@ HEAD_TOO_LARGE = (
 
 
 class HeadTooLarge(Exception):
-    """Stops the parser."""
+    """Raised to stop the parser."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """For `uvicorn.Config(http=...)`. It has a module-level name, so that workers can be given it."""
+    """HTTP protocol class for `uvicorn.Config(http=...)`. It has a module-level name, so that it can be pickled for
+    workers."""
 
     tick: ClassVar[float] = HEADER_TIMEOUT / 8
     head_ticks: ClassVar[int] = 8
@@ -53,17 +54,17 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ws_protocol_class = GuardedSocket
-        # idle: between requests, where uvicorn's keep-alive timeout rules; over: upgraded, or given up.
+        # idle: between requests, where uvicorn's keep-alive timeout applies; over: upgraded or rejected.
         self._phase: Literal["idle", "head", "body", "over"] = "idle"
         self._timer: TimerHandle | None = None
-        self._ticks = 0  # of this phase, as far as it was the client's turn
+        self._ticks = 0  # ticks in this phase during which we waited for the client
         self._quiet = 0  # ticks in a row without a byte
-        self._chunk = 0  # size of the piece of data in hand
-        self._head_size = 0  # bytes of an unfinished head in earlier pieces
+        self._chunk = 0  # size of the chunk being parsed
+        self._head_size = 0  # bytes of an unfinished head in earlier chunks
         self._received = 0  # bytes since the head
-        self._seen = 0  # what _received was at the last tick
+        self._seen = 0  # value of _received at the last tick
         self._framing = 0  # bytes since the last byte of body: trailers or chunk extensions
-        self._unsent = 0  # bytes of response that the client had not taken at the last tick
+        self._unsent = 0  # bytes of response that the client had not read at the last tick
 
     def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         super().connection_made(transport)
@@ -90,7 +91,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._received += size
             self._framing += size
         elif self._phase == "idle":
-            # Not in on_message_begin: blank lines before a request stop uvicorn's keep-alive timer too.
+            # Not in on_message_begin: blank lines before a request also stop uvicorn's keep-alive timer.
             self._begin_head(0)
         super().data_received(data)
         if self._phase == "head":
@@ -104,17 +105,17 @@ class GuardedProtocol(HttpToolsProtocol):
             self._restore_keep_alive()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # RFC 9110: white space around a value is no part of it. The parser strips it before, not behind.
+        # RFC 9110: white space around a value is not part of it. The parser strips leading, not trailing, white space.
         super().on_header(name, value.rstrip(b" \t"))
 
     def on_message_begin(self) -> None:
         if self._phase == "idle":
-            # Pipelined: it begins somewhere inside this piece, which data_received will count as a whole.
+            # Pipelined: the request begins somewhere inside this chunk, which data_received will count as a whole.
             self._begin_head(-self._chunk)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        if max(self._head_size, 0) + self._chunk > MAX_HEAD:  # a piece may hold body as well, so look closer
+        if max(self._head_size, 0) + self._chunk > MAX_HEAD:  # the chunk may also hold body, so measure the head itself
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > MAX_HEAD:
                 self._give_up(HEAD_TOO_LARGE)
@@ -135,7 +136,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._phase = "idle"
 
     def send_400_response(self, msg: str) -> None:
-        if self._phase != "over":  # else HeadTooLarge came back as a parser error, and is answered
+        if self._phase != "over":  # otherwise HeadTooLarge came back as a parser error and is already answered
             super().send_400_response(msg)
 
     def _begin_head(self, size: int) -> None:
@@ -169,15 +170,15 @@ class GuardedProtocol(HttpToolsProtocol):
             self.flow.read_paused
             or cycle.waiting_for_100_continue
             or (cycle.response_started and not cycle.response_complete)
-            or bool(self.pipeline)  # an earlier request is being answered
+            or bool(self.pipeline)  # an earlier request is still being answered
         )
 
     def _is_answering(self) -> bool:
-        """Whether a response is due for the last request whose head is complete."""
+        """True if a response is due for the last request whose head is complete."""
         return bool(self.cycle) and not self.cycle.response_complete
 
     def _is_late(self) -> bool:
-        # The first tick may come at any moment of a phase, so it does not count: hence "more than".
+        # The first tick may come at any time within a phase, so it does not count: hence "more than".
         if self._phase == "head":
             return self._ticks > self.head_ticks
         self._quiet = self._quiet + 1 if self._received == self._seen else 0
@@ -186,14 +187,15 @@ class GuardedProtocol(HttpToolsProtocol):
         return self._quiet > self.body_ticks or excess > self._received / MIN_RATE
 
     def _give_up(self, answer: tuple[int, bytes]) -> None:
-        """Answers if the client can still take it for the answer to this request, and closes."""
+        """Send the response if the client can still take it as the response to this request, and close the
+        connection."""
         if self._phase == "head":
             answerable = not self._is_answering()
         else:
             answerable = not self.cycle.response_started and not self.pipeline
         self._stop()
         if self._is_answering():
-            # As in connection_lost, but at once: the app must not write behind our answer.
+            # As in connection_lost, but immediately: the app must not write after our response.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if answerable:
@@ -215,8 +217,8 @@ class GuardedProtocol(HttpToolsProtocol):
         return b"".join([STATUS_LINE[status], *lines, b"\r\n", body])
 
     def _restore_keep_alive(self) -> None:
-        # uvicorn stops its keep-alive timer at every byte and starts it when a response ends. When the response
-        # ended before the body did, the rest of the body has stopped it for good.
+        # uvicorn stops its keep-alive timer at every byte and starts it when a response ends. If the response ended
+        # before the body did, the rest of the body has stopped it for good.
         if self.cycle and self.cycle.response_complete and self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -232,7 +234,7 @@ class GuardedProtocol(HttpToolsProtocol):
 def guarded_protocol(
     header_timeout: float = HEADER_TIMEOUT, body_timeout: float = BODY_TIMEOUT
 ) -> type[HttpToolsProtocol]:
-    """The protocol with other limits. Such a class cannot be pickled: a worker process must make its own."""
+    """Return the protocol class with other limits. It cannot be pickled: a worker process must make its own."""
     shorter = min(header_timeout, body_timeout) / 8
 
     class Protocol(GuardedProtocol):

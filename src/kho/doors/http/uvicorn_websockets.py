@@ -1,7 +1,8 @@
-"""uvicorn's WebSocket protocol, with an end to its patience and its generosity.
+"""uvicorn's WebSocket protocol with timeouts, a smaller message limit and no compression.
 
-uvicorn takes messages of 16 MB, compresses for whoever asks (tens of kilobytes of memory per connection, for boards
-that never do), and closes a connection politely, which is for ever when the other side does not read what is left.
+uvicorn accepts messages of 16 MB, compresses for any client that asks (tens of kilobytes of memory per connection, for
+boards that never ask), and waits for a clean close, which lasts for ever when the other side does not read the
+remaining data.
 """
 
 from asyncio import Task, TimerHandle
@@ -16,14 +17,14 @@ PING_INTERVAL = 30.0
 PING_TIMEOUT = 60.0
 """Boards on a mobile network answer late."""
 LINGER = 5.0
-"""Seconds in which the other side may read what is left, and say goodbye."""
+"""Seconds in which the other side may read the remaining data and send its close frame."""
 GOING_AWAY = 1001
 
 
 class GuardedSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.conn.parser.close()  # a parser and its connection hold each other: only a search would free them
+        self.conn.parser.close()  # breaks a reference cycle that only the garbage collector would free
         self.conn = ServerProtocol(max_size=min(self.config.ws_max_size, MAX_MESSAGE), logger=self.logger)
         self.ping_interval = PING_INTERVAL
         self.ping_timeout = PING_TIMEOUT
@@ -36,7 +37,7 @@ class GuardedSocket(WebSocketsSansIOProtocol):
         self.conn.parser.close()
 
     def shutdown(self) -> None:
-        """As uvicorn does, with the code that every client knows for a server that goes away."""
+        """As uvicorn's, with the close code that every client knows for a server that goes away."""
         if not self.handshake_complete or self.close_sent:
             super().shutdown()
             return
@@ -49,11 +50,11 @@ class GuardedSocket(WebSocketsSansIOProtocol):
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
-        self.transport.abort()  # it answers no ping, so it will not read our goodbye either
+        self.transport.abort()  # the client answers no ping, so it will not read our close frame either
 
     async def send(self, message: Any) -> None:
         await super().send(message)
-        # An answer instead of a handshake completes it too; uvicorn would log every refusal as an error of ours.
+        # A response instead of a handshake completes it too; uvicorn would log every refusal as our error.
         if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
             self.handshake_complete = True
 

@@ -1,1 +1,1 @@
-"""MCP on both of its wires and in both of its eras."""
+"""MCP over both transports (HTTP and stdio) and in both protocol eras (handshake and 2026-07-28)."""

@@ -1,8 +1,8 @@
-"""MCP the other way round: Kho dials a WebSocket, and serves its tools to whoever is at the other end.
+"""Reverse MCP connection: Kho dials a WebSocket and serves its tools to the other end.
 
-So the assistant behind a xiaozhi device, which can dial nobody, reaches Kho: its server hands out an "MCP endpoint",
-`wss://…/mcp/?token=…`. Messages are plain JSON-RPC, one per frame. The token is in the address, so an address is never
-logged.
+This connects the assistant behind a xiaozhi device, which cannot dial Kho itself: its server hands out an "MCP
+endpoint", `wss://…/mcp/?token=…`. Messages are plain JSON-RPC, one per frame. The token is in the address, so an
+address is never logged.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from kho.doors.mcp import text
 from kho.doors.mcp.server import McpDoor
+from kho.doors.mcp.toolsets import Selection
 from kho.kernel.background import Background
 from kho.kernel.errors import InvalidParams
 from kho.kernel.hub import Hub
@@ -32,23 +33,23 @@ FIRST_PAUSE = 1.0
 LAST_PAUSE = 60.0
 MAX_MESSAGE = 1024 * 1024
 STEADY = 10.0
-"""Seconds after which a connection that breaks counts as one that had worked."""
+"""Seconds after which a connection that breaks counts as having worked, which resets the backoff."""
 
-TRUST = "SSL_CERT_FILE can name the certificate of an authority of your own"
+TRUST = "SSL_CERT_FILE can name a certificate authority of your own"
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 Tell = Callable[[str, str], None]
-"""What happened (`connected`, `disconnected`), and a sentence about it."""
+"""Callback with an event (`connected`, `disconnected`) and a sentence about it."""
 
 
 def place(url: str) -> str:
-    """The address without what is secret. Raises InvalidParams on one that cannot be dialled."""
+    """Return the address without its secret part. Raises InvalidParams if it cannot be dialled."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise InvalidParams("This is no address.", field="url") from None
+        raise InvalidParams("This is not a valid address.", field="url") from None
     if parts.scheme not in ("ws", "wss") or not parts.hostname:
         raise InvalidParams("An MCP endpoint's address begins with ws:// or wss://.", field="url")
     return f"{parts.scheme}://{parts.hostname}{f':{port}' if port else ''}{parts.path}"
@@ -57,27 +58,27 @@ def place(url: str) -> str:
 async def attach(
     open_hub: Callable[[], AbstractAsyncContextManager[Hub]],
     url: str,
-    toolsets: frozenset[str],
+    selection: Selection,
     page_size: int,
     tell: Tell,
     *,
     first_pause: float = FIRST_PAUSE,
 ) -> None:
-    """Serves there until it is cancelled; dials again, later each time, whenever the connection breaks."""
+    """Serve at the address until cancelled; reconnect with exponential backoff whenever the connection breaks."""
     where, pause = place(url), first_pause
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(open_hub())
         background = Background()
         stack.push_async_callback(background.drain)
-        door = McpDoor(hub, background, lambda ctx: hub.local, toolsets, page_size)
+        door = McpDoor(hub, background, lambda ctx: hub.local, selection, page_size)
         while True:
             began = loop.time()
             try:
                 await _serve_once(door, url, where, tell)
                 why = "the other end closed the connection"
             except InvalidURI:
-                raise InvalidParams("This is no address.", field="url") from None
+                raise InvalidParams("This is not a valid address.", field="url") from None
             except InvalidHandshake as problem:
                 why = _without(url, str(problem))
             except ssl.SSLCertVerificationError as problem:
@@ -131,7 +132,7 @@ async def _streams(socket: ClientConnection) -> AsyncGenerator[tuple[Incoming, O
 
 
 async def _until_closed(work: Callable[[], Awaitable[None]]) -> None:
-    """Ends quietly when the socket does, or when nobody listens any more."""
+    """Run `work`, ending quietly when the socket closes or the other end of the stream is gone."""
     try:
         await work()
     except (ConnectionClosed, anyio.BrokenResourceError, anyio.ClosedResourceError) as end:
@@ -139,11 +140,11 @@ async def _until_closed(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def _without(url: str, text: str) -> str:
-    """Some errors quote the address."""
+    """Remove the secret part of the address: some errors quote it."""
     query = urlsplit(url).query
     return text.replace(url, place(url)).replace(query, "…") if query else text
 
 
 _quiet = logging.getLogger("kho.endpoint.socket")
-"""The library writes what it sends into its log when that is verbose; the address with its token among it."""
+"""Silenced, because at a verbose level the library logs what it sends, including the address with its token."""
 _quiet.setLevel(logging.CRITICAL)

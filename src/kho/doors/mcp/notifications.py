@@ -1,17 +1,20 @@
-"""Who hears, in this process, that a list of tools or resources changed, and what slices announce: those whom the
-kernel's checkpoint lets hear it, by tenant and scope.
+"""Notifies the MCP clients of this process of changed tool and resource lists and of slices' announcements, as far as
+the kernel's checkpoint allows by tenant and scope.
 
-A notice says that something changed, not what. So many changes at once are few notices: while one is fresh, the next
-waits, and stands for all that came meanwhile. Announcements say what happened, to clients of the handshake era, as log
-messages; when there are too many at once, the rest is left out.
+A change notification says that something changed, not what. So changes are coalesced: within 0.5 s of one notification
+the next waits, and stands for all changes since. Announcements say what happened; they go to clients of the handshake
+era, as log messages. If too many are queued, the rest is dropped.
 """
 
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, get_args
+from weakref import WeakKeyDictionary
 
 import mcp_types as types
+from mcp import MCPError
+from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
@@ -24,21 +27,28 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.subscriptions import event_to_notification
 
+from kho.doors.mcp.toolsets import Selection
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
 from kho.kernel.capability import Level
 from kho.kernel.checkpoint import Checkpoint
+from kho.kernel.operation import Operation
 
 Context = ServerRequestContext[Any, Any]
 FRESH = 0.5
-"""Seconds between two notices of the same kind to the same audience."""
+"""Seconds between two notifications of the same kind to the same audience."""
 MOST_ANNOUNCED = 256
-"""Announcements to one audience that wait to be sent."""
+"""Maximum number of queued announcements per audience."""
+MOST_LEVELS = 1_000
+"""Maximum number of sessions over HTTP whose level is kept; of the oldest, it is forgotten."""
+LEVELS: tuple[str, ...] = get_args(types.LoggingLevel)
+"""From the least severe to the most."""
+SESSION_ID = "mcp-session-id"
 Notice = ServerEvent | types.LoggingMessageNotification
 
 
 def for_handshake(event: Notice) -> bool:
-    """Whether clients of the handshake era are told: they were promised these, and cannot choose."""
+    """True if clients of the handshake era get the event: they were promised these, and cannot choose."""
     return isinstance(event, ToolsListChanged | ResourcesListChanged | types.LoggingMessageNotification)
 
 
@@ -48,11 +58,52 @@ def to_notification(event: Notice) -> types.ServerNotification:
     return event_to_notification(event, {})
 
 
-class Audience:
-    """Clients of one tenant with the same scopes, who may all hear the same: a `Listener` of the checkpoint."""
+def connection_of(session: ServerSession) -> Connection:
+    # A session belongs to one request; the connection lasts as long as the client.
+    return session._connection  # pyright: ignore[reportPrivateUsage]
 
-    def __init__(self, background: Background) -> None:
+
+class LogLevels:
+    """The level that each client of the handshake era chose with `logging/setLevel`; without one it gets everything.
+    Over HTTP a level belongs to a session, and is kept by the process that was told."""
+
+    def __init__(self) -> None:
+        self._of_connections: WeakKeyDictionary[Connection, str] = WeakKeyDictionary()
+        self._of_sessions: OrderedDict[Hashable, str] = OrderedDict()
+
+    def set(self, ctx: Context, tenant: str, level: str) -> None:
+        if ctx.request is None:
+            self._of_connections[connection_of(ctx.session)] = level
+            return
+        session = ctx.request.headers.get(SESSION_ID)
+        if session is None:
+            raise MCPError(types.INVALID_REQUEST, f"A level is kept for a session: send its {SESSION_ID} header.")
+        self._of_sessions[tenant, session] = level
+        self._of_sessions.move_to_end((tenant, session))
+        if len(self._of_sessions) > MOST_LEVELS:
+            self._of_sessions.popitem(last=False)
+
+    def connection_wants(self, session: ServerSession, event: Notice) -> bool:
+        return _severe_enough(event, self._of_connections.get(connection_of(session)))
+
+    def session_wants(self, tenant: str, session: str | None, event: Notice) -> bool:
+        return _severe_enough(event, self._of_sessions.get((tenant, session)))
+
+
+def _severe_enough(event: Notice, level: str | None) -> bool:
+    if level is None or not isinstance(event, types.LoggingMessageNotification):
+        return True
+    return LEVELS.index(event.params.level) >= LEVELS.index(level)
+
+
+class Audience:
+    """Clients of one tenant with the same scopes and list of tools, who may all receive the same: a `ChangeListener` of
+    the checkpoint."""
+
+    def __init__(self, background: Background, selection: Selection, levels: LogLevels) -> None:
         self._background = background
+        self._selection = selection
+        self._levels = levels
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
         self.sessions: set[ServerSession] = set()
@@ -62,7 +113,7 @@ class Audience:
         self._telling: set[ServerEvent] = set()
 
     def subscribe(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
-        """What it returns ends it."""
+        """Add a listener; returns a function that removes it."""
         self._streams.add(listener)
         unsubscribe = self._bus.subscribe(listener)
 
@@ -72,8 +123,9 @@ class Audience:
 
         return end
 
-    def tools_changed(self) -> None:
-        self._background.add(partial(self.publish, ToolsListChanged()))
+    def tools_changed(self, changed: Sequence[Operation]) -> None:
+        if any(map(self._selection.changes_with, changed)):
+            self._background.add(partial(self.publish, ToolsListChanged()))
 
     def resources_changed(self, uri: str | None) -> None:
         news = ResourcesListChanged() if uri is None else ResourceUpdated(uri)
@@ -111,46 +163,60 @@ class Audience:
             for listener in list(self._streams):
                 listener(message)
             for session in list(self.sessions):
-                await session.send_notification(message)
+                if self._levels.connection_wants(session, message):
+                    await session.send_notification(message)
 
 
 class Notices:
     def __init__(
-        self, checkpoint: Checkpoint, principal_of: Callable[[Context], Principal], background: Background
+        self,
+        checkpoint: Checkpoint,
+        principal_of: Callable[[Context], Principal],
+        selection_of: Callable[[Context], Selection],
+        background: Background,
     ) -> None:
         self._checkpoint = checkpoint
         self._principal_of = principal_of
+        self._selection_of = selection_of
         self._background = background
-        self._audiences: dict[tuple[str, frozenset[str]], Audience] = {}
+        self.levels = LogLevels()
+        self._audiences: dict[tuple[str, frozenset[str], Selection], Audience] = {}
+
+    async def set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        self.levels.set(ctx, self._principal_of(ctx).tenant, params.level)
+        return types.EmptyResult()
 
     async def listen(
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """`subscriptions/listen` of 2026-07-28."""
-        return await self.audience(self._principal_of(ctx)).listen(ctx, params)
+        """Handle `subscriptions/listen` of 2026-07-28."""
+        return await self._audience_of(ctx).listen(ctx, params)
 
     def add(self, ctx: Context) -> None:
-        """A session of the handshake era that has no stream of its own for notices."""
-        self.audience(self._principal_of(ctx)).sessions.add(ctx.session)
+        """Add a session of the handshake era that has no notification stream of its own."""
+        self._audience_of(ctx).sessions.add(ctx.session)
 
-    def audience(self, principal: Principal) -> Audience:
-        key = principal.tenant, principal.scopes
+    def _audience_of(self, ctx: Context) -> Audience:
+        return self.audience(self._principal_of(ctx), self._selection_of(ctx))
+
+    def audience(self, principal: Principal, selection: Selection) -> Audience:
+        key = principal.tenant, principal.scopes, selection
         if key not in self._audiences:
-            self._audiences[key] = Audience(self._background)
+            self._audiences[key] = Audience(self._background, selection, self.levels)
             self._checkpoint.listen(principal, self._audiences[key])
         return self._audiences[key]
 
     def forget_sessions(self) -> None:
-        """Their connection ended. For a door that outlives its connections."""
+        """Drop the sessions when their connection has ended, for a door that outlives its connections."""
         for audience in self._audiences.values():
             audience.sessions.clear()
 
     def close(self) -> None:
-        """Ends the standing streams of 2026-07-28."""
+        """End the long-lived streams of 2026-07-28."""
         for audience in self._audiences.values():
             audience.listen.close()
 
     async def publish(self, event: ServerEvent) -> None:
-        """To everybody, at once: for programs that embed Kho and change what no slice serves."""
+        """Send to everybody immediately, for programs that embed Kho and change what no slice serves."""
         for audience in list(self._audiences.values()):
             await audience.publish(event)

@@ -1,4 +1,4 @@
-"""Resources over MCP: what the capabilities offer, one list after the other."""
+"""Resources over MCP: the lists of all capabilities, one after the other."""
 
 import base64
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from mcp.server.context import ServerRequestContext
 
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.capability import Content, Resource, Resources
+from kho.kernel.capability import Resource, ResourceContent, ResourceProvider
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams
 
@@ -24,7 +24,8 @@ class ResourceList:
         self._page_size = page_size
 
     async def page(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-        """From one capability after the other; the cursor says which of them, and where in it."""
+        """Return one page of all capabilities' resources; the cursor holds the capability's index and the position in
+        its list."""
         call = self._call_for(ctx)
         several = self._visible(call)
         index, inner = _position(params.cursor if params else None, len(several))
@@ -32,7 +33,7 @@ class ResourceList:
             return types.ListResourcesResult(resources=[])
         found: list[Resource] = []
         following = None
-        while len(found) < self._page_size:  # many clients never ask for a second page
+        while len(found) < self._page_size:  # fill the page: many clients never ask for a second one
             some, more = await several[index].page(call, inner)
             found += some
             if more is None and index + 1 == len(several):
@@ -75,7 +76,7 @@ class ResourceList:
         completion = types.Completion(values=shown, total=len(offered), has_more=len(offered) > len(shown))
         return types.CompleteResult(completion=completion)
 
-    def _visible(self, call: Call) -> list[Resources]:
+    def _visible(self, call: Call) -> list[ResourceProvider]:
         return [one.resources for one in self._checkpoint.visible(call.principal) if one.resources is not None]
 
 
@@ -89,7 +90,7 @@ def _position(cursor: str | None, several: int) -> tuple[int, str | None]:
     return index, inner
 
 
-def _shown(content: Content) -> types.TextResourceContents | types.BlobResourceContents:
+def _shown(content: ResourceContent) -> types.TextResourceContents | types.BlobResourceContents:
     if content.blob is not None:
         blob = base64.b64encode(content.blob).decode()
         return types.BlobResourceContents(uri=content.uri, mime_type=content.mime_type, blob=blob)

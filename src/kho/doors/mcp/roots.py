@@ -1,4 +1,4 @@
-"""The folders that a client of the handshake era opens to its servers (MCP roots). Later ones have none."""
+"""MCP roots: the folders that a client of the handshake era allows its servers to use. Later versions have none."""
 
 import logging
 from collections.abc import Sequence
@@ -13,27 +13,30 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from kho.doors.mcp.notifications import connection_of
+
 Context = ServerRequestContext[Any, Any]
 
 log = logging.getLogger("kho.mcp")
 
 PATIENCE = 5.0
-"""Seconds for the client's answer. It has them at hand."""
+"""Timeout in seconds for the client's answer, which it has at hand."""
 UNABLE = (types.METHOD_NOT_FOUND, types.INVALID_REQUEST)
-"""How a client, or the wire to it, says that it does not know the question."""
+"""Error codes by which a client, or the transport to it, says that it does not support the request."""
 
 
 class StatedRoots:
-    """Asks a client once, and again when it says that they changed."""
+    """Asks a client for its roots once, and again when it notifies that they changed."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Connection, list[str]] = WeakKeyDictionary()
 
     async def of(self, ctx: Context) -> Sequence[str] | None:
-        """None if the client states none at all. One that promised to and gives no answer has opened nothing."""
+        """Return the client's roots; None if it does not support them. A client that does but fails to answer gets an
+        empty list."""
         if ctx.protocol_version not in HANDSHAKE_PROTOCOL_VERSIONS or not _states_roots(ctx):
             return None
-        connection = _connection(ctx)
+        connection = connection_of(ctx.session)
         if connection not in self._known:
             try:
                 answer = await ctx.session.send_request(
@@ -52,13 +55,8 @@ class StatedRoots:
         return self._known[connection]
 
     async def changed(self, ctx: Context, params: types.NotificationParams) -> None:
-        self._known.pop(_connection(ctx), None)
+        self._known.pop(connection_of(ctx.session), None)
 
 
 def _states_roots(ctx: Context) -> bool:
     return ctx.session.check_client_capability(types.ClientCapabilities(roots=types.RootsCapability()))
-
-
-def _connection(ctx: Context) -> Connection:
-    # A session is one request's; what lasts as long as the client is inside.
-    return ctx.session._connection  # pyright: ignore[reportPrivateUsage]

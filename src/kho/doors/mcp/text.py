@@ -1,11 +1,11 @@
-"""MCP messages that come as plain text (stdio, WebSockets): those of too many values are refused unparsed."""
+"""MCP messages received as plain text (stdio, WebSockets): those with too many values are refused unparsed."""
 
 from functools import partial
 
 import mcp_types as types
 from mcp.shared.message import SessionMessage
 
-from kho.kernel import large
+from kho.kernel import validation
 from kho.lib import jsonrpc
 from kho.lib.lazy_regex import pattern
 
@@ -13,10 +13,10 @@ _ID = pattern(r'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{1,200})")\s*(?:,|$)')
 
 
 async def refusal(text: bytes | str) -> SessionMessage | None:
-    """The answer to a message that holds too many values; None for any other. The SDK would parse it on the event loop,
-    and answer nothing."""
+    """Return the error for a message that holds too many values; None for any other. The SDK would parse it on the
+    event loop, and not answer."""
     try:
-        await large.read(len(text), partial(jsonrpc.check_size, text))
+        await validation.read_large(len(text), partial(jsonrpc.check_size, text))
     except jsonrpc.ParseError as problem:
         error = types.ErrorData(code=jsonrpc.INVALID_REQUEST, message=str(problem))
         return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=_id(text), error=error))
@@ -24,8 +24,8 @@ async def refusal(text: bytes | str) -> SessionMessage | None:
 
 
 def _id(text: bytes | str) -> int | str | None:
-    """The request's id, without which its sender would wait for ever. Clients write it before what the message holds,
-    or behind: elsewhere nobody looks for it."""
+    """Return the request's id, without which its sender would wait for ever. Clients write it before or after the
+    message's contents, so only these two places are searched."""
     message = (text if isinstance(text, str) else text.decode("utf-8", "replace")).strip()[1:-1]
     before = message.partition("{")[0].partition("[")[0]
     behind = message.rpartition("}")[2].rpartition("]")[2]

@@ -1,1 +1,1 @@
-"""Text cut into passages where a reader would cut it: headings, paragraphs, definitions, sentences."""
+"""Splits text into passages at natural boundaries: headings, paragraphs, definitions, sentences."""

@@ -1,17 +1,17 @@
-"""Chunking: a document to passages of about the size that an embedder reads well.
+"""Chunking: splits a document into passages of about the size that suits an embedder.
 
-Sections are cut apart first, and within a section blocks (paragraphs, lists, tables, code) are put together until a
-passage is full. What is too long comes apart by its own joints: rows, items, definitions, sentences, and only then by
-length. So a change in one section leaves the passages of all others as they are, and with them their vectors, which
-are kept by a digest of the heading and the text. A text without headings would shift as a whole after a change at its
-top; therefore a passage that is half full also ends after a block whose own digest says so, and the cuts fall into
-step again.
+The text is first split into sections; within a section blocks (paragraphs, lists, tables, code) are joined until a
+passage is full. A block that is too long is split at its own boundaries: rows, items, definitions, sentences, and only
+then by length. So a change in one section leaves the passages of all others unchanged, and with them their vectors,
+which are stored by a digest of the heading and the text. In a text without headings, a change at the top would shift
+all passages; therefore a passage that is half full also ends after a block whose own digest says so, and the cuts soon
+fall at the same places again.
 """
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Literal
 
@@ -20,10 +20,11 @@ from kho.lib.chunking.graphemes import boundary
 from kho.lib.chunking.markdown_blocks import Block, lines, markdown, paragraphs
 from kho.lib.chunking.markdown_blocks import Kind as BlockKind
 from kho.lib.chunking.sentences import sentences
+from kho.lib.dataclass import dataclass
 
 SIZE = 220
 OVERLAP = 0.15
-"""The share of a passage that may be said again at the start of the next: its last sentence, if it is short enough."""
+"""Share of a passage that may be repeated at the start of the next: its last sentence, if it is short enough."""
 _MAX_TITLE_LENGTH = 200
 _CUT_IN = 4
 """One block in this many ends a passage that is half full."""
@@ -37,19 +38,19 @@ _CONTENTS: dict[BlockKind, Content] = {"fence": "code_block", "code": "code_bloc
 @dataclass(frozen=True, slots=True)
 class Chunk:
     text: str
-    """The text from start to end; of a table or a fence that was split, with its header or its marks around it."""
+    """The text from start to end; for a part of a table or a fence, with the header or the fence marks added."""
     heading: tuple[str, ...]
-    """The titles above it, the outermost first; of a part of a long definition, its signature."""
+    """The titles above it, outermost first; for a part of a long definition also its signature."""
     start: int
     end: int
-    """Where it stands in the document. It may begin before the end of the passage before it: see OVERLAP."""
+    """Position in the document. It may begin before the end of the previous passage: see OVERLAP."""
     content: Content = "prose"
-    """What most of it is made of, by length."""
+    """The type of most of its text, by length."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What is never cut: a small block, or a piece of a big one."""
+    """A piece that is never split: a small block, or a part of a big one."""
 
     start: int
     end: int
@@ -58,13 +59,13 @@ class _Unit:
     before: str = ""
     after: str = ""
     alone: bool = False
-    """Not to be put together with others: a piece that needs a header or marks of its own."""
+    """True if it must not be joined with others: a part that needs its own header or fence marks."""
     heading: tuple[str, ...] = ()
 
 
 def estimate(text: str) -> int:
-    """About how many tokens a multilingual model makes of a text: 4.3 letters of English, 3 of Vietnamese, 1.5 of
-    Chinese are one."""
+    """Estimate the tokens of a text in a multilingual model: one for 4.3 letters of English, 3 of Vietnamese, 1.5 of
+    Chinese."""
     wide = len(text.encode("utf-8", "surrogatepass")) - len(text)
     return round(len(text) / 4.3 + wide * 0.21) + 1
 
@@ -72,8 +73,8 @@ def estimate(text: str) -> int:
 def chunks(
     text: str, *, kind: Kind = "auto", size: int = SIZE, overlap: float = OVERLAP, count: Count = estimate
 ) -> list[Chunk]:
-    """The passages of a document, in order. Headings are in no passage's text, but a title without a text below it is
-    a passage itself."""
+    """Return the passages of a document, in order. Headings are not part of a passage's text, but a title without text
+    below it is a passage itself."""
     if size < 1 or not 0 <= overlap < 1:
         raise ValueError("size is at least 1, overlap a share of it")
     kind = kind_of(text) if kind == "auto" else kind
@@ -88,7 +89,7 @@ def chunks(
 
 
 def _content(blocks: list[Block], starts: list[int], chunk: Chunk) -> Content:
-    """By the blocks that the passage lies in."""
+    """Return the main content type of the blocks that the passage covers."""
     lengths: Counter[Content] = Counter()
     for at in range(max(0, bisect_right(starts, chunk.start) - 1), len(blocks)):
         block = blocks[at]
@@ -136,7 +137,7 @@ def _of_title(title: Block | None) -> list[Block]:
 
 
 class _Splitter:
-    """Blocks to units that fit."""
+    """Splits blocks into units that fit."""
 
     def __init__(self, text: str, size: int, count: Count) -> None:
         self._text, self._size, self._count = text, size, count
@@ -167,7 +168,7 @@ class _Splitter:
                 yield from self._by_length(begin, stop, cost)
 
     def _by_length(self, start: int, end: int, cost: int) -> Iterator[_Unit]:
-        """The last resort: cut at a blank if there is one near, and never inside a character."""
+        """Last resort: cut at a blank if there is one near, and never inside a character."""
         step = max(1, (end - start) * self._size // max(1, cost))
         while end - start > step:
             cut = boundary(self._text, start + step)
@@ -188,7 +189,7 @@ class _Splitter:
                 yield from self._by_sentences(row.start, row.end)
 
     def _groups(self, start: int, end: int, room: int) -> Iterator[tuple[int, int, int]]:
-        """Neighbouring lines, as many as fit."""
+        """Group adjacent lines, as many as fit."""
         begin, stop, cost = start, start, 0
         for unit in self._by_lines(start, end):
             if cost and cost + unit.cost > room:
@@ -235,7 +236,8 @@ class _Splitter:
             )
 
     def _definition(self, block: Block) -> Iterator[_Unit]:
-        """A long definition comes apart at the definitions inside it, else at its lines; each piece names it."""
+        """Split a long definition at its inner definitions, else at its lines; each piece has its signature as
+        heading."""
         rows = lines(self._text, block.start, block.end)
         above = (block.title,) if block.title else ()
         inner = [*code(self._text, rows[1].start, block.end)] if len(rows) > 2 else []
@@ -256,7 +258,7 @@ class _Splitter:
 def _packed(
     text: str, heading: tuple[str, ...], units: list[_Unit], size: int, spare: int, count: Count
 ) -> Iterator[Chunk]:
-    """Units to passages. A passage may say again the last sentence of the one before it, if both are prose."""
+    """Join units into passages. A passage may repeat the last sentence of the previous one, if both are prose."""
     held: list[_Unit] = []
     again: _Unit | None = None
     cost = 0
@@ -297,7 +299,7 @@ def _passage(text: str, heading: tuple[str, ...], held: list[_Unit], again: _Uni
     start, end = again.start if again else held[0].start, held[-1].end
     while end > start and text[end - 1].isspace():
         end -= 1
-    # Blank lines go, the indentation of the first line stays: in code and in lists it means something.
+    # Strip blank lines, but keep the indentation of the first line: it matters in code and in lists.
     first = start
     while first < end and text[first].isspace():
         first += 1

@@ -1,9 +1,9 @@
-"""Blocks of program code, whatever the language: a definition with its comments and decorators is one block."""
+"""Blocks of program code in any language: a definition with its comments and decorators is one block."""
 
 import re
 from collections.abc import Iterator
 
-from kho.lib.chunking.markdown_blocks import Block, Line, lines
+from kho.lib.chunking.markdown_blocks import Block, SourceLine, lines
 
 _OPENS = re.compile(
     r"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|unsafe|"
@@ -33,8 +33,8 @@ def looks_like_code(text: str) -> bool:
 
 
 def code(text: str, start: int = 0, end: int | None = None) -> Iterator[Block]:
-    """Parts at the outermost level of indentation: a part begins at a definition, or after a blank line; comments and
-    decorators go with what follows them."""
+    """Yield the parts at the outermost level of indentation: a part begins at a definition or after a blank line;
+    comments and decorators belong to what follows them."""
     rows = lines(text, start, len(text) if end is None else end)
     filled = [row for row in rows if not row.blank]
     if not filled:
@@ -67,7 +67,7 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _trimmed(rows: list[Line]) -> list[Line]:
+def _trimmed(rows: list[SourceLine]) -> list[SourceLine]:
     first, last = 0, len(rows)
     while first < last and rows[first].blank:
         first += 1
@@ -76,8 +76,8 @@ def _trimmed(rows: list[Line]) -> list[Line]:
     return rows[first:last]
 
 
-def _signature(rows: list[Line]) -> str:
-    """The line that says what is defined."""
+def _signature(rows: list[SourceLine]) -> str:
+    """Return the line that names the definition."""
     for row in rows[:50]:
         text = row.text.strip()
         if _OPENS.match(text):

@@ -4,11 +4,11 @@ import unicodedata
 
 _JOINER = "\u200d"
 _FURTHEST = 64
-"""Longer runs of marks are nonsense, and are cut anyway."""
+"""Longer runs of marks are not real text, and are cut anyway."""
 
 
 def boundary(text: str, place: int) -> int:
-    """The nearest place at or before `place` where a character begins."""
+    """Return the nearest position at or before `place` where a character begins."""
     if place >= len(text):
         return len(text)
     for back in range(min(place, _FURTHEST)):
@@ -25,9 +25,9 @@ def _continues(text: str, place: int) -> bool:
         return True
     if "\udc00" <= char <= "\udfff":
         return "\ud800" <= before <= "\udbff"
-    if "\u1160" <= char <= "\u11ff":  # the vowel or the end of a Hangul syllable
+    if "\u1160" <= char <= "\u11ff":  # vowel or final of a Hangul syllable
         return True
-    if "\U0001f1e6" <= char <= "\U0001f1ff":  # the second letter of a flag
+    if "\U0001f1e6" <= char <= "\U0001f1ff":  # second letter of a flag
         letters = 0
         while letters < _FURTHEST and place > letters and "\U0001f1e6" <= text[place - letters - 1] <= "\U0001f1ff":
             letters += 1

@@ -1,13 +1,14 @@
-"""Blocks: what a text is made of, line by line. Markdown, program code, or plain paragraphs.
+"""Splits Markdown or plain text into blocks, line by line.
 
-A scanner of our own and not a Markdown parser: it needs block boundaries with their places in the text, in linear time
-for any input, and for 10 MB in a second. Every line ends up in one block.
+Our own scanner and not a Markdown parser: it needs block boundaries with their positions in the text, in linear time
+for any input, and one second for 10 MB. Every line ends up in one block.
 """
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from kho.lib.dataclass import dataclass
 
 Kind = Literal["heading", "paragraph", "fence", "table", "list", "html", "quote", "front", "code"]
 
@@ -17,13 +18,13 @@ class Block:
     kind: Kind
     start: int
     end: int
-    """Past the last line's end, its newline included."""
+    """After the last line, its newline included."""
     level: int = 0
     title: str = ""
-    """Of a heading; the language of a fence; the signature of code."""
+    """Title of a heading; language of a fence; signature of code."""
 
 
-class Line(NamedTuple):
+class SourceLine(NamedTuple):
     start: int
     end: int
     text: str
@@ -37,8 +38,8 @@ class Line(NamedTuple):
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 
 
-def lines(text: str, start: int, end: int) -> list[Line]:
-    return [Line(row.start(), row.end(), row.group(1)) for row in _LINE.finditer(text, start, end) if row.group()]
+def lines(text: str, start: int, end: int) -> list[SourceLine]:
+    return [SourceLine(row.start(), row.end(), row.group(1)) for row in _LINE.finditer(text, start, end) if row.group()]
 
 
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
@@ -75,7 +76,7 @@ def markdown(text: str) -> Iterator[Block]:
         at = stop
 
 
-def _front_matter(rows: list[Line]) -> int:
+def _front_matter(rows: list[SourceLine]) -> int:
     if not rows or rows[0].text.rstrip() != "---":
         return 0
     for at, row in enumerate(rows[1:200], start=1):
@@ -85,14 +86,14 @@ def _front_matter(rows: list[Line]) -> int:
 
 
 def _title(text: str) -> str:
-    """Without the closing marks of `## Title ##`."""
+    """Strip the closing marks of `## Title ##`."""
     text = text.strip()
     bare = text.rstrip("#")
     return bare.rstrip() if not bare or bare[-1:].isspace() else text
 
 
-def _extent(rows: list[Line], at: int) -> tuple[Kind, int, int]:
-    """What begins at this line, and the line after its last."""
+def _extent(rows: list[SourceLine], at: int) -> tuple[Kind, int, int]:
+    """Return the kind and level of the block that begins at this line, and the line after its last."""
     text = rows[at].text
     fence = _FENCE.match(text)
     if fence and not (fence.group(1)[0] == "`" and "`" in fence.group(2)):
@@ -108,7 +109,7 @@ def _extent(rows: list[Line], at: int) -> tuple[Kind, int, int]:
     stop = at + 1
     while stop < len(rows) and not rows[stop].blank:
         underline = _SETEXT.match(rows[stop].text)
-        if underline and stop == at + 1:  # below more lines than one it is a rule, most often
+        if underline and stop == at + 1:  # below several lines it is usually a horizontal rule
             return "heading", stop + 1, 1 if underline.group(1)[0] == "=" else 2
         if _interrupts(rows[stop].text):
             break
@@ -116,18 +117,18 @@ def _extent(rows: list[Line], at: int) -> tuple[Kind, int, int]:
     return "paragraph", stop, 0
 
 
-def _while(rows: list[Line], at: int, holds: Callable[[Line], bool]) -> int:
+def _while(rows: list[SourceLine], at: int, holds: Callable[[SourceLine], bool]) -> int:
     while at < len(rows) and not rows[at].blank and holds(rows[at]):
         at += 1
     return at
 
 
 def _interrupts(text: str) -> bool:
-    """Whether a line begins something new without a blank line before it."""
+    """True if a line begins a new block without a blank line before it."""
     return bool(_ATX.match(text) or _FENCE.match(text) or _ITEM.match(text))
 
 
-def _fence_end(rows: list[Line], at: int, mark: str) -> int:
+def _fence_end(rows: list[SourceLine], at: int, mark: str) -> int:
     for stop in range(at + 1, len(rows)):
         text = rows[stop].text.strip()
         if text.startswith(mark) and not text.strip(mark[0]):
@@ -135,8 +136,8 @@ def _fence_end(rows: list[Line], at: int, mark: str) -> int:
     return len(rows)
 
 
-def _list_end(rows: list[Line], at: int) -> int:
-    """Items, what is indented below them, and single blank lines between."""
+def _list_end(rows: list[SourceLine], at: int) -> int:
+    """Find the end of a list: items, lines indented below them, and single blank lines between."""
     stop = at + 1
     while stop < len(rows):
         row = rows[stop]

@@ -1,4 +1,4 @@
-"""Where sentences end, in Vietnamese, Chinese and English: at . ! ? … 。 ！ ？ ； and at the end of a line."""
+"""Sentence boundaries in Vietnamese, Chinese and English: at . ! ? … 。 ！ ？ ； and at the end of a line."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _ABBREVIATIONS = frozenset(
 
 
 def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The sentences of text[start:end], one after the other without a gap: blanks belong to the one before."""
+    """Yield the sentences of text[start:end] without gaps: blanks belong to the sentence before them."""
     begin = start
     for stop in _ends(text, start, end):
         while stop < end and text[stop].isspace():
@@ -27,7 +27,7 @@ def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def sentence_starts(text: str, start: int, end: int) -> Iterator[int]:
-    """The places between `start` and `end` where a sentence begins."""
+    """Yield the positions between `start` and `end` where a sentence begins."""
     if start == 0:
         yield 0
     for stop in _ends(text, start, end):
@@ -45,7 +45,7 @@ def _ends(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _goes_on(text: str, start: int, dot: int, after: int, end: int) -> bool:
-    """A full stop that ends no sentence: after an abbreviation or an initial, or before a small letter."""
+    """True if a full stop ends no sentence: after an abbreviation or an initial, or before a lowercase letter."""
     following = text[after : min(end, after + 8)].lstrip()
     if following[:1].islower():
         return True

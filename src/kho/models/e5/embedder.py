@@ -1,6 +1,6 @@
-"""The default embedder: multilingual-e5-small, offline, without a key, on the processor.
+"""The default embedder: multilingual-e5-small, offline, without a key, on the CPU.
 
-Passages are background work, on one processor; queries have a thread to themselves and never wait for them.
+Passages are embedded in the background, on one core; queries have their own thread and never wait for them.
 """
 
 from collections.abc import Sequence
@@ -34,13 +34,13 @@ class E5:
         import numpy as np
 
         rows: list[Matrix] = []
-        # Piece by piece: callers take turns, and one that gives up is not worked for any longer.
+        # In small batches, so that callers take turns and work for a cancelled caller stops.
         for piece in batches(texts):
             rows.append(await self._worker.later(lambda runtime, p=piece: runtime.vectors(p, PASSAGE)))
         return np.concatenate(rows) if rows else np.empty((0, DIMENSION), np.float32)
 
     async def query(self, text: str) -> "Vector":
-        """Reads one window: nobody asks a longer question, and a pasted book must not keep others waiting."""
+        """Embed one window: real queries are not longer, and a pasted book must not block others."""
         rows = await self._worker.soon(lambda runtime: runtime.vectors([text], QUERY, windows=1))
         return rows[0]
 

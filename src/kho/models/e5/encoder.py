@@ -1,14 +1,14 @@
-"""The encoder of multilingual-e5-small on numpy: twelve layers of attention and feed-forward, then the mean.
+"""The encoder of multilingual-e5-small on numpy: twelve layers of attention and feed-forward.
 
-Texts are laid end to end without padding, so that every weight matrix meets all tokens in one multiplication;
-only attention goes text by text. All of it is float32, and BLAS does nearly all of the work.
+Texts are concatenated without padding, so that every weight matrix is multiplied with all tokens at once; only
+attention goes text by text. Everything is float32, and BLAS does nearly all of the work.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from kho.lib.dataclass import dataclass
 from kho.models.e5.weights import WORD_EMBEDDINGS, WeightsFile, unpack
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
 
 GELU_ROWS = 32
-"""Rows of the feed-forward part that stay in the cache while the curve is applied to them."""
+"""Rows of the feed-forward part that stay in the CPU's cache while GELU is applied to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     qkv: "Matrix"
-    """Queries, keys and values in one matrix; the queries are scaled already."""
+    """Queries, keys and values in one matrix; the queries are already scaled."""
     qkv_bias: "Vector"
     out: "Matrix"
     out_bias: "Vector"
@@ -46,7 +46,8 @@ class Encoder:
         self._layers = [_layer(file, number) for number in range(self.shape.layers)]
 
     def states(self, texts: Sequence[Sequence[int]]) -> "list[Matrix]":
-        """The last layer's state of every token, one matrix per text. At most `shape.positions` tokens a text."""
+        """Return the last layer's state of every token, one matrix per text. At most `shape.positions` tokens a
+        text."""
         import numpy as np
 
         edges = np.cumsum([0, *map(len, texts)]).tolist()
@@ -76,7 +77,7 @@ class Encoder:
             np.exp(weights, out=weights)
             mixed = room.mixed[start:end].reshape(end - start, heads, size).transpose(1, 0, 2)
             np.matmul(weights, v, out=mixed)
-            mixed /= weights.sum(axis=-1, keepdims=True)  # after the mixing: there are fewer numbers to divide
+            mixed /= weights.sum(axis=-1, keepdims=True)  # after the product: there are fewer numbers to divide
         np.matmul(room.mixed, layer.out, out=room.back)
         x += room.back
         x += layer.out_bias
@@ -153,13 +154,13 @@ def _normalise(x: "Matrix", norm: "tuple[Vector, Vector]", epsilon: float) -> No
 
 
 def _gelu(x: "NDArray[np.float32]", room: "NDArray[np.float32]") -> None:
-    """x / (1 + exp(-2 u)): the usual tanh form of the curve, written with what numpy does fastest."""
+    """GELU in place, x / (1 + exp(-2 u)): the usual tanh form, written with numpy's fastest functions."""
     import numpy as np
 
     np.multiply(x, x, out=room)
     room *= -2 * 0.0356774081
     room += -2 * 0.7978845608
     room *= x
-    np.exp(room, out=room)  # may be infinite far below zero; the curve is 0 there
+    np.exp(room, out=room)  # may be infinite far below zero; GELU is 0 there
     room += 1.0
     x /= room

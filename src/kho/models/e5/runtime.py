@@ -1,4 +1,4 @@
-"""multilingual-e5-small as plain functions of texts; `e5` runs it off the event loop."""
+"""multilingual-e5-small as plain functions of texts; `embedder` runs it off the event loop."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
 QUERY = "query: "
 PASSAGE = "passage: "
-"""The model was trained with these words in front."""
+"""Prefixes that the model was trained with."""
 MAX_WINDOWS = 8
-"""A longer text than the model takes is read in this many parts, and the vectors averaged; the rest has no say."""
+"""A text longer than the model's window is embedded in at most this many parts, whose vectors are averaged; the rest is
+ignored."""
 MAX_CHARACTERS = 100_000
-"""More cannot matter within these parts."""
+"""More characters cannot matter within these parts."""
 STEP_TOKENS = 1024
 """Tokens that go through the layers together: enough for BLAS, few enough for the CPU's cache."""
 
@@ -27,10 +28,10 @@ class Runtime:
         self._encoder = Encoder(file)
         self._tokenizer = Tokenizer(file.vocabulary())
         self.window = file.shape.positions - 2
-        """Tokens that fit beside the marks of begin and end."""
+        """Tokens that fit beside the begin and end tokens."""
 
     def vectors(self, texts: Sequence[str], prefix: str, windows: int = MAX_WINDOWS) -> "Matrix":
-        """One vector of length 1 per text."""
+        """Return one vector of length 1 per text."""
         import numpy as np
 
         vectors = np.zeros((len(texts), self._encoder.shape.width), np.float32)
@@ -41,7 +42,7 @@ class Runtime:
         ]
         for step in self._steps(parts):
             for (number, part), states in zip(step, self._encoder.states([part for _, part in step]), strict=True):
-                # Each part weighs as much as it has tokens of the text; the mean includes the two marks.
+                # Each part weighs as much as it has tokens of the text; the mean includes the begin and end tokens.
                 vectors[number] += states.mean(axis=0) * max(1, len(part) - 2)
         return _unit(vectors)
 
@@ -50,7 +51,7 @@ class Runtime:
         return [[begin, *ids[at : at + self.window], end] for at in range(0, len(ids), self.window)]
 
     def _steps(self, parts: list[tuple[int, list[int]]]) -> Iterator[list[tuple[int, list[int]]]]:
-        """Bundles parts to about the size that suits the machine."""
+        """Group parts into steps of about STEP_TOKENS."""
         step: list[tuple[int, list[int]]] = []
         size = 0
         for part in parts:

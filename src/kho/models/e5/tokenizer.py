@@ -1,4 +1,5 @@
-"""Text to the model's tokens: normalised, spaces marked, cut into the likeliest pieces (SentencePiece unigram)."""
+"""Tokenizer of the model: normalises text, marks spaces and splits it into the likeliest pieces (SentencePiece
+unigram)."""
 
 import re
 import unicodedata
@@ -8,16 +9,16 @@ from kho.models.e5.weights import Vocabulary
 from kho.models.text import well_formed
 
 SPACE = "▁"
-"""Stands before a word. No piece has it elsewhere, so that words are cut independently of each other."""
+"""Prefix of a word. No piece has it elsewhere, so words are split independently of each other."""
 MAX_CACHED_WORDS = 50_000
 MAX_CACHED_LENGTH = 24
-"""Longer words are rarely met again; a Chinese sentence is one word."""
+"""Longer words rarely occur again; a Chinese sentence is one word."""
 
 _spaces = re.compile("  +")
 
 
 def clean(text: str) -> str:
-    """Composed, because the model knows no letters with loose marks; and without halves of characters."""
+    """Normalise to NFC, because the model has no letters with separate marks, and replace lone surrogates."""
     return unicodedata.normalize("NFC", well_formed(text))
 
 
@@ -26,12 +27,12 @@ class Tokenizer:
         self.begin, self.end, self._unknown = vocabulary.begin, vocabulary.end, vocabulary.unknown
         self._pieces, self._scores, self._normal = vocabulary.pieces, vocabulary.scores, vocabulary.normal
         self._guess = min(self._scores) - 10.0
-        """The score of a character that is in no piece."""
+        """Score of a character that is in no piece."""
         self._reach = vocabulary.reach
         self._words: dict[str, tuple[int, ...]] = {}
 
     def ids(self, text: str, limit: int) -> list[int]:
-        """At most `limit` tokens, without the marks of begin and end."""
+        """Return at most `limit` tokens, without the begin and end tokens."""
         found: list[int] = []
         for word in _words(_spaces.sub(" ", clean(text).translate(self._normal))):
             found += self._word(word)
@@ -50,7 +51,7 @@ class Tokenizer:
         return known
 
     def _cut(self, word: str) -> tuple[int, ...]:
-        """The pieces whose scores add up to the most (Viterbi)."""
+        """Return the pieces with the highest total score (Viterbi)."""
         pieces, scores, reach, unknown = self._pieces, self._scores, self._reach, self._unknown
         letters = len(word)
         best = [0.0] + [-1e30] * letters
@@ -75,7 +76,7 @@ class Tokenizer:
 
 
 def _words(text: str) -> Iterator[str]:
-    """The words with the mark of the space before them, in their order."""
+    """Yield the words in order, each with the mark of the space before it."""
     if text[:1] == " ":
         text = text[1:]
     for word in text.split(" "):

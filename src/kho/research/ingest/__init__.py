@@ -1,1 +1,1 @@
-"""Files of this machine on their way to documents: which may be read, what changed, jobs that survive a restart."""
+"""Ingest of local files: which may be read, which changed, and jobs that survive a restart."""

@@ -1,11 +1,11 @@
-"""Which paths may be read: only what lies below allowed folders, however a path is written and whatever it links to.
+"""Restricts reading to allowed folders, however a path is written and whatever it links to.
 
-A path is judged by where it really leads. It is resolved first, links and `..` included, and the result must lie below
-an allowed folder and not in a forbidden one. Between that check and the opening somebody could put a link in the place
-of a folder. So a file is not opened by its path: `Roots.open` goes down from the allowed folder one name at a time,
-each opened relative to the one before (`openat`) and with O_NOFOLLOW. The resolved path held no links, so a link on the
-way is one that came later, and opening it fails. What was opened in the end is looked at once more through its
-descriptor, which nobody can exchange. This needs no /proc and no second look at the path, which could be swapped again.
+A path is first resolved, links and `..` included; the result must lie below an allowed folder and not in a forbidden
+one. Between that check and the opening somebody could replace a folder by a link (a race). So a file is not opened by
+its path: `Roots.open` descends from the allowed folder one name at a time, opening each relative to the one before
+(`openat`) with O_NOFOLLOW. The resolved path contained no links, so a link met on the way was added later, and opening
+it fails. The opened file is checked once more through its descriptor, which nobody can swap. This needs neither /proc
+nor a second look at the path, which could be swapped again.
 """
 
 import os
@@ -13,11 +13,13 @@ import re
 import stat
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from kho.kernel.hints import Hint, Op
+from kho.lib.dataclass import dataclass
 from kho.research.errors import PathRefused, Unreadable
 from kho.research.ingest.safe_open import (
     FILE,
@@ -34,7 +36,7 @@ from kho.research.ingest.safe_open import (
 MAX_PATH = 4096
 MAX_NAME = 255
 SYSTEM = (Path("/proc"), Path("/sys"), Path("/dev"))
-"""Not files but the machine itself."""
+"""Never read: these are interfaces of the kernel, not files."""
 
 URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://|file:)", re.IGNORECASE)
 DRIVE = re.compile(r"^[A-Za-z]:([\\/]|$)")
@@ -44,9 +46,10 @@ OPEN_LOCALLY = (
     "To open another folder, name it in KHO_RESEARCH__ROOTS, e.g. KHO_RESEARCH__ROOTS='[\"/data/papers\"]', "
     "and start Kho again."
 )
-OPEN_REMOTELY = (
-    "Send the text itself with augment_knowledge. An admin of the hub may open a folder of the server with "
-    "KHO_RESEARCH__SHARED_ROOTS."
+OPEN_REMOTELY = Hint(
+    "Send the text itself with ",
+    Op("augment_knowledge"),
+    ". An admin of the hub may open a folder of the server with KHO_RESEARCH__SHARED_ROOTS.",
 )
 
 
@@ -57,24 +60,24 @@ class Located:
     path: Path
     """Resolved: no links, no '..'."""
     root: Path
-    """The allowed folder that it lies in, resolved."""
+    """The allowed folder that contains it, resolved."""
     folder: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Folders that may be read, and folders within them that may not. With no folder, nothing may be read."""
+    """Allowed folders, and forbidden folders within them. Without any folder nothing may be read."""
 
     folders: tuple[Path, ...]
-    """A relative path begins at the first one."""
+    """Relative paths start at the first one."""
     forbidden: tuple[Path, ...] = ()
     home: Path | None = None
-    """What '~' means; nothing when None."""
+    """The folder that '~' stands for; None if '~' is not supported."""
     how_to_open: str = OPEN_LOCALLY
 
     def narrowed(self, stated: Iterable[str]) -> "Roots":
-        """Those parts that lie in the folders that a client states, too, as file:// addresses. A client that states
-        none has opened none."""
+        """Return the roots limited to folders that the client states, too (MCP roots, as file:// URIs). A client that
+        states none has opened none."""
         theirs = [Path(os.path.realpath(path)) for path in map(_path_of, stated) if path]
         both: list[Path] = []
         for folder in self.folders:
@@ -85,23 +88,25 @@ class Roots:
         return replace(self, folders=tuple(dict.fromkeys(both)), how_to_open=how)
 
     def locate(self, given: str) -> Located:
-        """The file or folder that a user's path means. That may change: open it with `open`, not by name."""
+        """Resolve a user's path and check that it may be read. The file may be swapped later: open it with `open`, not
+        by name."""
         if not self.folders:
             raise PathRefused("No folder may be read here.", guidance=self.how_to_open, path=given)
         self._check_form(given)
         typed = self._absolute(given)
         real, root = self._allowed(typed, given)
         found = _as_spelt(real, root)
-        if found != real:  # the name is written with other code points on disk, and may be a link there
+        if found != real:  # the name has other code points on disk, and may be a link there
             real, root = self._allowed(found, given)
         return Located(real, root, self._kind(real, given))
 
     def open(self, located: Located) -> BinaryIO:
-        """The file, opened as the module's text says. It is a regular file, and still the one that may be read."""
+        """Open the file as described in the module's docstring. It is a regular file, and still the one that was
+        allowed."""
         parent = self.open_folder(located.root, located.path.parent)
         try:
             name, shown = located.path.name, str(located.path)
-            need_file(status_of(name, parent, shown), shown)  # merely opening a device can have an effect
+            need_file(status_of(name, parent, shown), shown)  # merely opening a device can have side effects
             descriptor = opened(name, FILE, parent, shown)
         finally:
             os.close(parent)
@@ -114,7 +119,7 @@ class Roots:
         return file
 
     def read(self, located: Located, limit: int) -> bytes:
-        """The whole of a file that has at most `limit` bytes."""
+        """Return the whole content of a file of at most `limit` bytes."""
         with self.open(located) as file:
             size = os.fstat(file.fileno()).st_size
             content = b"" if size > limit else file.read(limit + 1)
@@ -127,7 +132,7 @@ class Roots:
         return content
 
     def open_folder(self, root: Path, folder: Path) -> int:
-        """A descriptor of a folder below `root`, to open what is in it; for the caller to close."""
+        """Open a folder below `root` and return its descriptor, for opening what is in it. The caller closes it."""
         closed = self._identities()
         descriptor = opened(str(root), WAY, None, str(folder))
         for name in folder.relative_to(root).parts:
@@ -150,12 +155,12 @@ class Roots:
     def _absolute(self, given: str) -> Path:
         if given == "~" or given.startswith("~/"):
             if self.home is None:
-                raise PathRefused("'~' means nothing here.", guidance="Name the folder in full.", path=given)
+                raise PathRefused("'~' is not supported here.", guidance="Name the folder in full.", path=given)
             return self.home / given[2:]
         return self.folders[0] / given
 
     def _allowed(self, path: Path, given: str) -> tuple[Path, Path]:
-        """Where it really leads, and the allowed folder that this lies in."""
+        """Return the resolved path and the allowed folder that contains it."""
         try:
             real = Path(os.path.realpath(path))
         except OSError as problem:
@@ -173,15 +178,17 @@ class Roots:
         closed = self._identities()
         if any(identity_of(place) in closed for place in (real, *real.parents)) or self._is_forbidden(real):
             raise self._refused_as_own(given)
-        # The outermost: what lies above it is the user's own choice, all below is opened name by name.
+        # The outermost allowed folder: the path above it is the user's own choice, everything below is opened name by
+        # name.
         return real, min(within, key=lambda root: len(root.parts))
 
     def _is_forbidden(self, real: Path) -> bool:
-        """By name, too: the folder may not exist yet."""
+        """Compare by name, too: the forbidden folder may not exist yet."""
         return any(real.is_relative_to(folder) for folder in map(_resolved, self.forbidden))
 
     def _identities(self) -> set[Identity]:
-        """By what they are, for a folder can have other names: other cases on some disks, other mounts."""
+        """Device and inode of the forbidden folders: a folder can have other names (other case on some disks, other
+        mounts)."""
         return {found for found in map(identity_of, self.forbidden) if found is not None}
 
     def _kind(self, real: Path, given: str) -> bool:
@@ -211,7 +218,7 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class AllowedPaths:
-    """The folders of this machine's user, and those that an admin opened for everybody else."""
+    """Allowed folders: those of the local user, and those that an admin opened for everybody else."""
 
     local: Roots
     shared: Roots
@@ -226,7 +233,8 @@ class AllowedPaths:
         cwd: Path | None = None,
         home: Path | None = None,
     ) -> "AllowedPaths":
-        """From the settings. With no `roots` named, the user's are the working directory and the home."""
+        """Build from the settings. Without `roots` the local user's are the working directory and the home
+        directory."""
         home = home or Path.home()
         cwd = cwd or Path.cwd()
         named = [_from_settings(root, home, cwd) for root in roots] or [cwd, home]
@@ -237,7 +245,8 @@ class AllowedPaths:
         )
 
     def for_caller(self, *, shared: bool, stated: Iterable[str] | None = None) -> Roots:
-        """`shared` callers come with a remote credential. `stated` are the roots of a client that states some."""
+        """Return the roots of a caller. `shared` means a remote credential; `stated` are the MCP roots that the client
+        states, None if it states none."""
         roots = self.shared if shared else self.local
         return roots if stated is None else roots.narrowed(stated)
 
@@ -248,7 +257,7 @@ def _from_settings(root: str | Path, home: Path, cwd: Path) -> Path:
 
 
 def _path_of(address: str) -> str:
-    """The path in a file:// address of this machine; empty for anything else."""
+    """Return the path of a local file:// URI; empty for anything else."""
     parts = urlsplit(address)
     path = unquote(parts.path)
     local = parts.scheme == "file" and parts.netloc in ("", "localhost")
@@ -256,17 +265,17 @@ def _path_of(address: str) -> str:
 
 
 def _wrong_form(given: str) -> str:
-    """Why a text is no path of this machine, in a sentence; empty if it may be one."""
+    """Return a sentence on why a text is not a path of this machine; empty if it may be one."""
     if not given.strip():
         return "The path is empty."
     if "\0" in given:
-        return "A path cannot hold the NUL character."
+        return "A path cannot contain the NUL character."
     if URL.match(given):
         return "An address (URL) is not a path."
     if given.startswith(NETWORK):
         return "Paths of other machines (\\\\server\\share) are not read."
     if DRIVE.match(given):
-        return "A path with a drive letter is none of this machine's."
+        return "A path with a drive letter is not a path of this machine."
     try:
         sizes = [len(os.fsencode(name)) for name in given.split("/")]
     except UnicodeEncodeError:
@@ -277,7 +286,7 @@ def _wrong_form(given: str) -> str:
 
 
 def _as_spelt(path: Path, root: Path) -> Path:
-    """The path as the disk has it: the same letters may be written with other code points (NFC, NFD)."""
+    """Return the path as spelt on disk: the same letters may have other code points there (NFC, NFD)."""
     if os.path.lexists(path):
         return path
     found = root
@@ -288,7 +297,7 @@ def _as_spelt(path: Path, root: Path) -> Path:
         wanted = unicodedata.normalize("NFC", name)
         try:
             same = [e.name for e in found.iterdir() if unicodedata.normalize("NFC", e.name) == wanted]
-        except OSError:  # a missing or closed folder has no other spelling to offer
+        except OSError:  # a folder that is missing or cannot be listed has no other spelling
             return path
         found /= min(same, default=name)
     return found

@@ -1,27 +1,28 @@
-"""Which files of a folder are meant: globs to include and to exclude, and what is left out unless it is named."""
+"""Glob patterns that include and exclude files of a folder, and names that are skipped by default."""
 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from kho.lib.dataclass import dataclass
 from kho.research.errors import InvalidDocumentRequest
 
 JUNK = frozenset("node_modules bower_components __pycache__ __pypackages__ venv".split())
-"""Folders of copies and of what programs made. Hidden ones (.git, .venv, .tox …) are left out anyway; names that a
-person could give a folder of notes (build, dist, vendor …) are not among them."""
+"""Folders of copied or generated files, skipped by default. Hidden ones (.git, .venv, .tox …) are skipped anyway; names
+that a person could give a folder of notes (build, dist, vendor …) are not listed."""
 MAX_PATTERNS = 100
-"""Patterns of one request, after their braces are expanded: every name in the folder is matched against all of them."""
+"""Maximum patterns of a request after brace expansion: every name in the folder is matched against all of them."""
 MAX_LENGTH = 4_096
-"""Characters of a pattern, as of a path."""
+"""Maximum characters of a pattern, the same as of a path."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """A pattern without '/' is matched against names, at any depth; one with '/' against the path below the folder.
-    `*` stays within a name, `**` does not. Cases and ways of writing the same letter do not matter."""
+    """Include and exclude patterns. A pattern without '/' is matched against names at any depth, one with '/' against
+    the path below the folder. `*` stays within a name, `**` does not. Matching ignores case and Unicode
+    normalization."""
 
     include: tuple[str, ...] = ()
     """Everything when empty."""
@@ -29,8 +30,8 @@ class Patterns:
 
     @classmethod
     def of(cls, include: str | Sequence[str] | None = None, exclude: str | Sequence[str] | None = None) -> "Patterns":
-        """Each is a list, or a text with commas: '*.md, *.txt'. One that begins with '!' excludes. Raises
-        InvalidDocumentRequest for more than MAX_PATTERNS or one over MAX_LENGTH."""
+        """Parse patterns: a list, or a text with commas ('*.md, *.txt'). A pattern that begins with '!' excludes.
+        Raises InvalidDocumentRequest for more than MAX_PATTERNS patterns, or for one longer than MAX_LENGTH."""
         given = {"patterns": _separated(include), "exclude": _separated(exclude)}
         for parameter, patterns in given.items():
             _check(parameter, patterns)
@@ -41,16 +42,16 @@ class Patterns:
         return cls(tuple(wanted), (*refused, *excluded))
 
     def wants(self, relative: str) -> bool:
-        """True for a file that the patterns include."""
+        """True if the file is included and not excluded."""
         included = not self.include or any(_matches(pattern, relative) for pattern in self.include)
         return included and not self.excludes(relative)
 
     def excludes(self, relative: str) -> bool:
-        """True for a file, or a folder with everything in it, that is left out."""
+        """True if the file, or the folder with everything in it, is excluded."""
         return any(_matches(pattern, relative) for pattern in self.exclude)
 
     def leaves_out(self, name: str) -> bool:
-        """True for a hidden or junk name that no pattern names."""
+        """True for a hidden or junk name that no include pattern names."""
         return (name.startswith(".") or name.casefold() in JUNK) and not self._names(name)
 
     def _names(self, name: str) -> bool:
@@ -61,7 +62,7 @@ class Patterns:
 
 
 def _separated(given: str | Sequence[str] | None) -> list[str]:
-    """The patterns between the commas; a comma within braces separates nothing."""
+    """Split at commas, except for commas within braces."""
     found: list[str] = []
     for text in [given] if isinstance(given, str) else given or ():
         inside = _within_braces(text)
@@ -75,7 +76,7 @@ def _separated(given: str | Sequence[str] | None) -> list[str]:
 
 
 def _within_braces(text: str) -> set[int]:
-    """The places of the commas between braces that are closed again."""
+    """Return the positions of commas inside of closed braces."""
     inside: set[int] = set()
     open_at: list[int] = []
     commas: list[int] = []
@@ -105,8 +106,8 @@ def _check(parameter: str, patterns: Sequence[str]) -> None:
 
 
 def _expansions(pattern: str) -> int:
-    """How many patterns `_without_braces` makes of one, up to one too many: the product of the choices of all its
-    braces, however they are nested. Counted without making them: forty pairs of braces are 2**40."""
+    """Return the number of patterns that brace expansion yields, capped at MAX_PATTERNS + 1: the product of the choices
+    of all braces, however nested. Counted without expanding: forty pairs of braces are 2**40 patterns."""
     total = 1
     choices: list[int] = []
     for sign in pattern:
@@ -115,12 +116,12 @@ def _expansions(pattern: str) -> int:
         elif sign == "," and choices:
             choices[-1] += 1
         elif sign == "}" and choices:
-            total = min(total * choices.pop(), MAX_PATTERNS + 1)  # more is too many anyway
+            total = min(total * choices.pop(), MAX_PATTERNS + 1)  # capped: more is refused anyway
     return total
 
 
 def _without_braces(pattern: str) -> Iterator[str]:
-    """'*.{md,txt}' is '*.md' and '*.txt'."""
+    """Expand braces: '*.{md,txt}' becomes '*.md' and '*.txt'."""
     waiting = [pattern]
     while waiting:
         current = waiting.pop()
@@ -133,7 +134,7 @@ def _without_braces(pattern: str) -> Iterator[str]:
 
 
 def _matches(pattern: str, relative: str) -> bool:
-    """Name by name, so that no pattern takes long, whatever it looks like."""
+    """Match name by name, so that no pattern can take exponential time."""
     path = _folded(relative).split("/")
     wanted = [part for part in _folded(pattern).split("/") if part not in ("", ".")]
     if "/" not in pattern.removesuffix("/"):

@@ -1,11 +1,13 @@
-"""A document's text as the search core files it. Derived from the text alone, so it can be made again at any time."""
+"""Turns a document's text into what the search core indexes. Derived from the text alone, so it can be rebuilt at any
+time."""
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from kho.lib.chunking.chunker import Content, Kind, chunks
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, digest
 from kho.parsers import TextChunk
 from kho.research import names
@@ -15,13 +17,14 @@ from kho.search.text.language import language
 
 SPACE = "research"
 FORM = 1
-"""Goes up when documents are indexed differently: they are then re-indexed."""
+"""Index version. Increase it when documents are indexed differently: all are then reindexed."""
 JOINT = " > "
-"""Between the titles of a header path."""
+"""Separator of the titles in a header path."""
 PACKED_FROM = 1_000
-"""Bytes from which packing a text is worth it."""
+"""Minimum bytes at which a text is compressed."""
 GIST = 400
-"""Words of a document by which near-duplicates are looked for; who is found is compared in full."""
+"""Number of distinct words from the start of a document used to find near-duplicate candidates; candidates are then
+compared in full."""
 
 Origin = Literal["file", "external", "upload"]
 _LETTERS: dict[Content, str] = {"prose": "p", "code_block": "c", "table": "t"}
@@ -30,52 +33,53 @@ _CONTENTS: dict[str, Content] = {letter: content for content, letter in _LETTERS
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """A document's row."""
+    """Row of table research_documents."""
 
     id: str
     collection_id: str
     origin: Origin
-    path: str | None
-    """As it was read, absolute; of files only."""
-    source: str | None
-    """The origin of what came as text."""
     title: str
-    format: str
-    cut: Kind
-    """How its text is cut into passages."""
     hash: str
-    """The SHA-256 of the bytes that it was made from."""
-    size: int
-    """The number of those bytes."""
-    mtime: int | None
-    tags: tuple[str, ...]
-    author: str | None
-    published: str | None
-    job_id: str | None
+    """SHA-256 of the original bytes."""
+    size_bytes: int
+    """Number of the original bytes."""
     created_at: int
     updated_at: int
+    path: str | None = None
+    """Absolute path; files only."""
+    source: str | None = None
+    """Source of a text or upload; None for files."""
+    format: str = "markdown"
+    cut: Kind = "auto"
+    """How its text is chunked."""
+    modified_at: int | None = None
+    """Modification time of the file."""
+    tags: tuple[str, ...] = ()
+    author: str | None = None
+    published: str | None = None
+    job_id: str | None = None
     chunks: int = 0
     kinds: str = ""
-    """One letter per chunk: prose, code or table."""
+    """Content type of each chunk, one letter per chunk: prose, code or table."""
     language: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tags", tuple(self.tags))  # a row has a list; documents are compared as a whole
+        object.__setattr__(self, "tags", tuple(self.tags))  # rows hold a list, but documents are compared as a whole
 
     @property
     def place(self) -> str:
-        """Identifies the document when it comes again: a digest of its path, or of its source and title."""
+        """Identity of the document when it is added again: a digest of its path, or of its source and title."""
         named = ("path", self.path) if self.path is not None else ("source", self.source or "", self.title)
         return digest(*named)
 
     @property
     def sought(self) -> str:
-        """The text that a filter searches."""
+        """Text that the filter of a listing is matched against."""
         return names.key("\n".join(part for part in (self.path, self.source, self.title) if part))
 
     @property
     def name(self) -> str:
-        """The name that people know it by."""
+        """Display name: path, source or title."""
         return self.path or self.source or self.title
 
     def content_type(self, chunk: int) -> Content:
@@ -86,12 +90,13 @@ class Doc:
         return {str(content): count for content, count in counted.items() if count}
 
 
-DOCUMENTS = Table("research_documents", Doc, json=("tags",))
+DOCUMENTS = Table("research_documents", Doc, json=("tags",), names={"size_bytes": "size", "modified_at": "mtime"})
 
 
 @dataclass(frozen=True, slots=True)
 class Filing:
-    """A document that is ready to be stored. The costly part, done outside of the transaction that all writes share."""
+    """A document prepared for storing. The expensive part, done outside of the write transaction, which all writers
+    share."""
 
     doc: Doc
     packed: bool
@@ -99,21 +104,17 @@ class Filing:
     prepared: Prepared
 
     def under(self, id: str, collection_id: str, created_at: int) -> "Filing":
-        """The same under another id, in another collection or with another date; nothing is computed again."""
+        """Return the same under another id, collection or creation date, without recomputing anything."""
         doc = replace(self.doc, id=id, collection_id=collection_id, created_at=created_at)
         if doc == self.doc:
             return self
-        document = replace(self.prepared.document, key=id, collection=collection_id, created_at=created_at)
-        moved = {"collection": collection_id, "created_at": created_at}
-        parts = [
-            replace(part, stored=replace(part.stored, key=id, ref=replace(part.stored.ref, **moved)))
-            for part in self.prepared.parts
-        ]
-        return replace(self, doc=doc, prepared=replace(self.prepared, document=document, parts=parts))
+        prepared = self.prepared.refiled(key=id, collection=collection_id, created_at=created_at)
+        return replace(self, doc=doc, prepared=prepared)
 
 
 def make(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None = None) -> Filing:
-    """Cuts, unless that was done, folds and packs. Takes milliseconds per page: not for the event loop."""
+    """Prepare a document: chunk the text (unless `passages` are given), tokenize and compress it. Takes milliseconds
+    per page: do not run it in the event loop."""
     text = storable(text)
     doc, document = cut(tenant, _storable(doc), text, passages)
     prepared = prepare(document)
@@ -122,7 +123,7 @@ def make(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None 
 
 
 def cut(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None = None) -> tuple[Doc, Document]:
-    """The row, with what is known of its chunks, and what the search core gets."""
+    """Chunk the text. Return the row with its chunk columns filled in, and the document for the search core."""
     found = chunks(text, kind=doc.cut) if passages is None else passages
     kinds = "".join(_LETTERS[one.content] for one in found)
     doc = replace(doc, chunks=len(found), kinds=kinds, language=language(text))
@@ -131,18 +132,18 @@ def cut(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None =
 
 
 def elsewhere(tenant: str, doc: Doc, text: str, collection_id: str) -> tuple[Doc, Prepared]:
-    """The document, ready to be indexed in another collection. It is cut into passages again, perhaps differently."""
+    """Prepare the document for another collection. Its text is chunked again, perhaps differently."""
     doc, document = cut(tenant, replace(doc, collection_id=collection_id), text)
     return doc, prepare(document)
 
 
 def header_path(heading: str, title: str) -> str:
-    """The titles above a passage, without the document's own, which stands in front of them in the index."""
+    """Return the titles above a passage without the document's own title, which the index puts in front of them."""
     return "" if heading == title else heading.removeprefix(title + JOINT)
 
 
 def words(prepared: Prepared) -> set[str]:
-    """All of a document's words, by which its likeness to another is measured."""
+    """Return all words of a document, for measuring its similarity to another."""
     return {word for part in prepared.parts for word in part.body}
 
 
@@ -156,13 +157,13 @@ def unpack(packed: int, content: bytes) -> str:
 
 
 def _storable(doc: Doc) -> Doc:
-    """A file's name need not be text; what is not is replaced, here as in the index."""
+    """Replace characters that cannot be stored, as the index does: a file name need not be valid Unicode."""
     named = {name: getattr(doc, name) for name in ("path", "source", "title", "author")}
     return replace(doc, **{name: storable(value) for name, value in named.items() if value is not None})
 
 
 def _heading(title: str, heading: tuple[str, ...]) -> str:
-    # A passage is often found by its document's title, which its own text does not repeat.
+    # The document's title is included: it often matches a query, and the passage's own text does not repeat it.
     return JOINT.join(heading if heading[:1] == (title,) else (title, *heading))
 
 

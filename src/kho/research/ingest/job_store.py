@@ -1,22 +1,23 @@
-"""The SQL of jobs: what is to be done, who is at it, how far it is.
+"""SQL of ingest jobs: request, lease, progress.
 
-A running job belongs to the process that holds its lease. Each step renews the lease and says how far it is, and learns
-at the same time whether somebody cancelled the job or took it over.
+A running job belongs to the process that holds its lease. Each step renews the lease and stores the progress, and so
+learns whether the job was cancelled or taken over.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, field, fields
 from typing import Any, Literal
 
 from kho.kernel.ports import Lease, Leases, Tx
 from kho.lib import sql
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, to_json
 from kho.research.errors import JobNotFound
 
 MAX_FAILURES = 100
-"""Files whose failure a job reports one by one; the others are counted."""
+"""Maximum failed files that a job reports one by one; the rest are only counted."""
 MAX_FINISHED = 500
-"""Finished jobs that a tenant keeps."""
+"""Maximum finished jobs kept per tenant."""
 UNFINISHED = "state IN ('queued', 'running')"
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -26,7 +27,7 @@ State = Literal["queued", "running", "done", "failed", "cancelled"]
 class Counts:
     done: int = 0
     total: int | None = None
-    """None until it is known."""
+    """None until the folder was scanned."""
     added: int = 0
     changed: int = 0
     unchanged: int = 0
@@ -43,11 +44,13 @@ class Job:
     request: dict[str, Any]
     collection_id: str | None
     sub: str
-    """Who asked for it."""
+    """Subject of the caller who started it."""
     created_at: int
     updated_at: int
     report: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """Files that failed: path, reason and code."""
+    skipped: dict[str, int] = field(default_factory=dict[str, int])
+    """Files of kinds that Kho cannot read, by name ending; empty for none."""
     error: str | None = None
     owner: str | None = None
     lease_until: int = 0
@@ -65,29 +68,26 @@ class Job:
         return Counts(*(getattr(self, one.name) for one in fields(Counts)))
 
 
-JOBS = Table("research_jobs", Job, json=("request", "report"))
-_SELECT = f"SELECT {JOBS.columns} FROM research_jobs"
+JOBS = Table("research_jobs", Job, json=("request", "report", "skipped"))
 
 
 def lease(leases: Leases, duration: int) -> Lease:
-    """The right to work on a job: its key is the tenant and the id."""
+    """Return the lease for working on jobs; its key is tenant and id."""
     return leases.rows("research_jobs", ("tenant", "id"), duration, until="lease_until", where=UNFINISHED)
 
 
 def create(tx: Tx, job: Job) -> None:
-    """A new job. The oldest finished ones of its tenant make room."""
+    """Insert a job and delete the tenant's oldest finished ones beyond MAX_FINISHED."""
     JOBS.insert(tx, job)
-    tx.run(
+    statement = (
         "DELETE FROM research_jobs WHERE tenant = $1 AND id IN (SELECT id FROM research_jobs WHERE tenant = $1 "
-        "AND finished_at IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT 1000 OFFSET $2)",
-        job.tenant,
-        MAX_FINISHED,
+        "AND finished_at IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT 1000 OFFSET $2)"
     )
+    tx.run(statement, job.tenant, MAX_FINISHED)
 
 
 def get(tx: Tx, tenant: str, id: str) -> Job | None:
-    row = tx.one(f"{_SELECT} WHERE tenant = $1 AND id = $2", tenant, id)
-    return JOBS.read(row) if row else None
+    return JOBS.find(tx, tenant=tenant, id=id)
 
 
 def need(tx: Tx, tenant: str, id: str) -> Job:
@@ -100,21 +100,17 @@ def need(tx: Tx, tenant: str, id: str) -> Job:
 def newest(tx: Tx, tenant: str, limit: int, collection_id: str | None = None) -> list[Job]:
     only, values = sql.where({"tenant =": tenant, "collection_id =": collection_id})
     order = f"ORDER BY created_at DESC, id DESC LIMIT ${len(values) + 1}"
-    return JOBS.read_all(tx.all(f"{_SELECT} WHERE {only} {order}", *values, limit))
+    return JOBS.all(tx, f"{only} {order}", *values, limit)
 
 
 def abandoned(tx: Tx, now: int, limit: int) -> list[Job]:
-    """Jobs of all tenants that nobody is at: never begun, or left by a process that fell silent. Oldest first."""
-    rows = tx.all(
-        f"{_SELECT} WHERE {UNFINISHED} AND lease_until <= $1 ORDER BY created_at, id LIMIT $2",
-        now,
-        limit,
-    )
-    return JOBS.read_all(rows)
+    """Return unfinished jobs of all tenants without a live lease: never started, or left by a process that died. Oldest
+    first."""
+    return JOBS.all(tx, f"{UNFINISHED} AND lease_until <= $1 ORDER BY created_at, id LIMIT $2", now, limit)
 
 
 def claim(tx: Tx, lease: Lease, tenant: str, id: str, now: int) -> Job | None:
-    """The job, now this process's and running; None if another has it or it is over."""
+    """Take the lease and mark the job as running. None if another process has it or it is finished."""
     if not lease.take(tx, tenant, id):
         return None
     sql.update(tx, "research_jobs", {"state": "running", "updated_at": now}, tenant=tenant, id=id)
@@ -122,15 +118,20 @@ def claim(tx: Tx, lease: Lease, tenant: str, id: str, now: int) -> Job | None:
 
 
 def advance(tx: Tx, lease: Lease, job: Job, counts: Counts, report: Sequence[dict[str, str]], now: int) -> bool:
-    """Says how far the job is, and keeps it. False: it was cancelled or taken over, so this process has to stop."""
+    """Store the progress and renew the lease. False if the job was cancelled or taken over: this process must stop."""
     if not lease.hold(tx, job.tenant, job.id):
         return False
     changes = {**asdict(counts), "report": to_json(report[:MAX_FAILURES]), "updated_at": now}
     return sql.update(tx, "research_jobs", changes, tenant=job.tenant, id=job.id) == 1
 
 
+def skip(tx: Tx, job: Job, skipped: Mapping[str, int]) -> None:
+    """Store the files that are not read."""
+    sql.update(tx, "research_jobs", {"skipped": to_json(skipped)}, tenant=job.tenant, id=job.id)
+
+
 def finish(tx: Tx, lease: Lease, job: Job, state: Literal["done", "failed"], error: str | None, now: int) -> Job | None:
-    """The job as it ended; None if it was not this process's to end."""
+    """Mark the job as finished and return it; None if this process no longer holds the lease."""
     if not lease.hold(tx, job.tenant, job.id):
         return None
     ended = {"finished_at": now, "updated_at": now, "lease_until": 0, "owner": None}
@@ -139,12 +140,11 @@ def finish(tx: Tx, lease: Lease, job: Job, state: Literal["done", "failed"], err
 
 
 def cancel(tx: Tx, tenant: str, id: str, now: int) -> Job | None:
-    """The job as it ended; whoever is at it notices at its next step. None if it was over already."""
-    changed = tx.run(
+    """Mark the job as cancelled and return it; the process that runs it notices at its next step. None if it was
+    already finished."""
+    statement = (
         f"UPDATE research_jobs SET state = 'cancelled', finished_at = $1, updated_at = $1 "
-        f"WHERE tenant = $2 AND id = $3 AND {UNFINISHED}",
-        now,
-        tenant,
-        id,
+        f"WHERE tenant = $2 AND id = $3 AND {UNFINISHED}"
     )
+    changed = tx.run(statement, now, tenant, id)
     return need(tx, tenant, id) if changed else None

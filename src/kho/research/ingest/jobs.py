@@ -1,14 +1,14 @@
-"""Jobs in this process: long work that a row in the database stands for, so that it outlives the call and the process.
+"""Runs ingest jobs. A job is a row in the database, so that it outlives the call and the process.
 
-The row has a lease. Whoever holds it works and renews it; a process that falls silent loses it, and of all the others
-exactly one goes on. A process that stops in good order lets go of it at once.
+The row has a lease. The process that holds it works and renews it. A process that dies lets it expire, and exactly one
+other process continues. A process that stops normally releases it at once.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import partial
 
 from kho.kernel.audit import AuditEvent, record
@@ -17,6 +17,7 @@ from kho.kernel.call import Call
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.ports import Database, Lease, Leases, Tx
 from kho.lib.clock import SECOND, Clock
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research.ingest import job_store
 from kho.research.ingest.job_store import Counts, Job
@@ -24,28 +25,29 @@ from kho.research.ingest.job_store import Counts, Job
 log = logging.getLogger("kho.research")
 
 LOOKED_AT = 100
-"""Jobs that nobody is at, looked at in one go."""
+"""Maximum abandoned jobs read in one query."""
 
 UNEXPECTED = "It failed inside Kho. The log says why."
-GIVEN_UP = "Whoever read these files fell silent, and nobody else may read them. Call ingest_documents again."
+GIVEN_UP = "The process that read these files stopped, and no other may read them. Start the ingest again."
 
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
     lease: int = 30 * SECOND
-    """How long a process that fell silent keeps its jobs."""
+    """Lease duration: how long a dead process keeps its jobs."""
     renew_every: float = 2.0
-    """Seconds between renewals; also how soon a job notices that another process cancelled it."""
+    """Seconds between lease renewals; also the delay until a job notices that another process cancelled it."""
     look_every: float = 5.0
-    """Seconds between looks for jobs that nobody is at."""
+    """Seconds between polls for abandoned jobs."""
     first_look: float = 1.0
-    """Seconds before the first look: most commands are over by then, and should not begin what they cannot finish."""
+    """Seconds before the first poll: most CLI commands are over by then, and should not start what they cannot
+    finish."""
     report_every: float = 0.5
-    """Seconds between two reports to somebody who waits."""
+    """Seconds between progress reports to a waiting caller."""
     at_once: int = 2
-    """Jobs that run in one process; the others wait for their turn."""
+    """Maximum concurrent jobs of a process; the others wait in the queue."""
     given_up_after: int = 600 * SECOND
-    """A job that nobody here may go on with is given up after this time."""
+    """An abandoned job that this process may not continue is failed after this time."""
 
 
 class Stopped(Exception):
@@ -54,27 +56,28 @@ class Stopped(Exception):
 
 @dataclass(slots=True)
 class Running:
-    """A job that this process is at."""
+    """A job that this process runs."""
 
     job: Job
     lease: Lease
     clock: Clock
     suspect: bool = False
-    """The process that ran it before stopped without a word: one of the files may have been the reason."""
+    """The previous process died while running it: one of the files may have crashed it."""
     counts: Counts = field(default_factory=Counts)
-    """As they are stored."""
+    """Counts as stored."""
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when somebody in this process cancels it."""
+    """Set when it is cancelled from within this process."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def advance(self, tx: Tx, counts: Counts, report: list[dict[str, str]]) -> None:
-        """In the transaction of a step: it counts only if the job is still ours."""
+        """Store the progress within a step's transaction. Raises Stopped, which rolls the step back, if the job is no
+        longer ours."""
         if not job_store.advance(tx, self.lease, self.job, counts, report, self.clock()):
             raise Stopped
 
 
 Work = Callable[[Running], Awaitable[None]]
-"""Does a job to its end. Begun again after a crash, it must not do anything twice."""
+"""Runs a job to its end. It is restarted after a crash, so it must not do anything twice."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,7 +88,7 @@ class Jobs:
     leases: Leases
     work: Work
     may_take: Callable[[Job], bool]
-    """Says whether a job that another process left can be finished by this one; it may block."""
+    """True if this process can finish a job that another one left; may block."""
     limits: JobLimits = field(default_factory=JobLimits)
     lease: Lease = field(init=False)
     running: dict[str, Running] = field(default_factory=dict[str, Running], init=False)
@@ -95,11 +98,11 @@ class Jobs:
         self.lease = job_store.lease(self.leases, self.limits.lease)
 
     async def begin(self, make: Callable[[Tx], Job]) -> Job:
-        """Stores the job that `make` gives, and starts it, or leaves it in the queue if there are enough already."""
+        """Store the job that `make` returns and start it, or leave it queued if `at_once` jobs are running."""
         stored = asyncio.ensure_future(self._store(make))
         try:
             return await asyncio.shield(stored)
-        except asyncio.CancelledError:  # the row may be on its way already
+        except asyncio.CancelledError:  # the row may already be on its way to the database
             self.background.add(partial(self._call_off_stored, stored))
             raise
 
@@ -117,7 +120,8 @@ class Jobs:
         return job
 
     async def follow(self, job: Job, call: Call, seconds: float) -> Job:
-        """The job when it is over, or as it is after so many seconds. Who gives up waiting before cancels it."""
+        """Wait up to `seconds` for the job and return its state. A caller that is cancelled while waiting cancels the
+        job."""
         until = time.monotonic() + seconds
         reported = -1
         try:
@@ -135,7 +139,8 @@ class Jobs:
             raise
 
     async def cancel(self, tenant: str, id: str, call: Call | None = None) -> bool:
-        """From whichever process. False if the job was over already. `call` is that of whoever cancels another's."""
+        """Cancel a job, whichever process runs it. False if it was already finished. `call` is given when a user
+        cancels it, for the audit log."""
 
         def work(tx: Tx) -> bool:
             job_store.need(tx, tenant, id)
@@ -153,7 +158,7 @@ class Jobs:
         return cancelled
 
     async def resume(self) -> None:
-        """Takes up jobs that wait and jobs that others left, until the hub stops."""
+        """Run queued and abandoned jobs until the hub stops."""
         await self.background.pause(self.limits.first_look)
         await self.background.every(self.limits.look_every, self._take_over, name="jobs", wake=self.news)
 
@@ -162,7 +167,7 @@ class Jobs:
         for job in await self.db.read(lambda tx: job_store.abandoned(tx, now, LOOKED_AT)):
             if len(self.running) >= self.limits.at_once or self.background.stopping:
                 return
-            if job.id in self.running:  # this process was late; its next renewal corrects that
+            if job.id in self.running:  # our lease expired because we were late; the next renewal corrects that
                 continue
             if await asyncio.to_thread(self.may_take, job):
                 if claimed := await self._claim(job):
@@ -179,7 +184,8 @@ class Jobs:
         self.background.add(partial(self._run, running))
 
     async def _run(self, running: Running) -> None:
-        """To its end, whatever that is. What nobody expects goes on to the log, and the job says that it failed."""
+        """Run a job and finish it or release its lease. An unexpected exception marks the job as failed and goes on to
+        the log."""
         error: str | None = UNEXPECTED
         over = True
         try:
@@ -203,7 +209,7 @@ class Jobs:
                 self.news.set()
 
     async def _attended(self, running: Running) -> bool:
-        """Works, and keeps the lease meanwhile."""
+        """Run the work and renew the lease meanwhile."""
         work = asyncio.ensure_future(self.work(running))
         kept = asyncio.ensure_future(self._keep(running))
         try:
@@ -219,7 +225,7 @@ class Jobs:
             await asyncio.gather(work, kept, return_exceptions=True)
 
     async def _keep(self, running: Running) -> None:
-        """Until the job is somebody else's, or nobody's."""
+        """Renew the lease until the job is cancelled or the lease is lost."""
         while True:
             try:
                 async with asyncio.timeout(self.limits.renew_every):
@@ -246,14 +252,15 @@ class Jobs:
         await self._call_off(await stored)
 
     async def _moment(self, id: str, seconds: float) -> None:
-        """Until the job is over, the hub stops, or so many seconds have passed."""
+        """Wait until the job is over, the hub stops, or `seconds` have passed."""
         running = self.running.get(id)
         over = running.over if running else asyncio.Event()
         await self.background.pause_until(over, max(0.0, seconds))
 
 
 def _audit(tx: Tx, job: Job, now: int) -> None:
-    """The one row of an ingest, when it is over, however it ended: what it changed, in the name of whoever asked."""
+    """Write the audit event of a finished job, if it changed anything, in the name of the caller who started it. One
+    event per ingest, however it ended."""
     counts = {name: count for name, count in asdict(job.counts).items() if name in ("added", "changed", "removed")}
     if any(counts.values()):
         event = AuditEvent(

@@ -1,17 +1,19 @@
-"""What an ingest has to do: which files are new or may have changed, which need not be opened, and which are gone.
+"""Plans an ingest: which files are new or may have changed, which need not be read, and which are gone.
 
-A file whose size and time are those of its document is not read. One that another time or size makes suspicious is read
-and compared by its hash later, so a wrong suspicion costs a read and nothing more.
+A file whose size and modification time match its document is not read. One with another time or size is read and later
+compared by hash, so a false alarm costs one read.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from pathlib import PurePath
 from typing import Any
 
 from kho.kernel.ports import Tx
-from kho.lib.sql import Table
+from kho.lib.dataclass import dataclass
+from kho.lib.sql import Table, number
 from kho.parsers import is_readable
 from kho.research.errors import PathRefused
 from kho.research.ingest.allowed_paths import Located, Roots
@@ -20,17 +22,21 @@ from kho.research.ingest.job_store import Job
 from kho.research.ingest.walk import File, SkippedFile, walk
 from kho.search.indexing.index import storable
 
+MAX_ENDING = 20
+"""Characters of a name ending that are kept of files that are not read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A file that is here already, as far as it takes to tell whether it changed."""
+    """The columns of a known file that tell whether it changed."""
 
     id: str
     path: str
     hash: str
     size: int
     mtime: int | None
-    """None if it was read so soon after it was written that a later change might not show in its time."""
+    """None if the file was read so soon after it was written that a later change might not alter its modification
+    time."""
     job_id: str | None
     created_at: int
 
@@ -39,17 +45,13 @@ KNOWN = Table("research_documents", Known)
 
 
 def known(tx: Tx, tenant: str, collection_id: str) -> dict[str, Known]:
-    """All files of a collection, by path."""
-    rows = tx.all(
-        f"SELECT {KNOWN.columns} FROM research_documents WHERE tenant = $1 AND collection_id = $2 AND path IS NOT NULL",
-        tenant,
-        collection_id,
-    )
-    return {one.path: one for one in KNOWN.read_all(rows)}
+    """Return all files of a collection, by path."""
+    files = KNOWN.all(tx, "tenant = $1 AND collection_id = $2 AND path IS NOT NULL", tenant, collection_id)
+    return {one.path: one for one in files}
 
 
 def looked_at(tx: Tx, tenant: str, times: Sequence[tuple[str, int | None]]) -> None:
-    """The files of these documents (ids) have another time, but the same bytes: nothing else changes."""
+    """Store new modification times of documents (by id) whose files have the same bytes as before."""
     tx.many(
         "UPDATE research_documents SET mtime = $1 WHERE tenant = $2 AND id = $3",
         [(mtime, tenant, id) for id, mtime in times],
@@ -57,30 +59,25 @@ def looked_at(tx: Tx, tenant: str, times: Sequence[tuple[str, int | None]]) -> N
 
 
 def chunks_of_job(tx: Tx, tenant: str, collection_id: str, job_id: str) -> int:
-    """The chunks of the documents that a job stored."""
-    row = tx.one(
-        "SELECT coalesce(sum(chunks), 0) FROM research_documents "
-        "WHERE tenant = $1 AND collection_id = $2 AND job_id = $3",
-        tenant,
-        collection_id,
-        job_id,
-    )
-    return int(row[0]) if row else 0
+    """Return the number of chunks of the documents that a job stored."""
+    own = "tenant = $1 AND collection_id = $2 AND job_id = $3"
+    statement = f"SELECT coalesce(sum(chunks), 0) FROM research_documents WHERE {own}"
+    return number(tx, statement, tenant, collection_id, job_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for, as the job keeps it: whoever finishes the job needs no more."""
+    """The ingest request as stored with the job: whichever process finishes the job needs nothing else."""
 
     path: str
-    """Absolute, without links."""
+    """Absolute and resolved (no links)."""
     folder: bool
     host: str
-    """The machine whose files are meant."""
+    """Host name of the machine that has the files."""
     shared: bool
-    """Whether the caller came with a remote credential; other folders are open to them."""
+    """True if the caller has a remote credential; other folders are allowed then."""
     stated: list[str] | None = None
-    """The folders that the caller's client stated."""
+    """MCP roots that the caller's client stated; None if it stated none."""
     recursive: bool = False
     patterns: list[str] = field(default_factory=list[str])
     exclude: list[str] = field(default_factory=list[str])
@@ -89,7 +86,7 @@ class Request:
 
     @classmethod
     def of(cls, job: Job) -> "Request":
-        """A job may come from a later version, which asked for more."""
+        """Read the request of a job. Unknown fields are ignored: a later version may have stored it."""
         known = {one.name for one in fields(cls)}
         return cls(**{name: value for name, value in job.request.items() if name in known})
 
@@ -98,7 +95,7 @@ class Request:
 
     @property
     def matching(self) -> Patterns:
-        # Put together again: a comma within braces separated nothing.
+        # Joined again, because the params were split at every comma, also at those within braces.
         return Patterns.of(",".join(self.patterns), ",".join(self.exclude))
 
 
@@ -119,7 +116,7 @@ class Wanted:
 
     file: File
     path: str
-    """As its document has it."""
+    """The path as stored with its document."""
     known: Known | None
 
 
@@ -128,10 +125,12 @@ class Plan:
     wanted: list[Wanted] = field(default_factory=list[Wanted])
     added: int = 0
     changed: int = 0
-    """Of these two, what the same job did before it was broken off."""
+    """`added` and `changed` count what the same job stored before it was interrupted."""
     unchanged: int = 0
     gone: list[Known] = field(default_factory=list[Known])
     failures: list[Failure] = field(default_factory=list[Failure])
+    skipped: Counter[str] = field(default_factory=Counter[str])
+    """Files of unknown kinds, by name ending."""
 
 
 def of_file(roots: Roots, located: Located, known: Mapping[str, Known], request: Request, job: Job) -> Plan:
@@ -151,7 +150,7 @@ def of_folder(
     job: Job,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Plan:
-    """Looks at every file of the folder, which takes a while: not for the event loop. `stopped` ends it early."""
+    """Plan the ingest of a folder. Checks every file: do not run it in the event loop. `stopped` ends it early."""
     plan, seen, patterns = Plan(), set[str](), request.matching
     for found in walk(roots, folder, recursive=request.recursive, patterns=patterns):
         if stopped():
@@ -166,6 +165,8 @@ def of_folder(
         seen.add(path)
         if request.patterns or is_readable(found.relative):
             _consider(plan, found, known, request, job)
+        else:
+            plan.skipped[found.path.suffix.lower()[:MAX_ENDING]] += 1
     if request.prune and not stopped():
         plan.gone = [
             one for path, one in known.items() if path not in seen and _is_gone(one, folder, request, patterns)
@@ -174,7 +175,7 @@ def of_folder(
 
 
 def has_vanished(path: str) -> bool:
-    """True if there is certainly no such file. A disk that does not answer proves nothing."""
+    """True if the file certainly does not exist. A disk that does not respond proves nothing."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -185,7 +186,7 @@ def has_vanished(path: str) -> bool:
 
 
 def is_new(known: Known, job: Job) -> bool:
-    """True for a document that this job stored and that was not there before."""
+    """True if this job created the document."""
     return known.created_at >= job.created_at
 
 
@@ -194,7 +195,7 @@ def _consider(plan: Plan, file: File, known: Mapping[str, Known], request: Reque
     before = known.get(path)
     if before is None or (before.size, before.mtime) != (file.size, file.modified):
         plan.wanted.append(Wanted(file, path, before))
-    elif before.job_id == job.id:  # stored before the job was broken off
+    elif before.job_id == job.id:  # stored before the job was interrupted
         if is_new(before, job):
             plan.added += 1
         else:
@@ -206,8 +207,8 @@ def _consider(plan: Plan, file: File, known: Mapping[str, Known], request: Reque
 
 
 def _is_gone(known: Known, folder: Located, request: Request, patterns: Patterns) -> bool:
-    """Whether a document's file would have been met, had it been there. What lies in a folder that could not be looked
-    into, or behind the place where the walk gave up, may well be there: a file is only gone if the disk says so."""
+    """True if the document's file was in reach of the walk and does not exist any more. Being missed by the walk is not
+    enough: the file may be in a folder that could not be read, or beyond the walk's limit."""
     path = PurePath(known.path)
     if not path.is_relative_to(folder.path):
         return False

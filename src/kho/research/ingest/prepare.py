@@ -1,13 +1,13 @@
-"""One file on its way to a document: read, compared, turned into text, cut and folded. Nothing is stored here."""
+"""Turns one file into a document: read, compare, extract the text, chunk and tokenize. Stores nothing."""
 
 import asyncio
 import hashlib
 import uuid
-from dataclasses import dataclass
 from typing import Protocol
 
 from kho.lib.clock import SECOND, Clock
-from kho.parsers.model import Readable, UnreadableFile
+from kho.lib.dataclass import dataclass
+from kho.parsers.model import ParsedFile, UnreadableFile
 from kho.research.errors import DocumentError, Unreadable
 from kho.research.ingest import indexing
 from kho.research.ingest.allowed_paths import Roots
@@ -16,21 +16,22 @@ from kho.research.ingest.job_store import Job
 from kho.research.ingest.plan import Failure, Known, Wanted
 
 UNSETTLED = 2 * SECOND
-"""A file that is younger than this may be written again without its time changing: some disks count in two seconds."""
+"""A file younger than this may be written again without a new modification time: some disks have a resolution of two
+seconds."""
 
 
 class Reader(Protocol):
-    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> Readable: ...
-    async def read_text(self, text: str) -> Readable: ...
+    async def read(self, data: bytes, name: str, *, suspect: bool = False) -> ParsedFile: ...
+    async def read_text(self, text: str) -> ParsedFile: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """The bytes are those of the document that is there."""
+    """The file has the same bytes as its document."""
 
     known: Known
     mtime: int | None
-    """What its row should have."""
+    """Modification time that its row should have."""
 
 
 Prepared = Filing | Same | Failure
@@ -38,17 +39,17 @@ Prepared = Filing | Same | Failure
 
 @dataclass(slots=True, kw_only=True)
 class Preparing:
-    """The files of one job."""
+    """Prepares the files of one job."""
 
     job: Job
     roots: Roots
     reader: Reader
     clock: Clock
     limit: int
-    """The size of the largest file that is read."""
+    """Maximum file size in bytes."""
     force: bool
     suspect: bool = False
-    """One of the files may have ended whoever was at the job before."""
+    """The previous process died while running this job: one of the files may have crashed it."""
 
     async def prepare(self, wanted: Wanted) -> Prepared:
         try:
@@ -73,13 +74,12 @@ class Preparing:
             collection_id=self.job.collection_id or "",
             origin="file",
             path=wanted.path,
-            source=None,
             title=found.title,
             format=found.format,
             cut=found.kind,
             hash=digest,
-            size=len(data),
-            mtime=mtime,
+            size_bytes=len(data),
+            modified_at=mtime,
             tags=found.tags,
             author=found.author,
             published=found.published,
@@ -100,5 +100,5 @@ def hash_of(data: bytes) -> str:
 
 
 def sentence(reason: str) -> str:
-    """Why a file cannot be read, on its own."""
+    """Turn a reason into a sentence: capital letter and full stop."""
     return f"{reason[:1].upper()}{reason[1:].rstrip('.')}."

@@ -1,30 +1,28 @@
-"""What is said of an ingest, while it runs and when it is over."""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
+"""Reports on ingests, running and finished."""
 
 from kho.kernel.call import Call
 from kho.kernel.command import Command
-from kho.kernel.ports import Database, SearchFilter, Tx
+from kho.kernel.hints import Hint, Op
+from kho.kernel.ports import SearchFilter, Tx
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import errors, markdown, model, views
-from kho.research.contract import READ, RESEARCH, SOME_ID, WRITE, simple
+from kho.research.contract import READ, RESEARCH, SOME_ID, WRITE, ResearchService, simple
 from kho.research.errors import DocumentError, FileNotFound, PathRefused, Unreadable
 from kho.research.ingest import job_store, plan
 from kho.research.ingest.indexing import SPACE
 from kho.research.ingest.job_store import Job
 from kho.research.ingest.jobs import Jobs
 from kho.research.library import collection_store
-from kho.research.results import IngestAnswer, JobAnswer, JobsAnswer
-from kho.research.settings import ResearchSettings
+from kho.research.model import IngestAnswer, JobAnswer, JobsAnswer
 from kho.search.indexing import passages
 
 
 def ingest(tx: Tx, job: Job) -> IngestAnswer:
-    """Raises what is wrong with the file, if only one was named."""
+    """Return the answer of an ingest. If a single file was named and failed, raise its error."""
     if not job.request["folder"] and job.report:
         raise _error(job.report[0])
-    names, counts = _names(tx, job.tenant, [job]), job.counts
+    names, counts = collection_store.names_of(tx, job.tenant, [job]), job.counts
     collection_id = job.collection_id or ""
     stored = counts.added + counts.changed
     chunks = plan.chunks_of_job(tx, job.tenant, collection_id, job.id) if stored else 0
@@ -39,14 +37,15 @@ def ingest(tx: Tx, job: Job) -> IngestAnswer:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Reports:
-    """How far ingests are, and how to stop one. All but one operation are for programs and people: models get by
-    without more tools."""
+def failed_in_part(answer: IngestAnswer | JobAnswer) -> bool:
+    return answer.job.failed > 0
 
-    db: Database
+
+@dataclass(slots=True, kw_only=True)
+class Reports(ResearchService):
+    """Progress and cancelling of ingests. Only one operation is an MCP tool: models do not need more tools."""
+
     jobs: Jobs
-    settings: ResearchSettings
 
     @RESEARCH.write(
         "ingest_status",
@@ -60,7 +59,8 @@ class Reports:
     async def ingest_status(self, params: model.IngestStatus, call: Call) -> JobsAnswer:
         """How far ingests are; or stop one.
 
-        How far an ingest is, what failed in it and why. Left without a job_id it lists the newest.
+        Call it after ingest_documents answered with a job: how far it is, and what failed and why. Without a job_id it
+        lists the newest jobs.
         """
         if params.cancel:
             call.need(WRITE)
@@ -69,9 +69,9 @@ class Reports:
                 raise errors.missing(errors.InvalidDocumentRequest, "job_id", "cancel")
             return await self.list_jobs(model.ListJobs(limit=params.limit), call)
         if params.cancel:
-            answer = await self.cancel_job(model.CancelJob(job_id=params.job_id), call)
+            answer = await self.cancel_job(model.JobById(job_id=params.job_id), call)
         else:
-            answer = await self.job_status(model.JobStatus(job_id=params.job_id), call)
+            answer = await self.job_status(model.JobById(job_id=params.job_id), call)
         return JobsAnswer(jobs=[answer.job])
 
     @RESEARCH.read(
@@ -83,7 +83,7 @@ class Reports:
         example={"job_id": SOME_ID},
     )
     @simple
-    async def job_status(self, params: model.JobStatus, call: Call) -> JobAnswer:
+    async def job_status(self, params: model.JobById, call: Call) -> JobAnswer:
         """How far an ingest is."""
         return await self.db.read(lambda tx: _answer(tx, job_store.need(tx, call.tenant, params.job_id)))
 
@@ -92,7 +92,7 @@ class Reports:
         tool=False,
         invalid=errors.invalid_documents,
         text=markdown.jobs,
-        cli=Command("kb jobs", stands_for=("ingest_status", {"limit": "20"})),
+        cli=Command("kb jobs", stands_for=("ingest_status", {"limit": 20})),
         example={"limit": 5},
     )
     @simple
@@ -101,7 +101,7 @@ class Reports:
 
         def work(tx: Tx) -> JobsAnswer:
             found = job_store.newest(tx, call.tenant, params.limit)
-            names = _names(tx, call.tenant, found)
+            names = collection_store.names_of(tx, call.tenant, found)
             return JobsAnswer(jobs=[views.job(one, names) for one in found])
 
         return await self.db.read(work)
@@ -115,17 +115,17 @@ class Reports:
         example={"job_id": SOME_ID},
     )
     @simple
-    async def cancel_job(self, params: model.CancelJob, call: Call) -> JobAnswer:
+    async def cancel_job(self, params: model.JobById, call: Call) -> JobAnswer:
         """Stop an ingest; what it has stored so far stays."""
         cancelled = await self.jobs.cancel(call.tenant, params.job_id, call)
         answer = await self.db.read(lambda tx: _answer(tx, job_store.need(tx, call.tenant, params.job_id)))
         if not cancelled:
-            return answer.model_copy(update={"message": f"It was over already. {answer.message}"})
+            return answer.model_copy(update={"message": Hint("It had already ended. ", answer.message)})
         return answer
 
 
 def _answer(tx: Tx, job: Job) -> JobAnswer:
-    names = _names(tx, job.tenant, [job])
+    names = collection_store.names_of(tx, job.tenant, [job])
     return JobAnswer(message=_message(job, names), job=views.job(job, names))
 
 
@@ -133,11 +133,6 @@ def _error(report: dict[str, str]) -> DocumentError:
     kinds: dict[str, type[DocumentError]] = {kind.code: kind for kind in (PathRefused, FileNotFound, Unreadable)}
     kind = kinds.get(report["code"], Unreadable)
     return kind(report["reason"], guidance=report.get("advice") or None, path=report["path"])
-
-
-def _names(tx: Tx, tenant: str, jobs: Sequence[Job]) -> dict[str, str]:
-    ids = sorted({job.collection_id for job in jobs if job.collection_id})
-    return {id: row.name for id, row in collection_store.by_ids(tx, tenant, ids).items()}
 
 
 def _message(job: Job, names: dict[str, str]) -> str:
@@ -149,9 +144,10 @@ def _message(job: Job, names: dict[str, str]) -> str:
             if counts.total is None
             else f"Done: {counts.done:,} of {counted(counts.total, 'file')}"
         )
-        now = "It waits for its turn." if job.state == "queued" else f"{done}; it goes on in the background."
-        named = f'job_id="{job.id}"'
-        return f"{now} See how far it is with ingest_status({named}); ingest_status({named}, cancel=true) stops it."
+        now = "It is waiting in the queue." if job.state == "queued" else f"{done}; it continues in the background."
+        status = Op("ingest_status", job_id=job.id)
+        stop = Op("ingest_status", job_id=job.id, cancel=True)
+        return Hint(f"{now} See how far it is with ", status, "; ", stop, " stops it.")
     told = [
         f"{counted(counts.added, 'document')} added",
         f"{counts.changed:,} changed",

@@ -1,4 +1,4 @@
-"""Looking at files and opening them without following a link, and what the system refuses as sentences."""
+"""stat and open without following links; OS errors become errors with guidance."""
 
 import errno
 import os
@@ -9,12 +9,12 @@ from kho.research.errors import FileNotFound, PathRefused
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 WAY = FOLDER | getattr(os, "O_PATH", 0)
-"""For a folder on the way to something: where the system knows O_PATH, the right to pass through is enough."""
+"""Flags for a folder on the path to something: where O_PATH exists, the right to traverse is enough."""
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Opening a pipe would otherwise wait for somebody to write to it, and a terminal would become ours."""
+"""O_NONBLOCK: opening a pipe must not wait for a writer. O_NOCTTY: a terminal must not become the controlling one."""
 
 Identity = tuple[int, int]
-"""Device and inode: what a folder is, under whatever name."""
+"""Device and inode: identifies a folder under any name."""
 
 
 def identity(status: os.stat_result) -> Identity:
@@ -24,7 +24,7 @@ def identity(status: os.stat_result) -> Identity:
 def identity_of(path: Path) -> Identity | None:
     try:
         return identity(path.stat())
-    except OSError:  # what cannot be looked at is judged by its name alone
+    except OSError:  # what cannot be examined is compared by name only
         return None
 
 

@@ -1,5 +1,5 @@
-"""Taking in files and folders: as jobs, a few files at a time, each batch stored in one transaction with the job's
-progress. So a crash leaves whole documents only, and a job that is begun again finds what it stored."""
+"""Ingests files and folders as jobs. Files are stored in batches, each in one transaction with the job's progress. So a
+crash leaves only whole documents, and a restarted job finds what it stored."""
 
 import asyncio
 import logging
@@ -7,38 +7,43 @@ import math
 import socket
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call
-from kho.kernel.ports import Database, Leases, Tx
-from kho.lib.clock import Clock
+from kho.kernel.hints import Hint, Op
+from kho.kernel.ports import Leases, Tx
+from kho.lib.dataclass import dataclass
 from kho.research import commands, errors, markdown
-from kho.research.contract import RESEARCH
+from kho.research.contract import RESEARCH, ResearchService
 from kho.research.errors import FileNotFound, PathRefused, WrongKind
-from kho.research.ingest import plan, report
+from kho.research.ingest import job_store, plan, report
 from kho.research.ingest.allowed_paths import AllowedPaths, Located, Roots
 from kho.research.ingest.indexing import Filing
 from kho.research.ingest.job_store import MAX_FAILURES, Counts, Job
-from kho.research.ingest.jobs import JobLimits, Jobs, Running
-from kho.research.ingest.plan import Failure, Plan, Request
+from kho.research.ingest.jobs import UNEXPECTED, JobLimits, Jobs, Running
+from kho.research.ingest.plan import Failure, Plan, Request, Wanted
 from kho.research.ingest.prepare import Prepared, Preparing, Reader, Same
-from kho.research.ingest.read_ahead import ahead
 from kho.research.library import collection_store
 from kho.research.library.document_store import DocumentStore, at_places
-from kho.research.model import IngestDocuments
-from kho.research.results import IngestAnswer
-from kho.research.settings import ResearchSettings
+from kho.research.model import IngestAnswer, IngestDocuments
 
 log = logging.getLogger("kho.research")
 
 KIND = "ingest"
 BATCH = 32
 BATCH_CHUNKS = 300
-"""A transaction has at most so many files, and is closed at so many chunks: others write too."""
+"""Maximum files of a transaction, and the number of chunks at which it is closed: other writers are waiting."""
 REMOVED_AT_ONCE = 100
+MAX_KINDS = 50
+"""Maximum name endings that a job lists of files that were not read."""
+AHEAD = 4
+"""Files read and prepared concurrently."""
+AHEAD_BYTES = 16 * 2**20
+"""Maximum bytes of files prepared concurrently; a larger file is read alone."""
 
 
 @dataclass(slots=True)
@@ -58,7 +63,7 @@ class _Batch:
             self.chunks += one.doc.chunks
 
     def outcomes(self) -> Iterator[tuple[str, str]]:
-        """The outcome of each file, for the debug log."""
+        """Yield path and outcome of each file, for the debug log."""
         yield from ((one.doc.name, f"{one.doc.chunks} chunks of {one.doc.format}") for one in self.filings)
         yield from ((one.known.path, "the same as before") for one in self.same)
         yield from ((one.path, one.reason) for one in self.failures)
@@ -72,15 +77,12 @@ class _Batch:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ingest:
-    db: Database
+class Ingest(ResearchService):
     store: DocumentStore
     reader: Reader
     allowed_paths: AllowedPaths
     background: Background
     leases: Leases
-    clock: Clock
-    settings: ResearchSettings
     job_limits: JobLimits = field(default_factory=JobLimits)
     host: str = field(default_factory=socket.gethostname)
     jobs: Jobs = field(init=False)
@@ -98,17 +100,19 @@ class Ingest:
 
     @RESEARCH.write(
         "ingest_documents",
+        toolset="default",
+        explained=("patterns", "prune"),
         invalid=errors.invalid_documents,
         text=markdown.ingest,
         cli=commands.INGEST,
         example={"path": "notes", "collection": "papers", "recursive": True},
+        failed_in_part=report.failed_in_part,
     )
     async def ingest(self, params: IngestDocuments, call: Call) -> IngestAnswer:
         """Add a file or a folder of this machine to a collection.
 
-        Read a file or folder on the user's machine into a collection: Markdown, text, HTML, PDF, DOCX, code, notebooks,
-        CSV, JSON. Files that did not change are skipped, so it may be repeated. A long ingest answers with a job;
-        follow it with ingest_status. For a text that you have, use augment_knowledge.
+        Add a file or folder of this machine to a collection: text, Markdown, HTML, PDF, DOCX, code, notebooks, CSV,
+        JSON. Repeat it to take in changes. A long one answers with a job for ingest_status.
         """
         stated = await call.roots()
         roots = self.allowed_paths.for_caller(shared=call.shared, stated=stated)
@@ -126,12 +130,19 @@ class Ingest:
             prune=params.prune,
             force=params.force,
         )
-        _ = request.matching  # too many patterns are the caller's mistake: refused now, not by the job
+        _ = request.matching  # too many patterns are refused now, as the caller's mistake, not later by the job
         now = self.clock()
 
         def make(tx: Tx) -> Job:
-            collection = collection_store.need(tx, call.tenant, params.collection)
             sub, id = call.principal.sub, str(uuid.uuid4())
+            if params.create:
+                collection, new = collection_store.find_or_new(tx, call.tenant, params.collection, sub, now)
+                if new:
+                    collection, new = collection_store.need_stored(tx, call.tenant, collection)
+                if new:
+                    call.audit(tx, collection.id, at=now, action="create", name=collection.name)
+            else:
+                collection = collection_store.need(tx, call.tenant, params.collection)
             return Job(call.tenant, id, KIND, "queued", request.as_dict(), collection.id, sub, now, now)
 
         job = await self.jobs.begin(make)
@@ -141,17 +152,19 @@ class Ingest:
         return await call.commit(self.db, lambda tx: report.ingest(tx, job))
 
     async def resume(self) -> None:
-        """For the start of a hub: goes on with jobs that others left, until the hub stops."""
+        """Startup task of the hub: continue jobs that other processes left, until the hub stops."""
         await self.jobs.resume()
 
     def _patience(self, params: IngestDocuments, call: Call) -> float:
-        """Somebody at a terminal sees a bar and waits to the end; everybody else gets an answer in time."""
+        """Seconds to wait for the job. The CLI shows a progress bar and waits to the end; other doors return in
+        time."""
         usual = math.inf if call.door == "cli" else self.settings.wait
         wait = usual if params.wait is None else params.wait
         return wait if call.deadline is None else call.remaining(wait)
 
     def _may_take(self, job: Job) -> bool:
-        """Files belong to a machine, and not every process on it may read all of them."""
+        """True if this process can continue the job: it must run on the machine that has the files, and may read
+        them."""
         if job.kind != KIND:
             return False
         request = Request.of(job)
@@ -162,7 +175,7 @@ class Ingest:
         except PathRefused:
             return False
         except FileNotFound:
-            return True  # the job then says so
+            return True  # the job then fails with this error
         return True
 
     def _roots(self, request: Request) -> Roots:
@@ -184,7 +197,12 @@ class Ingest:
             failed=len(found.failures),
         )
         reported = [one.as_dict() for one in found.failures[:MAX_FAILURES]]
-        await self.db.write(lambda tx: running.advance(tx, start, reported))
+
+        def begin(tx: Tx) -> None:
+            running.advance(tx, start, reported)
+            job_store.skip(tx, job, dict(found.skipped.most_common(MAX_KINDS)))
+
+        await self.db.write(begin)
         running.counts = start
         preparing = Preparing(
             job=job,
@@ -222,7 +240,7 @@ class Ingest:
         failures = [*reported, *(one.as_dict() for one in batch.failures)][:MAX_FAILURES]
 
         def work(tx: Tx) -> Counts:
-            # Locked first: another job that has the same files may be storing them at this moment.
+            # Lock first: another job with the same files may be storing them right now.
             collection_store.lock(tx, job.tenant, [job.collection_id or ""])
             there = at_places(tx, job.tenant, [one.doc for one in batch.filings])
             placed = [(one, there.get((one.doc.collection_id, one.doc.place))) for one in batch.filings]
@@ -262,13 +280,46 @@ class Ingest:
         running.counts = await self.db.write(work)
 
 
+async def ahead(
+    wanted: Sequence[Wanted], prepare: Callable[[Wanted], Awaitable[Prepared]]
+) -> AsyncGenerator[Prepared, None]:
+    """Prepare files concurrently and yield the outcomes in order. Close it when leaving early: tasks may still be
+    running."""
+    waiting: deque[tuple[Wanted, asyncio.Future[Prepared]]] = deque()
+    room = AHEAD_BYTES
+    try:
+        for one in wanted:
+            while waiting and (len(waiting) == AHEAD or one.file.size > room):
+                yield await _outcome(*waiting[0])
+                room += waiting.popleft()[0].file.size
+            room -= one.file.size
+            waiting.append((one, asyncio.ensure_future(prepare(one))))
+        while waiting:
+            yield await _outcome(*waiting[0])
+            waiting.popleft()
+    finally:
+        for _, task in waiting:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in waiting), return_exceptions=True)
+
+
+async def _outcome(wanted: Wanted, task: asyncio.Future[Prepared]) -> Prepared:
+    """Return the outcome of a file. An unexpected exception is that file's failure: the other files are still read."""
+    await asyncio.wait({task})
+    problem = task.exception()
+    if problem is None:
+        return task.result()
+    log.error("%s could not be prepared", wanted.path, exc_info=problem)
+    return Failure(wanted.path, UNEXPECTED, "INTERNAL")
+
+
 def _need_kind(located: Located, params: IngestDocuments) -> None:
     found = "folder" if located.folder else "file"
     if params.kind not in (None, found):
-        named = f'path="{params.path}", collection="{params.collection}", kind="{found}"'
+        again = Op("ingest_documents", path=params.path, collection=params.collection, kind=found)
         raise WrongKind(
             f"'{params.path}' is a {found}, not a {params.kind}.",
-            guidance=f"To add it, call ingest_documents({named}).",
+            guidance=Hint("To add it, call ", again, "."),
             path=params.path,
         )
 

@@ -1,15 +1,15 @@
-"""The files below a folder, always in the same order, and what was passed over and why.
+"""Lists the files below a folder in a stable order, with the skipped ones and the reason.
 
-Folders are opened like files are (see `roots`), one name at a time and without following links. So a walk cannot be led
-out of its folder, and cannot go in circles. No descriptor is held from one folder to the next, however deep they go.
+Folders are opened like files (see `allowed_paths`): one name at a time, without following links. So a walk cannot be
+led out of its folder or go in circles. No descriptor stays open from one folder to the next, however deep the tree is.
 """
 
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from kho.lib.dataclass import dataclass
 from kho.research.errors import DocumentError, FileNotFound, PathRefused
 from kho.research.ingest.allowed_paths import Located, Roots
 from kho.research.ingest.globs import Patterns
@@ -22,12 +22,12 @@ EVERYTHING = Patterns()
 @dataclass(frozen=True, slots=True)
 class File:
     located: Located
-    """For `Roots.open`. A linked file is located where it really is."""
+    """For `Roots.open`. For a link, the location of its target."""
     relative: str
-    """Its path below the folder, with '/', as the disk writes it."""
+    """Path below the folder, with '/', spelt as on disk."""
     size: int
     modified: int
-    """Microseconds since 1970."""
+    """Modification time in microseconds since 1970."""
 
     @property
     def path(self) -> Path:
@@ -57,8 +57,8 @@ def walk(
     patterns: Patterns = EVERYTHING,
     most: int = MAX_FILES,
 ) -> Iterator[File | SkippedFile]:
-    """The files of each folder by name, then those of its folders by name. At most `most` files, and if there are more,
-    that is the last thing told."""
+    """Yield the files of each folder by name, then those of its subfolders by name. Yields at most `most` files; if
+    there are more, the last item is a SkippedFile that says so."""
     count = 0
     waiting = [""]
     while waiting:
@@ -112,7 +112,7 @@ def _entries(roots: Roots, place: Located, inside: str) -> Iterator[_Entry | Ski
 
 
 def _file(roots: Roots, folder: Located, entry: _Entry, patterns: Patterns) -> File | SkippedFile | None:
-    """None for what no pattern asks for: nobody needs to hear about it."""
+    """Return the file, or why it is skipped; None if no pattern includes it, which is not reported."""
     relative, mode = entry.relative, entry.status.st_mode
     try:
         relative.encode()

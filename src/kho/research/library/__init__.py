@@ -1,1 +1,1 @@
-"""What is kept: collections, documents and projects, each with its SQL; export and import."""
+"""Storage of collections, documents and projects, each with its SQL; export and import."""

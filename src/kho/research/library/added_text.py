@@ -1,38 +1,38 @@
-"""Adding what comes as text or bytes, and not as a file of this machine. What is there already, word for word or
-nearly, is said and not stored twice."""
+"""Adds documents that arrive as text or bytes instead of local files. Exact and near-duplicates are reported, not
+stored twice."""
 
 import asyncio
 import base64
 import binascii
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from kho.kernel.call import Call
-from kho.kernel.ports import Database, Tx
-from kho.lib.clock import Clock
+from kho.kernel.hints import Arg, Hint
+from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.parsers.clean import one_line
-from kho.parsers.model import Readable, UnreadableFile
+from kho.parsers.model import ParsedFile, UnreadableFile
 from kho.research import commands, errors, markdown, names, views
-from kho.research.contract import RESEARCH
+from kho.research.contract import RESEARCH, ResearchService
 from kho.research.errors import InvalidDocumentRequest, Unreadable
 from kho.research.ingest import indexing
 from kho.research.ingest.indexing import Doc, Filing
 from kho.research.ingest.prepare import Reader, hash_of, sentence
-from kho.research.library import collection_store, document_listing
+from kho.research.library import collection_store, document_store
 from kho.research.library.collection_store import Collection
 from kho.research.library.document_store import DocumentStore, at_places
-from kho.research.model import AugmentKnowledge, UploadDocument
-from kho.research.results import AugmentAnswer, Duplicate
-from kho.research.settings import ResearchSettings
+from kho.research.model import AddsToCollection, AugmentAnswer, AugmentKnowledge, Duplicate, UploadDocument
 from kho.search.indexing import minhash
 from kho.search.indexing.index import prepare, storable
 
 COMPARED = 10
-"""Documents that a text is compared with word by word."""
+"""Maximum candidates that a text is compared with word by word."""
 UNLIKE = 3
-"""A document that is so many times longer or shorter is not read for that."""
+"""Candidates this many times longer or shorter are not compared."""
 ATTEMPTS = 3
 
 
@@ -43,19 +43,19 @@ class _Alike:
 
 
 class _Again(Exception):
-    """Somebody added something similar meanwhile."""
+    """Retry: a similar document was added concurrently."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Augment:
-    db: Database
+class Augment(ResearchService):
     store: DocumentStore
     reader: Reader
-    clock: Clock
-    settings: ResearchSettings
 
     @RESEARCH.write(
         "augment_knowledge",
+        title="Add a text",
+        toolset="default",
+        explained=("source",),
         invalid=errors.invalid_documents,
         text=markdown.augment,
         cli=commands.AUGMENT,
@@ -69,10 +69,10 @@ class Augment:
     async def augment(self, params: AugmentKnowledge, call: Call) -> AugmentAnswer:
         """Add a text that was found elsewhere, with its source.
 
-        Keep something worth knowing that is not a file here: a web page, a paper's abstract, a summary. Give the
-        source. What is there already, or nearly so, is not stored twice; the answer then says what it is.
+        Keep a longer text that is not a file here, such as a web page or an abstract, with its source. The same text is
+        not stored twice.
         """
-        collection = await self._collection(call, params.collection)
+        collection, new = await self._collection(call, params)
         try:
             found = await self.reader.read_text(params.content)
         except UnreadableFile as problem:
@@ -86,7 +86,7 @@ class Augment:
             author=one_line(params.author) if params.author else found.author,
             published=_published(params.date) or found.published,
         )
-        return await self._add(doc, found, call, force=params.force)
+        return await self._add(doc, found, call, force=params.force, new=collection if new else None)
 
     @RESEARCH.write(
         "upload_document",
@@ -97,7 +97,7 @@ class Augment:
     )
     async def upload(self, params: UploadDocument, call: Call) -> AugmentAnswer:
         """Add a file by its bytes: for callers whose files the hub cannot read."""
-        collection = await self._collection(call, params.collection)
+        collection, new = await self._collection(call, params)
         name = _file_name(params.filename)
         raw = await asyncio.to_thread(_decoded, params.content)
         if len(raw) > self.settings.max_file:
@@ -116,11 +116,17 @@ class Augment:
             author=found.author,
             published=found.published,
         )
-        return await self._add(doc, found, call, force=params.force)
+        return await self._add(doc, found, call, force=params.force, new=collection if new else None)
 
-    async def _collection(self, call: Call, name: str) -> Collection:
-        patience = call.remaining(self.settings.simple_timeout)
-        return await self.db.read(lambda tx: collection_store.need(tx, call.tenant, name), timeout=patience)
+    async def _collection(self, call: Call, params: AddsToCollection) -> tuple[Collection, bool]:
+        """Return the collection, and True if it has to be created with the document."""
+
+        def look(tx: Tx) -> tuple[Collection, bool]:
+            if not params.create:
+                return collection_store.need(tx, call.tenant, params.collection), False
+            return collection_store.find_or_new(tx, call.tenant, params.collection, call.principal.sub, self.clock())
+
+        return await self.db.read(look, timeout=call.remaining(self.settings.simple_timeout))
 
     def _draft(
         self, collection: Collection, origin: indexing.Origin, raw: bytes, source: str, title: str, tags: Sequence[str]
@@ -130,23 +136,18 @@ class Augment:
             id=str(uuid.uuid4()),
             collection_id=collection.id,
             origin=origin,
-            path=None,
             source=source,
             title=title,
-            format="markdown",
-            cut="auto",
             hash=hash_of(raw),
-            size=len(raw),
-            mtime=None,
+            size_bytes=len(raw),
             tags=tuple(tags),
-            author=None,
-            published=None,
-            job_id=None,
             created_at=now,
             updated_at=now,
         )
 
-    async def _add(self, doc: Doc, found: Readable, call: Call, *, force: bool) -> AugmentAnswer:
+    async def _add(
+        self, doc: Doc, found: ParsedFile, call: Call, *, force: bool, new: Collection | None
+    ) -> AugmentAnswer:
         made = await asyncio.to_thread(indexing.make, call.tenant, doc, found.text, found.chunks)
         compared: dict[tuple[str, str], _Alike] = {}
         for _ in range(ATTEMPTS):
@@ -154,18 +155,21 @@ class Augment:
                 compared[one.doc.id, one.doc.hash] = one
             try:
                 return await call.commit(
-                    self.db, lambda tx: self._decide(tx, made, call, compared, force=force, patient=True)
+                    self.db, lambda tx: self._decide(tx, made, call, compared, force=force, new=new, patient=True)
                 )
             except _Again:
                 continue
-        return await call.commit(self.db, lambda tx: self._decide(tx, made, call, compared, force=force, patient=False))
+        return await call.commit(
+            self.db, lambda tx: self._decide(tx, made, call, compared, force=force, new=new, patient=False)
+        )
 
     async def _alike(self, made: Filing, tenant: str, compared: Iterable[tuple[str, str]]) -> list[_Alike]:
-        """The documents that may be nearly the same, measured. Outside of the transaction that all writes share."""
+        """Return near-duplicate candidates with their similarity. Computed outside of the write transaction, which all
+        writers share."""
 
         def look(tx: Tx) -> list[tuple[Doc, str]]:
             docs = self._candidates(tx, made, compared)
-            texts = document_listing.texts(tx, tenant, [doc.id for doc in docs])
+            texts = document_store.texts(tx, tenant, [doc.id for doc in docs])
             return [(doc, texts[doc.id]) for doc in docs if doc.id in texts]
 
         found = await self.db.read(look)
@@ -188,15 +192,20 @@ class Augment:
         compared: dict[tuple[str, str], _Alike],
         *,
         force: bool,
+        new: Collection | None,
         patient: bool,
     ) -> AugmentAnswer:
+        created = False
+        if new is not None:
+            stored, created = collection_store.need_stored(tx, call.tenant, new)
+            made = made.under(made.doc.id, stored.id, made.doc.created_at)
         doc, tenant = made.doc, call.tenant
         collection_store.lock(tx, tenant, [doc.collection_id])
         collection = collection_store.by_ids(tx, tenant, [doc.collection_id])[doc.collection_id]
         if patient and self._candidates(tx, made, compared):
             raise _Again
         before = at_places(tx, tenant, [doc]).get((doc.collection_id, doc.place))
-        same = [_Alike(one, 1.0) for one in document_listing.with_hash(tx, tenant, doc.collection_id, doc.hash)]
+        same = [_Alike(one, 1.0) for one in document_store.with_hash(tx, tenant, doc.collection_id, doc.hash)]
         similar = self._still_similar(tx, made, compared)
         others = list(
             {one.doc.id: one for one in (*similar, *same) if before is None or one.doc.id != before.id}.values()
@@ -219,18 +228,22 @@ class Augment:
                 duplicates=duplicates,
             )
         [put] = self.store.put_documents(tx, tenant, [made], doc.updated_at)
-        call.audit(tx, put.doc.id, at=doc.updated_at, title=put.doc.title, collection=collection.name, new=put.new)
+        known: dict[str, Any] = {"title": put.doc.title, "collection": collection.name, "new": put.new}
+        if created:
+            known["created"] = collection.id
+        call.audit(tx, put.doc.id, at=doc.updated_at, **known)
+        made_it = f"Created the collection '{collection.name}'. " if created else ""
         done, size = "Added" if put.new else "Replaced", counted(put.doc.chunks, "chunk")
         also = f" Nearly the same: {', '.join(repr(one.doc.title) for one in others)}." if others else ""
         return AugmentAnswer(
             outcome="added" if put.new else "replaced",
-            message=f"{done} '{put.doc.title}' ({size}) in '{collection.name}'.{also}",
+            message=f"{made_it}{done} '{put.doc.title}' ({size}) in '{collection.name}'.{also}",
             document=views.brief(put.doc, names),
             duplicates=duplicates,
         )
 
     def _still_similar(self, tx: Tx, made: Filing, compared: dict[tuple[str, str], _Alike]) -> list[_Alike]:
-        """Those that were measured and are still what they were."""
+        """Return the measured candidates that have not changed since and are similar enough to be duplicates."""
         docs = self.store.similar(tx, made, COMPARED)
         found = [compared[doc.id, doc.hash] for doc in docs if (doc.id, doc.hash) in compared]
         return [one for one in found if one.likeness >= self.settings.duplicate]
@@ -245,7 +258,7 @@ def _measured(made: Filing, tenant: str, found: list[tuple[Doc, str]]) -> list[_
 
 
 def _says_the_same(before: Doc, doc: Doc) -> bool:
-    """Also about itself: new tags are a change."""
+    """True if content and metadata are equal: new tags are a change."""
     return (before.hash, before.tags, before.author, before.published, before.origin) == (
         doc.hash,
         doc.tags,
@@ -263,9 +276,11 @@ def _duplicate(one: _Alike, collection: Collection) -> Duplicate:
 
 def _refused(one: _Alike, collection: Collection) -> str:
     how = "word for word" if one.likeness == 1.0 else f"to {one.likeness:.0%}"
-    return (
+    return Hint(
         f"This is in '{collection.name}' already ({how}): '{one.doc.title}' from {one.doc.name}. It was not stored "
-        "again; force=true stores it all the same."
+        "again; ",
+        Arg("force", True),
+        " stores it all the same.",
     )
 
 
@@ -279,7 +294,7 @@ def _published(given: str | None) -> str | None:
 
 
 def _file_name(given: str) -> str:
-    """The last part: where the file lay on another machine is of no use here."""
+    """Return the last part of the path: folders of another machine are of no use here."""
     name = one_line(storable(given).replace("\\", "/").rstrip("/").rpartition("/")[2], 255)
     if name in ("", ".", ".."):
         raise InvalidDocumentRequest("'filename' must be the name of a file.", parameter="filename")

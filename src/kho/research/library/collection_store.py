@@ -1,17 +1,24 @@
-"""The SQL of collections. Every statement names the tenant."""
+"""SQL of collections. Every statement filters by tenant."""
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Protocol
 
+from kho.kernel.hints import Hint, Op
 from kho.kernel.ports import Tx
 from kho.lib import sql
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import NOTHING, Table, among, marks
 from kho.research import names
 from kho.research.errors import UnknownCollection
 
 GUESSED_FROM = 5_000
-"""Names among which a mistyped one is looked for."""
+"""Maximum names that a mistyped one is compared with."""
+
+
+class InCollection(Protocol):
+    @property
+    def collection_id(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ SELECT = f"SELECT {COLLECTIONS.columns} FROM research_collections"
 
 
 def create(tx: Tx, tenant: str, collection: Collection) -> bool:
-    """False if the name is taken, also by somebody who comes at the same moment."""
+    """Insert a collection. False if the name is taken, also by a concurrent insert."""
     key = names.key(collection.name)
     return COLLECTIONS.insert(tx, collection, conflict=NOTHING, tenant=tenant, name_key=key) == 1
 
@@ -47,13 +54,31 @@ def new(name: str, type: str, description: str, by: str, now: int) -> Collection
 
 
 def find(tx: Tx, tenant: str, name: str) -> Collection | None:
-    row = tx.one(f"{SELECT} WHERE tenant = $1 AND name_key = $2", tenant, names.key(name))
-    return COLLECTIONS.read(row) if row else None
+    return COLLECTIONS.find(tx, tenant=tenant, name_key=names.key(name))
 
 
 def need(tx: Tx, tenant: str, name: str) -> Collection:
-    """The collection of that name, or the error that suggests others."""
-    return find(tx, tenant, name) or _unknown(tx, tenant, name)
+    """Return the collection of that name, or raise UnknownCollection with suggestions."""
+    found = find(tx, tenant, name)
+    if found is None:
+        there = Op("manage_collections", action="list")
+        new = Op("manage_collections", action="create", collection_name=name)
+        raise UnknownCollection(
+            f"There is no collection '{name}'.", **guess(tx, tenant, "collection", name, there, new)
+        )
+    return found
+
+
+def find_or_new(tx: Tx, tenant: str, name: str, by: str, now: int) -> tuple[Collection, bool]:
+    """Return the collection of that name, or one to store and True."""
+    found = find(tx, tenant, name)
+    return (new(name, "fundamental", "", by, now), True) if found is None else (found, False)
+
+
+def need_stored(tx: Tx, tenant: str, collection: Collection) -> tuple[Collection, bool]:
+    """Store a new collection and return it with True, or the one that took its name meanwhile."""
+    stored = create(tx, tenant, collection)
+    return (collection, True) if stored else (need(tx, tenant, collection.name), False)
 
 
 def by_ids(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Collection]:
@@ -61,16 +86,20 @@ def by_ids(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Collection]:
     return {row.id: row for row in rows}
 
 
+def names_of(tx: Tx, tenant: str, rows: Iterable[InCollection]) -> dict[str, str]:
+    """Return the names of the collections that documents or jobs belong to, by id."""
+    ids = sorted({row.collection_id for row in rows if row.collection_id})
+    return {id: row.name for id, row in by_ids(tx, tenant, ids).items()}
+
+
 def lock(tx: Tx, tenant: str, ids: Sequence[str], now: int | None = None) -> None:
-    """Nobody else changes or deletes these before the transaction ends; with `now` they count as changed. In a fixed
-    order, so that two writers cannot lock each other out."""
+    """Lock collections until the transaction ends; `now` also sets updated_at. In a fixed order, so that two writers
+    cannot deadlock."""
     for id in sorted(set(ids)):
-        found = tx.run(
-            "UPDATE research_collections SET updated_at = coalesce($1, updated_at) WHERE tenant = $2 AND id = $3",
-            now,
-            tenant,
-            id,
+        statement = (
+            "UPDATE research_collections SET updated_at = coalesce($1, updated_at) WHERE tenant = $2 AND id = $3"
         )
+        found = tx.run(statement, now, tenant, id)
         if not found:
             raise UnknownCollection("The collection was deleted meanwhile. Nothing was changed.")
 
@@ -78,41 +107,33 @@ def lock(tx: Tx, tenant: str, ids: Sequence[str], now: int | None = None) -> Non
 def need_locked(tx: Tx, tenant: str, name: str) -> Collection:
     collection = need(tx, tenant, name)
     lock(tx, tenant, [collection.id])
-    # It may have been renamed while the lock was waited for.
+    # Read again: it may have been renamed while we waited for the lock.
     return by_ids(tx, tenant, [collection.id])[collection.id]
 
 
 def page(
     tx: Tx, tenant: str, after: str, limit: int, ids: Sequence[str] | None = None, type: str | None = None
 ) -> list[Collection]:
-    """A page in the order of names; `ids` and `type` narrow it."""
+    """Return a page in the order of names, optionally limited to `ids` and `type`."""
     if ids is not None and not ids:
         return []
     narrowed, values = _narrowed(tenant, ids, type)
     n = len(values) + 1
-    rows = tx.all(
-        f"{SELECT} WHERE {narrowed} AND name_key > ${n} ORDER BY name_key LIMIT ${n + 1}",
-        *values,
-        after,
-        limit,
-    )
-    return COLLECTIONS.read_all(rows)
+    page = f"{narrowed} AND name_key > ${n} ORDER BY name_key LIMIT ${n + 1}"
+    return COLLECTIONS.all(tx, page, *values, after, limit)
 
 
 def all_ids(tx: Tx, tenant: str) -> list[tuple[str, str]]:
-    """Ids and names of all, by name."""
-    return [
-        (row[0], row[1])
-        for row in tx.all("SELECT id, name FROM research_collections WHERE tenant = $1 ORDER BY name_key", tenant)
-    ]
+    """Return ids and names of all collections, by name."""
+    rows = tx.all("SELECT id, name FROM research_collections WHERE tenant = $1 ORDER BY name_key", tenant)
+    return [(id, name) for id, name in rows]
 
 
 def count(tx: Tx, tenant: str, ids: Sequence[str] | None = None, type: str | None = None) -> int:
     if ids is not None and not ids:
         return 0
     narrowed, values = _narrowed(tenant, ids, type)
-    row = tx.one(f"SELECT count(*) FROM research_collections WHERE {narrowed}", *values)
-    return row[0] if row else 0
+    return sql.number(tx, f"SELECT count(*) FROM research_collections WHERE {narrowed}", *values)
 
 
 def _narrowed(tenant: str, ids: Sequence[str] | None, type: str | None) -> tuple[str, list[str]]:
@@ -127,26 +148,21 @@ def _narrowed(tenant: str, ids: Sequence[str] | None, type: str | None) -> tuple
 
 
 def sizes(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Size]:
-    rows = among(
-        tx,
+    statement = (
         "SELECT collection_id, count(*), sum(chunks), sum(size) FROM research_documents "
-        "WHERE tenant = $1 AND collection_id",
-        ids,
-        tenant,
-        rest=" GROUP BY collection_id",
+        "WHERE tenant = $1 AND collection_id"
     )
+    rows = among(tx, statement, ids, tenant, rest=" GROUP BY collection_id")
     found = {row[0]: Size(*row[1:]) for row in rows}
     return {id: found.get(id, Size()) for id in ids}
 
 
 def formats(tx: Tx, tenant: str, id: str) -> dict[str, int]:
-    rows = tx.all(
+    statement = (
         "SELECT format, count(*) FROM research_documents WHERE tenant = $1 AND collection_id = $2 "
-        "GROUP BY format ORDER BY count(*) DESC, format",
-        tenant,
-        id,
+        "GROUP BY format ORDER BY count(*) DESC, format"
     )
-    return {row[0]: row[1] for row in rows}
+    return dict(tx.all(statement, tenant, id))
 
 
 def rename(tx: Tx, tenant: str, id: str, name: str, now: int) -> None:
@@ -155,28 +171,20 @@ def rename(tx: Tx, tenant: str, id: str, name: str, now: int) -> None:
 
 
 def delete(tx: Tx, tenant: str, id: str) -> None:
-    """The row alone, with its links to projects: its documents have to be gone."""
+    """Delete the row with its links to projects. Its documents must be gone already."""
     sql.delete(tx, "research_collections", tenant=tenant, id=id)
 
 
-def _unknown(tx: Tx, tenant: str, name: str) -> Collection:
-    rows = tx.all(
-        "SELECT name FROM research_collections WHERE tenant = $1 ORDER BY updated_at DESC LIMIT $2",
-        tenant,
-        GUESSED_FROM,
-    )
-    near = names.similar(name, [row[0] for row in rows])
-    create = f'create it with manage_collections(action="create", collection_name="{name}")'
-    guidance = (
-        f"{names.did_you_mean(near)}Otherwise {create}."
-        if near
-        else f'See what there is with manage_collections(action="list"), or {create}.'
-        if rows
-        else f"There are no collections yet: {create}."
-    )
-    raise UnknownCollection(
-        f"There is no collection '{name}'.",
-        guidance=guidance,
-        collection=name,
-        **({"suggestions": near} if near else {}),
-    )
+def guess(tx: Tx, tenant: str, kind: Literal["collection", "project"], name: str, there: Op, new: Op) -> dict[str, Any]:
+    """Return the fields of an error for an unknown name: guidance and similar names."""
+    statement = f"SELECT name FROM research_{kind}s WHERE tenant = $1 ORDER BY updated_at DESC LIMIT $2"
+    known = [row[0] for row in tx.all(statement, tenant, GUESSED_FROM)]
+    near = names.similar(name, known)
+    if near:
+        first = (names.did_you_mean(near), "Otherwise ")
+    elif known:
+        first = ("See what there is with ", there, ", or ")
+    else:
+        first = (f"There are no {kind}s yet: ",)
+    hint = Hint(*first, "create it with ", new, ".")
+    return {"guidance": hint, kind: name, **({"suggestions": near} if near else {})}

@@ -1,16 +1,17 @@
-"""The rules of collections."""
+"""Operations on collections."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.errors import UniqueViolation
-from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.lib.clock import Clock
+from kho.kernel.hints import OPEN, Hint, Op
+from kho.kernel.ports import SearchFilter, Tx
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import commands, errors, markdown, names, views
-from kho.research.contract import READ, READ_TIMEOUT, RESEARCH, WRITE, time_limit
+from kho.research.contract import READ, RESEARCH, WRITE, ResearchService, time_limit
 from kho.research.errors import (
     CollectionExists,
     CollectionNotEmpty,
@@ -20,30 +21,27 @@ from kho.research.errors import (
     missing,
 )
 from kho.research.ingest.indexing import SPACE, Doc, elsewhere
-from kho.research.library import collection_store, document_listing, project_store
+from kho.research.library import collection_store, document_store, project_store
 from kho.research.library.collection_store import Collection, Size
 from kho.research.library.document_store import DocumentStore, at_places, get_many
-from kho.research.model import ManageCollections
-from kho.research.results import CollectionInfo, CollectionsAnswer
-from kho.research.settings import ResearchSettings
+from kho.research.model import CollectionInfo, CollectionsAnswer, ManageCollections
 from kho.search.indexing import passages
 
 NEWEST = 5
-"""Documents that a collection's info names."""
+"""Number of newest documents shown in a collection's info."""
 REMOVED_AT_ONCE = 500
 
 
 @dataclass(slots=True, kw_only=True)
-class Collections:
-    db: Database
+class Collections(ResearchService):
     store: DocumentStore
-    clock: Clock
-    settings: ResearchSettings
     model: str = ""
     """The embedder's name; empty for keyword search only."""
 
     @RESEARCH.destroy(
         "manage_collections",
+        toolset="default",
+        explained=("documents", "confirm"),
         name="collections",
         scope=READ,
         invalid=errors.invalid_collections,
@@ -54,8 +52,8 @@ class Collections:
     async def manage(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         """Create, list, delete, rename or look into collections of documents.
 
-        Manage the collections that documents are kept in: create, list, info, rename, delete, and move-documents
-        between them. Deleting one that is not empty needs confirm=true; ask the user first.
+        List, create, rename or delete the collections that hold ingested documents, or move documents between them. Ask
+        the user before you confirm a deletion.
         """
         actions = {
             "create": self._create,
@@ -68,7 +66,10 @@ class Collections:
         run = actions[params.action]
         if params.action not in ("list", "info"):
             call.need(WRITE)
-        if params.action in ("delete", "move-documents"):  # they take as long as the collection is large
+        if params.action in (
+            "delete",
+            "move-documents",
+        ):  # their duration grows with the collection, so no short time limit
             return await run(params, call)
         async with time_limit(call, self.settings.simple_timeout):
             return await run(params, call)
@@ -89,8 +90,13 @@ class Collections:
             linked = f" and linked it to the project '{project.name}'" if project else ""
             return CollectionsAnswer(
                 action="create",
-                message=f"Created the collection '{name}' ({type}){linked}. Add documents with "
-                f'ingest_documents(path="…", collection="{name}") or augment_knowledge.',
+                message=Hint(
+                    f"Created the collection '{name}' ({type}){linked}. Add documents with ",
+                    Op("ingest_documents", path=OPEN, collection=name),
+                    " or ",
+                    Op("augment_knowledge"),
+                    ".",
+                ),
                 collection=self._described(tx, call.tenant, row),
             )
 
@@ -112,10 +118,8 @@ class Collections:
             projects = project_store.of_collections(tx, call.tenant, [row.id for row in shown])
             message = f"{counted(total, f'{type} collection' if type else 'collection')}."
             if not total and type is None and ids is None:
-                message = (
-                    "There are no collections yet. Create one with "
-                    'manage_collections(action="create", collection_name="…").'
-                )
+                create = Op("manage_collections", action="create", collection_name=OPEN)
+                message = Hint("There are no collections yet. Create one with ", create, ".")
             return CollectionsAnswer(
                 action="list",
                 message=message,
@@ -124,7 +128,7 @@ class Collections:
                 next_cursor=more,
             )
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
     async def _info(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name = _needed(params, "collection_name")
@@ -139,7 +143,7 @@ class Collections:
                 collection=described,
             )
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
     async def _rename(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name, wanted = _needed(params, "collection_name"), _needed(params, "new_name")
@@ -156,13 +160,13 @@ class Collections:
             renamed = collection_store.need(tx, call.tenant, wanted)
             return CollectionsAnswer(
                 action="rename",
-                message=f"Renamed '{row.name}' to '{wanted}'. Its documents and links came along.",
+                message=f"Renamed '{row.name}' to '{wanted}'. Its documents and links are unchanged.",
                 collection=self._described(tx, call.tenant, renamed),
             )
 
         try:
             return await call.commit(self.db, work)
-        except UniqueViolation:  # somebody took the name at the same moment
+        except UniqueViolation:  # a concurrent call took the name
             raise CollectionExists(f"There is a collection '{wanted}' already.") from None
 
     async def _delete(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
@@ -173,10 +177,18 @@ class Collections:
             size = collection_store.sizes(tx, call.tenant, [row.id])[row.id]
             if size.documents and not params.confirm:
                 raise _not_empty(row, size)
-            while batch := document_listing.by_id(tx, call.tenant, [row.id], "", REMOVED_AT_ONCE):
+            while batch := document_store.by_id(tx, call.tenant, [row.id], "", REMOVED_AT_ONCE):
                 self.store.remove_documents(tx, call.tenant, [doc.id for doc in batch], self.clock())
             collection_store.delete(tx, call.tenant, row.id)
-            call.audit(tx, row.id, at=self.clock(), action="delete", name=row.name, documents=size.documents)
+            call.audit(
+                tx,
+                row.id,
+                at=self.clock(),
+                reason=params.reason,
+                action="delete",
+                name=row.name,
+                documents=size.documents,
+            )
             lost = f" with {_extent(size)}" if size.documents else ", which was empty"
             return CollectionsAnswer(action="delete", message=f"Deleted the collection '{row.name}'{lost}.")
 
@@ -194,10 +206,10 @@ class Collections:
                 raise InvalidCollectionRequest(
                     "'target_collection' is the collection that the documents are in.", parameter="target_collection"
                 )
-            docs = {doc.id: doc for doc in (document_listing.need(tx, call.tenant, one, source) for one in wanted)}
-            return [*docs.values()], to, document_listing.texts(tx, call.tenant, [*docs])
+            docs = {doc.id: doc for doc in (document_store.need(tx, call.tenant, one, source) for one in wanted)}
+            return [*docs.values()], to, document_store.texts(tx, call.tenant, [*docs])
 
-        docs, there, texts = await self.db.read(look, timeout=call.remaining(READ_TIMEOUT))
+        docs, there, texts = await self.read(call, look)
         moved = await asyncio.to_thread(lambda: [elsewhere(call.tenant, doc, texts[doc.id], there.id) for doc in docs])
 
         def work(tx: Tx) -> CollectionsAnswer:
@@ -222,13 +234,13 @@ class Collections:
 
     def _described(self, tx: Tx, tenant: str, row: Collection) -> CollectionInfo:
         size = collection_store.sizes(tx, tenant, [row.id])[row.id]
-        newest = document_listing.page(tx, tenant, [row.id], "", None, NEWEST)
+        newest = document_store.page(tx, tenant, [row.id], "", None, NEWEST)
         summary = views.collection(row, size, project_store.of_collections(tx, tenant, [row.id])[row.id])
         return CollectionInfo(
             **summary.model_dump(),
             id=row.id,
             created_by=row.created_by,
-            embedder=self.model or "none (search by words)",
+            embedder=self.model or "none (keyword search only)",
             vectors_pending=passages.pending(tx, SearchFilter(SPACE, tenant, (row.id,))) if self.model else 0,
             formats=collection_store.formats(tx, tenant, row.id),
             newest=[views.brief(doc, {row.id: row.name}) for doc in newest],
@@ -247,8 +259,11 @@ def _taken(tx: Tx, tenant: str, name: str) -> CollectionExists:
     called = holder.name if holder else name
     return CollectionExists(
         f"There is a collection '{called}' already.",
-        guidance=f'Use it (manage_collections(action="info", collection_name="{called}") shows it), '
-        "or choose another name. Upper and lower case are the same name.",
+        guidance=Hint(
+            "Use it (",
+            Op("manage_collections", action="info", collection_name=called),
+            " shows it), or choose another name. Upper and lower case are the same name.",
+        ),
         collection=called,
     )
 
@@ -260,8 +275,11 @@ def _extent(size: Size) -> str:
 def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
     return CollectionNotEmpty(
         f"'{row.name}' is not empty: {_extent(size)} would be lost.",
-        guidance="To delete it all the same, call "
-        f'manage_collections(action="delete", collection_name="{row.name}", confirm=true).',
+        guidance=Hint(
+            "To delete it all the same, call ",
+            Op("manage_collections", action="delete", collection_name=row.name, confirm=True),
+            ".",
+        ),
         documents=size.documents,
         chunks=size.chunks,
         size_bytes=size.size_bytes,
@@ -269,7 +287,7 @@ def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
 
 
 def _need_room(tx: Tx, tenant: str, docs: list[Doc], to: Collection) -> None:
-    """Refuses to move a document onto one that is the same."""
+    """Raise DocumentExists if a document with the same identity is already in the target collection."""
     there = [replace(doc, collection_id=to.id) for doc in docs]
     taken = at_places(tx, tenant, there)
     if taken:

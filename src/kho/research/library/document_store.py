@@ -1,26 +1,34 @@
-"""The SQL of documents: rows, texts and what the search core knows of them, always changed together."""
+"""SQL of documents: rows, texts and index entries, always changed together. Every statement filters by tenant."""
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from typing import Any
 
 from kho.kernel.ports import Row, Tx
-from kho.lib.sql import among, insert_many, replacing, update
+from kho.lib.dataclass import dataclass
+from kho.lib.sql import among, insert_many, marks, replacing, update
+from kho.research import names
+from kho.research.errors import AmbiguousDocument, DocumentNotFound
 from kho.research.ingest.indexing import DOCUMENTS, SPACE, Doc, Filing, cut, unpack
 from kho.research.library import collection_store
+from kho.research.library.collection_store import Collection
+from kho.search.indexing import passages
 from kho.search.indexing.index import Document, Index, Prepared
+from kho.search.indexing.passages import StoredPassage
 from kho.search.indexing.reindex import pages
 
 SELECT = f"SELECT {DOCUMENTS.columns} FROM research_documents"
+CANDIDATES = 5
+"""Maximum candidates that an error about an ambiguous name lists."""
 _KEPT = ("id", "created_at")
-"""Columns that stay when a document is replaced."""
-_REPLACED = ("place", "sought", *(name for name in DOCUMENTS.fields if name not in _KEPT))
+"""Columns that keep their value when a document is replaced."""
+_REPLACED = ("place", "sought", *(DOCUMENTS.column(name) for name in DOCUMENTS.fields if name not in _KEPT))
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
     doc: Doc
-    """As it is kept: its id and first date are those of the document that it replaces."""
+    """As stored: id and creation date are those of the document it replaces."""
     new: bool
 
 
@@ -29,8 +37,8 @@ class DocumentStore:
     index: Index
 
     def put_documents(self, tx: Tx, tenant: str, filings: Sequence[Filing], now: int) -> list[Put]:
-        """Stores documents, each in place of the one with its id or its place. The id stays, and with it the vectors
-        of the passages that are the same."""
+        """Insert documents, or replace the ones with the same place or id. A replaced document keeps its id, and so the
+        vectors of unchanged passages."""
         filings = list({(one.doc.collection_id, one.doc.place): one for one in filings}.values())
         if not filings:
             return []
@@ -54,7 +62,7 @@ class DocumentStore:
         return put
 
     def reindex(self, tx: Tx, tenant: str, filings: Sequence[Filing]) -> int:
-        """Re-indexes documents from their texts unless they changed meanwhile; returns how many."""
+        """Reindex documents from their texts, except those that changed meanwhile. Return how many."""
         known = get_many(tx, tenant, [one.doc.id for one in filings], lock=True)
         same = [
             one
@@ -67,10 +75,10 @@ class DocumentStore:
         return len(same)
 
     def remove_documents(self, tx: Tx, tenant: str, ids: Sequence[str], now: int) -> list[Doc]:
-        """Returns those that were there."""
+        """Delete documents and return those that existed."""
         found = get_many(tx, tenant, ids).values()
         collection_store.lock(tx, tenant, [doc.collection_id for doc in found], now)
-        docs = list(get_many(tx, tenant, ids).values())  # as they are now that nobody changes them
+        docs = list(get_many(tx, tenant, ids).values())  # read again now that the collections are locked
         self._unfile(tx, tenant, docs)
         for table, column in (
             ("research_feedback", "document_id"),
@@ -81,8 +89,8 @@ class DocumentStore:
         return docs
 
     def move_documents(self, tx: Tx, tenant: str, source: str, moved: Sequence[tuple[Doc, Prepared]], now: int) -> None:
-        """Files documents of one collection under another (see `filing.elsewhere`). Whoever calls has made sure that
-        their places there are free."""
+        """Move documents of one collection to another (see `indexing.elsewhere`). The caller has checked that the
+        target holds no documents with the same identity."""
         docs = sorted((doc for doc, _ in moved), key=lambda doc: doc.id)
         collection_store.lock(tx, tenant, [docs[0].collection_id, source], now)
         tx.many(
@@ -93,7 +101,7 @@ class DocumentStore:
         self.index.put(tx, [filed for _, filed in moved], moved_from=source)
 
     def similar(self, tx: Tx, filing: Filing, limit: int = 10) -> list[Doc]:
-        """Documents of its collection that may be near-duplicates, the likeliest first."""
+        """Return documents of its collection that may be near-duplicates, the most similar first."""
         ids = self.index.similar(tx, filing.prepared, limit)
         found = get_many(tx, filing.prepared.document.tenant, ids)
         return [found[id] for id in ids if id in found]
@@ -117,7 +125,7 @@ class DocumentStore:
 
 
 def _document(tx: Tx, row: Row) -> Document:
-    """As the search core files it. What is known of its chunks is brought up to date on the way."""
+    """Return the document for the search core; updates the row's chunk columns if they changed."""
     tenant, _, *columns, packed, content = row
     before = DOCUMENTS.read(tuple(columns))
     doc, document = cut(tenant, before, unpack(packed, content))
@@ -134,7 +142,7 @@ all_documents = pages(
     place=("d.tenant", "d.id"),
     lock="FOR UPDATE OF d",
 )
-"""All documents of all tenants, for `search.indexing.reindex`."""
+"""Pages of all documents of all tenants, for `search.indexing.reindex`."""
 
 
 def get_many(tx: Tx, tenant: str, ids: Sequence[str], *, lock: bool = False) -> dict[str, Doc]:
@@ -145,7 +153,7 @@ def get_many(tx: Tx, tenant: str, ids: Sequence[str], *, lock: bool = False) -> 
 
 
 def at_places(tx: Tx, tenant: str, docs: Sequence[Doc]) -> dict[tuple[str, str], Doc]:
-    """The documents that have the places of these, by collection and place."""
+    """Return stored documents with the same identity as these, by collection and place."""
     wanted: dict[str, list[str]] = {}
     for doc in docs:
         wanted.setdefault(doc.collection_id, []).append(doc.place)
@@ -154,3 +162,128 @@ def at_places(tx: Tx, tenant: str, docs: Sequence[Doc]) -> dict[tuple[str, str],
         rows = among(tx, f"{SELECT} WHERE tenant = $1 AND collection_id = $2 AND place", places, tenant, collection_id)
         found.update({(collection_id, doc.place): doc for doc in DOCUMENTS.read_all(rows)})
     return found
+
+
+# -- reading: pages, look-ups by name, texts ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    documents: int
+    chunks: int
+    size_bytes: int
+    last_change: int | None
+
+
+def page(
+    tx: Tx, tenant: str, collection_ids: Sequence[str] | None, sought: str, after: tuple[int, str] | None, limit: int
+) -> list[Doc]:
+    """Return a page, the last changed first, then by id. `collection_ids` None means all collections."""
+    if collection_ids is not None and not collection_ids:
+        return []
+    sql, values = _narrowed(tenant, collection_ids, sought)
+    if after is not None:
+        n = len(values) + 1
+        sql += f" AND (updated_at < ${n} OR (updated_at = ${n} AND id > ${n + 1}))"
+        values += after
+    return DOCUMENTS.all(tx, f"{sql} ORDER BY updated_at DESC, id LIMIT ${len(values) + 1}", *values, limit)
+
+
+def recent(tx: Tx, tenant: str, since: int, limit: int) -> list[Doc]:
+    """The last changed first."""
+    changed = "tenant = $1 AND updated_at >= $2 ORDER BY updated_at DESC, id LIMIT $3"
+    return DOCUMENTS.all(tx, changed, tenant, since, limit)
+
+
+def by_id(tx: Tx, tenant: str, collection_ids: Sequence[str] | None, after: str, limit: int) -> list[Doc]:
+    """Return a page in the order of ids, which is stable under changes: for export and reindex."""
+    if collection_ids is not None and not collection_ids:
+        return []
+    sql, values = _narrowed(tenant, collection_ids, "")
+    n = len(values) + 1
+    return DOCUMENTS.all(tx, f"{sql} AND id > ${n} ORDER BY id LIMIT ${n + 1}", *values, after, limit)
+
+
+def totals(tx: Tx, tenant: str, collection_ids: Sequence[str] | None = None, sought: str = "") -> Totals:
+    if collection_ids is not None and not collection_ids:
+        return Totals(0, 0, 0, None)
+    sql, values = _narrowed(tenant, collection_ids, sought)
+    row = tx.one(
+        "SELECT count(*), coalesce(sum(chunks), 0), coalesce(sum(size), 0), max(updated_at) "
+        f"FROM research_documents WHERE {sql}",
+        *values,
+    )
+    assert row is not None
+    return Totals(*row)
+
+
+def with_hash(tx: Tx, tenant: str, collection_id: str, hash: str) -> list[Doc]:
+    """Return documents of a collection made from the same bytes."""
+    page = "tenant = $1 AND hash = $2 AND collection_id = $3 ORDER BY created_at, id LIMIT $4"
+    return DOCUMENTS.all(tx, page, tenant, hash, collection_id, CANDIDATES)
+
+
+def texts(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, str]:
+    rows = among(tx, "SELECT id, packed, text FROM research_texts WHERE tenant = $1 AND id", ids, tenant)
+    return {id: unpack(packed, content) for id, packed, content in rows}
+
+
+def need(tx: Tx, tenant: str, reference: str, collection: Collection | None) -> Doc:
+    """Return the document that an id, a path, the end of a path, or a title means. Errors list candidates."""
+    found = get_many(tx, tenant, [reference]).get(reference)
+    if found is not None and (collection is None or found.collection_id == collection.id):
+        return found
+    where = None if collection is None else [collection.id]
+    within = "" if collection is None else f" in '{collection.name}'"
+    plain = reference.removeprefix("./")
+    candidates = page(tx, tenant, where, plain, None, 200)
+    wanted = names.key(plain)
+    for fits in (_called, _ends_in):
+        same = [doc for doc in candidates if fits(doc, wanted)]
+        if len(same) == 1:
+            return same[0]
+        if same:
+            raise AmbiguousDocument(
+                f"{len(same)} documents{within} are called '{reference}'.", candidates=_named(tx, tenant, same)
+            )
+    near: dict[str, Any] = {"candidates": _named(tx, tenant, candidates)} if candidates else {}
+    raise DocumentNotFound(f"There is no document '{reference}'{within}.", document=reference, **near)
+
+
+def digests(tx: Tx, tenant: str, doc: Doc) -> dict[int, str]:
+    """Return the digest of each passage, by chunk number."""
+    filed = passages.of_keys(tx, SPACE, tenant, doc.collection_id, [doc.id])[doc.id]
+    return {part: digest for _, part, digest in filed}
+
+
+def chunks(tx: Tx, tenant: str, doc: Doc, numbers: Container[int]) -> dict[int, StoredPassage]:
+    """Return the chunks with these numbers, as far as they exist."""
+    return passages.parts(tx, SPACE, tenant, doc.collection_id, doc.id, numbers)
+
+
+def _called(doc: Doc, wanted: str) -> bool:
+    return wanted in {names.key(one) for one in (doc.path, doc.source, doc.title) if one}
+
+
+def _ends_in(doc: Doc, wanted: str) -> bool:
+    """True if its path ends in this name or path: 'notes/a.md' matches '/home/mai/notes/a.md'."""
+    return doc.path is not None and names.key(doc.path).replace("\\", "/").endswith(f"/{wanted}")
+
+
+def _named(tx: Tx, tenant: str, docs: Sequence[Doc]) -> list[str]:
+    """Return ids with name and collection, for a person to choose from."""
+    shown = docs[:CANDIDATES]
+    collections = collection_store.by_ids(tx, tenant, [doc.collection_id for doc in shown])
+    return [f"{doc.id} ({doc.name}, in {collections[doc.collection_id].name})" for doc in shown]
+
+
+def _narrowed(tenant: str, collection_ids: Sequence[str] | None, sought: str) -> tuple[str, list[str | int]]:
+    sql, values = "tenant = $1", list[str | int]([tenant])
+    if collection_ids is not None:
+        sql += f" AND collection_id IN ({marks(len(collection_ids), 2)})"
+        values += collection_ids
+    if sought:
+        literal = names.key(sought).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+        sql += f" AND sought LIKE ${len(values) + 1} ESCAPE '\\'"
+        values.append(f"%{literal}%")
+    return sql, values

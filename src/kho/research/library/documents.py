@@ -1,118 +1,127 @@
-"""The rules of documents that are here already: listing, reading, removing, re-indexing them."""
+"""Operations on stored documents: list, read, remove, reindex."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.command import Command
-from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.lib.clock import Clock
+from kho.kernel.ports import SearchFilter, Tx
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import errors, markdown, views
-from kho.research.contract import READ_TIMEOUT, RESEARCH, simple
+from kho.research.contract import READ_TIMEOUT, RESEARCH, ResearchService, simple
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.ingest import indexing, job_store
 from kho.research.ingest.indexing import SPACE, Doc
-from kho.research.library import collection_store, document_listing, project_store
+from kho.research.library import collection_store, document_store, project_store
 from kho.research.library.collection_store import Collection
 from kho.research.library.document_store import DocumentStore
-from kho.research.model import GetDocument, KbStatus, ListDocuments, RebuildIndex, RemoveDocument
-from kho.research.results import Document, DocumentAnswer, DocumentsAnswer, Rebuilt, Removed, Status
-from kho.research.settings import ResearchSettings
+from kho.research.model import (
+    DocumentAnswer,
+    DocumentDetails,
+    DocumentsAnswer,
+    GetKbDocument,
+    KnowledgeStatus,
+    ListKbDocuments,
+    OfCollection,
+    Rebuilt,
+    RemovedDocument,
+    RemoveKbDocument,
+)
 from kho.search.indexing import passages
 
 REINDEX_BATCH = 20
 JOBS = 5
-"""Jobs that a status names."""
+"""Number of jobs shown in a status."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Documents:
-    db: Database
+class Documents(ResearchService):
     store: DocumentStore
-    clock: Clock
-    settings: ResearchSettings
     model: str = ""
     """The embedder's name; empty for keyword search only."""
 
     @RESEARCH.read(
         "list_kb_documents",
-        tool=False,
         invalid=errors.invalid_documents,
         text=markdown.documents,
         cli=Command("kb list-documents"),
         example={"collection": "papers", "limit": 20},
     )
     @simple
-    async def list_documents(self, params: ListDocuments, call: Call) -> DocumentsAnswer:
-        """List documents, the last changed first."""
+    async def list_documents(self, params: ListKbDocuments, call: Call) -> DocumentsAnswer:
+        """List documents, the last changed first.
+
+        Use it to see what a collection holds, and to find the id of a document.
+        """
         after = views.place(params.cursor, InvalidDocumentRequest, int, str)
 
         def work(tx: Tx) -> DocumentsAnswer:
             chosen = _chosen(tx, call.tenant, params.collection)
             ids, sought = None if chosen is None else [chosen.id], params.filter or ""
-            docs = document_listing.page(tx, call.tenant, ids, sought, after, params.limit + 1)
+            docs = document_store.page(tx, call.tenant, ids, sought, after, params.limit + 1)
             shown, more = paging.cut(docs, params.limit, lambda last: [last.updated_at, last.id])
-            names = _names(tx, call.tenant, shown)
+            names = collection_store.names_of(tx, call.tenant, shown)
             return DocumentsAnswer(
                 documents=[views.brief(doc, names) for doc in shown],
-                total=document_listing.totals(tx, call.tenant, ids, sought).documents,
+                total=document_store.totals(tx, call.tenant, ids, sought).documents,
                 next_cursor=more,
             )
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
     @RESEARCH.read(
         "get_kb_document",
-        tool=False,
         invalid=errors.invalid_documents,
         text=markdown.document,
         cli=Command("kb show-document", ("document",), documents=("document",)),
         example={"document": "reading.md", "text": True},
     )
     @simple
-    async def get_document(self, params: GetDocument, call: Call) -> DocumentAnswer:
-        """Show a document, with its text if asked for."""
+    async def get_document(self, params: GetKbDocument, call: Call) -> DocumentAnswer:
+        """Show a document, with its text if asked for.
+
+        Use it to read a whole document that query_knowledge_base found a passage of.
+        """
 
         def work(tx: Tx) -> DocumentAnswer:
-            doc = document_listing.need(tx, call.tenant, params.document, _chosen(tx, call.tenant, params.collection))
-            text = document_listing.texts(tx, call.tenant, [doc.id]).get(doc.id) if params.text else None
-            shown = Document.of(
+            doc = document_store.need(tx, call.tenant, params.document, _chosen(tx, call.tenant, params.collection))
+            text = document_store.texts(tx, call.tenant, [doc.id]).get(doc.id) if params.text else None
+            shown = DocumentDetails.of(
                 doc,
-                collection=_names(tx, call.tenant, [doc])[doc.collection_id],
-                size_bytes=doc.size,
-                modified_at=doc.mtime,
+                collection=collection_store.names_of(tx, call.tenant, [doc])[doc.collection_id],
                 content_types=doc.content_types(),
                 text=text,
             )
             return DocumentAnswer(document=shown)
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
     @RESEARCH.destroy(
         "remove_kb_document",
-        tool=False,
         invalid=errors.invalid_documents,
-        text=markdown.removed,
+        text=markdown.message,
         cli=Command(
             "kb remove-document", ("document",), documents=("document",), final=True, looks=("get_kb_document", {})
         ),
         example={"document": "reading.md", "collection": "papers"},
     )
     @simple
-    async def remove_document(self, params: RemoveDocument, call: Call) -> Removed:
-        """Remove a document from its collection; a file itself stays."""
+    async def remove_document(self, params: RemoveKbDocument, call: Call) -> RemovedDocument:
+        """Remove a document from its collection; a file itself stays.
+
+        Use it when a document should no longer be found. Ask the user first.
+        """
         now = self.clock()
 
-        def work(tx: Tx) -> Removed:
-            doc = document_listing.need(tx, call.tenant, params.document, _chosen(tx, call.tenant, params.collection))
-            names = _names(tx, call.tenant, [doc])
+        def work(tx: Tx) -> RemovedDocument:
+            doc = document_store.need(tx, call.tenant, params.document, _chosen(tx, call.tenant, params.collection))
+            names = collection_store.names_of(tx, call.tenant, [doc])
             self.store.remove_documents(tx, call.tenant, [doc.id], now)
-            call.audit(tx, doc.id, at=now, title=doc.title, collection=names[doc.collection_id])
+            call.audit(tx, doc.id, at=now, reason=params.reason, title=doc.title, collection=names[doc.collection_id])
             kept = " The file itself stays." if doc.origin == "file" else ""
-            return Removed(
+            return RemovedDocument(
                 message=f"Removed '{doc.title}' ({counted(doc.chunks, 'chunk')}) "
                 f"from '{names[doc.collection_id]}'.{kept}",
                 document=views.brief(doc, names),
@@ -129,45 +138,44 @@ class Documents:
         example={"collection": "papers"},
     )
     @simple
-    async def status(self, params: KbStatus, call: Call) -> Status:
+    async def status(self, params: OfCollection, call: Call) -> KnowledgeStatus:
         """How the knowledge base is: what is in it, what waits for vectors, the last jobs."""
 
-        def work(tx: Tx) -> Status:
+        def work(tx: Tx) -> KnowledgeStatus:
             chosen = _chosen(tx, call.tenant, params.collection)
             ids = None if chosen is None else [chosen.id]
-            totals = document_listing.totals(tx, call.tenant, ids)
+            totals = document_store.totals(tx, call.tenant, ids)
             jobs = job_store.newest(tx, call.tenant, JOBS, chosen.id if chosen else None)
-            named = collection_store.by_ids(tx, call.tenant, [job.collection_id for job in jobs if job.collection_id])
-            names = {id: row.name for id, row in named.items()}
+            names = collection_store.names_of(tx, call.tenant, jobs)
             projects, archived = project_store.counts(tx, call.tenant)
             pending = passages.pending(tx, SearchFilter(SPACE, call.tenant, tuple(ids or ()))) if self.model else 0
-            return Status.of(
+            return KnowledgeStatus.of(
                 totals,
                 collections=1 if chosen else collection_store.count(tx, call.tenant),
                 projects=projects,
                 archived_projects=archived,
-                embedder=self.model or "none (search by words)",
+                embedder=self.model or "none (keyword search only)",
                 vectors_pending=pending,
                 problem=passages.problem(tx) if pending else None,
                 jobs=[views.job(job, names) for job in jobs],
             )
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
     @RESEARCH.write(
         "rebuild_index",
         tool=False,
         invalid=errors.invalid_collections,
-        text=markdown.rebuilt,
+        text=markdown.message,
         cli=Command("kb rebuild-index"),
         example={"collection": "papers"},
     )
-    async def rebuild(self, params: RebuildIndex, call: Call) -> Rebuilt:
+    async def rebuild(self, params: OfCollection, call: Call) -> Rebuilt:
         """Re-index all documents from their stored texts."""
-        # A page at a time, each in a transaction of its own: documents stay findable all the while.
+        # One transaction per page: documents stay searchable meanwhile.
         chosen = await self.db.read(lambda tx: _chosen(tx, call.tenant, params.collection), timeout=READ_TIMEOUT)
         ids = None if chosen is None else [chosen.id]
-        total = (await self.db.read(lambda tx: document_listing.totals(tx, call.tenant, ids))).documents
+        total = (await self.db.read(lambda tx: document_store.totals(tx, call.tenant, ids))).documents
         done, cut, after = 0, 0, ""
         while page := await self._reindex_page(call.tenant, ids, after):
             after, filed, chunks = page
@@ -183,11 +191,11 @@ class Documents:
         return await call.commit(self.db, work)
 
     async def _reindex_page(self, tenant: str, ids: Sequence[str] | None, after: str) -> tuple[str, int, int] | None:
-        """The last document of the page, how many were re-indexed, and their chunks. None past the end."""
+        """Reindex a page. Return the last id, the number of documents reindexed and of chunks; None past the end."""
 
         def look(tx: Tx) -> tuple[Sequence[Doc], dict[str, str]]:
-            docs = document_listing.by_id(tx, tenant, ids, after, REINDEX_BATCH)
-            return docs, document_listing.texts(tx, tenant, [doc.id for doc in docs])
+            docs = document_store.by_id(tx, tenant, ids, after, REINDEX_BATCH)
+            return docs, document_store.texts(tx, tenant, [doc.id for doc in docs])
 
         docs, texts = await self.db.read(look)
         if not docs:
@@ -199,8 +207,3 @@ class Documents:
 
 def _chosen(tx: Tx, tenant: str, name: str | None) -> Collection | None:
     return None if name is None else collection_store.need(tx, tenant, name)
-
-
-def _names(tx: Tx, tenant: str, docs: Sequence[Doc]) -> dict[str, str]:
-    ids = sorted({doc.collection_id for doc in docs})
-    return {id: row.name for id, row in collection_store.by_ids(tx, tenant, ids).items()}

@@ -1,14 +1,15 @@
-"""The SQL of projects and their links to collections. Every statement names the tenant."""
+"""SQL of projects and their links to collections. Every statement filters by tenant."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from kho.kernel.hints import Op
 from kho.kernel.ports import Tx
 from kho.lib import sql
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import NOTHING, Table, among
 from kho.research import names
 from kho.research.errors import UnknownProject
-from kho.research.library.collection_store import GUESSED_FROM
+from kho.research.library.collection_store import guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,62 +35,46 @@ SELECT = f"SELECT {PROJECTS.columns} FROM research_projects"
 
 
 def create(tx: Tx, tenant: str, project: Project) -> bool:
-    """False if the name is taken, also by somebody who comes at the same moment."""
+    """Insert a project. False if the name is taken, also by a concurrent insert."""
     return PROJECTS.insert(tx, project, conflict=NOTHING, tenant=tenant, name_key=names.key(project.name)) == 1
 
 
 def find(tx: Tx, tenant: str, name: str) -> Project | None:
-    row = tx.one(f"{SELECT} WHERE tenant = $1 AND name_key = $2", tenant, names.key(name))
-    return PROJECTS.read(row) if row else None
+    return PROJECTS.find(tx, tenant=tenant, name_key=names.key(name))
 
 
 def need(tx: Tx, tenant: str, name: str) -> Project:
-    """The project of that name, or the error that suggests others."""
+    """Return the project of that name, or raise UnknownProject with suggestions."""
     found = find(tx, tenant, name)
-    if found is not None:
-        return found
-    rows = tx.all(
-        "SELECT name FROM research_projects WHERE tenant = $1 ORDER BY updated_at DESC LIMIT $2", tenant, GUESSED_FROM
-    )
-    near = names.similar(name, [row[0] for row in rows])
-    create = f'create it with manage_projects(action="create", project_name="{name}")'
-    guidance = (
-        f"{names.did_you_mean(near)}Otherwise {create}."
-        if near
-        else f"{UnknownProject.guidance[:-1]}, or {create}."
-        if rows
-        else f"There are no projects yet: {create}."
-    )
-    raise UnknownProject(
-        f"There is no project '{name}'.", guidance=guidance, project=name, **({"suggestions": near} if near else {})
-    )
+    if found is None:
+        there, new = Op("manage_projects", action="list"), Op("manage_projects", action="create", project_name=name)
+        raise UnknownProject(f"There is no project '{name}'.", **guess(tx, tenant, "project", name, there, new))
+    return found
 
 
 def page(tx: Tx, tenant: str, after: str, limit: int, *, archived: bool) -> list[Project]:
-    """A page in the order of names."""
+    """Return a page in the order of names."""
     alive = "" if archived else " AND archived_at IS NULL"
-    rows = tx.all(
-        f"{SELECT} WHERE tenant = $1 AND name_key > $2{alive} ORDER BY name_key LIMIT $3", tenant, after, limit
-    )
-    return PROJECTS.read_all(rows)
+    page = f"tenant = $1 AND name_key > $2{alive} ORDER BY name_key LIMIT $3"
+    return PROJECTS.all(tx, page, tenant, after, limit)
 
 
 def counts(tx: Tx, tenant: str) -> tuple[int, int]:
-    """The numbers of projects that are in use and that are archived."""
+    """Return the number of active and of archived projects."""
     row = tx.one("SELECT count(*), count(archived_at) FROM research_projects WHERE tenant = $1", tenant)
     every, archived = row or (0, 0)
     return every - archived, archived
 
 
 def in_directories(tx: Tx, tenant: str, directories: Sequence[str]) -> dict[str, Project]:
-    """The projects that are not archived and have one of these folders, by folder."""
+    """Return active projects whose folder is one of these, by folder."""
     select = f"{SELECT} WHERE tenant = $1 AND archived_at IS NULL AND directory"
     rows = PROJECTS.read_all(among(tx, select, directories, tenant, rest=" ORDER BY id"))
     return {row.directory: row for row in rows if row.directory is not None}
 
 
 def put_aside(tx: Tx, tenant: str) -> set[str]:
-    """The ids of collections that belong to archived projects and to no other."""
+    """Return ids of collections that only archived projects are linked to."""
     rows = tx.all(
         "SELECT l.collection_id FROM research_project_collections AS l "
         "JOIN research_projects AS p ON p.tenant = l.tenant AND p.id = l.project_id "
@@ -104,12 +89,12 @@ def set_archived(tx: Tx, tenant: str, id: str, at: int | None, now: int) -> None
 
 
 def touch(tx: Tx, tenant: str, id: str, now: int) -> None:
-    """It counts as changed, and nobody else changes it before the transaction ends."""
+    """Set updated_at, which locks the row until the transaction ends."""
     sql.update(tx, "research_projects", {"updated_at": now}, tenant=tenant, id=id)
 
 
 def link(tx: Tx, tenant: str, project_id: str, collection_ids: Sequence[str], *, default: bool) -> None:
-    """Links that exist stay; one that becomes a default stays one."""
+    """Link collections. Existing links stay, and a default stays a default."""
     tx.many(
         "INSERT INTO research_project_collections (tenant, project_id, collection_id, is_default) "
         "VALUES ($1, $2, $3, $4) ON CONFLICT (tenant, project_id, collection_id) DO UPDATE "
@@ -130,16 +115,13 @@ def clear_defaults(tx: Tx, tenant: str, project_id: str) -> None:
 
 
 def links(tx: Tx, tenant: str, project_ids: Sequence[str]) -> dict[str, list[Link]]:
-    """The collections of projects, by name."""
-    rows = among(
-        tx,
+    """Return the linked collections of each project, in the order of names."""
+    statement = (
         "SELECT l.project_id, l.collection_id, c.name, l.is_default FROM research_project_collections AS l "
         "JOIN research_collections AS c ON c.tenant = l.tenant AND c.id = l.collection_id "
-        "WHERE l.tenant = $1 AND l.project_id",
-        project_ids,
-        tenant,
-        rest=" ORDER BY c.name_key",
+        "WHERE l.tenant = $1 AND l.project_id"
     )
+    rows = among(tx, statement, project_ids, tenant, rest=" ORDER BY c.name_key")
     found: dict[str, list[Link]] = {id: [] for id in project_ids}
     for project_id, collection_id, name, is_default in rows:
         found[project_id].append(Link(collection_id, name, bool(is_default)))
@@ -147,16 +129,13 @@ def links(tx: Tx, tenant: str, project_ids: Sequence[str]) -> dict[str, list[Lin
 
 
 def of_collections(tx: Tx, tenant: str, collection_ids: Sequence[str]) -> dict[str, list[str]]:
-    """The names of the projects that collections are linked to."""
-    rows = among(
-        tx,
+    """Return the names of the projects that each collection is linked to."""
+    statement = (
         "SELECT l.collection_id, p.name FROM research_project_collections AS l "
         "JOIN research_projects AS p ON p.tenant = l.tenant AND p.id = l.project_id "
-        "WHERE l.tenant = $1 AND l.collection_id",
-        collection_ids,
-        tenant,
-        rest=" ORDER BY p.name_key",
+        "WHERE l.tenant = $1 AND l.collection_id"
     )
+    rows = among(tx, statement, collection_ids, tenant, rest=" ORDER BY p.name_key")
     found: dict[str, list[str]] = {id: [] for id in collection_ids}
     for collection_id, name in rows:
         found[collection_id].append(name)

@@ -1,35 +1,31 @@
-"""The rules of projects."""
+"""Operations on projects."""
 
 import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from kho.kernel import paging
 from kho.kernel.call import Call
-from kho.kernel.ports import Database, Tx
-from kho.lib.clock import Clock
+from kho.kernel.hints import OPEN, Hint, Op
+from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
-from kho.research import commands, errors, markdown, names, results, views
-from kho.research.contract import READ, READ_TIMEOUT, RESEARCH, WRITE, simple
+from kho.research import commands, errors, markdown, model, names, views
+from kho.research.contract import READ, RESEARCH, WRITE, ResearchService, simple
 from kho.research.errors import CollectionError, InvalidProjectRequest, ProjectExists, UnknownProject, missing
 from kho.research.library import collection_store, project_store
 from kho.research.library.collection_store import Collection
 from kho.research.library.project_store import Link, Project
-from kho.research.model import ManageProjects
+from kho.research.model import ManageProjects, ProjectsAnswer
 from kho.research.query.scope import absolute, detected
-from kho.research.results import ProjectsAnswer
-from kho.research.settings import ResearchSettings
 
 
 @dataclass(slots=True, kw_only=True)
-class Projects:
-    db: Database
-    clock: Clock
-    settings: ResearchSettings
-
+class Projects(ResearchService):
     @RESEARCH.write(
         "manage_projects",
+        toolset="default",
+        explained=("append",),
         name="projects",
         scope=READ,
         invalid=errors.invalid_projects,
@@ -41,8 +37,8 @@ class Projects:
     async def manage(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
         """Create projects, link collections to them, set their defaults.
 
-        Manage projects, which group collections: create, link, unlink, set-defaults, list, info, archive, unarchive,
-        and detect (which project a folder belongs to). A question asked for a project goes to its default collections.
+        Group collections into projects, so that a question goes to the collections of the work at hand; detect finds
+        the project of a folder.
         """
         if params.action not in ("list", "info", "detect"):
             call.need(WRITE)
@@ -70,8 +66,11 @@ class Projects:
             if not project_store.create(tx, call.tenant, project):
                 raise ProjectExists(
                     f"There is a project '{name}' already.",
-                    guidance=f'Use it (manage_projects(action="info", project_name="{name}") shows it), '
-                    "or choose another name. Upper and lower case are the same name.",
+                    guidance=Hint(
+                        "Use it (",
+                        Op("manage_projects", action="info", project_name=name),
+                        " shows it), or choose another name. Upper and lower case are the same name.",
+                    ),
                 )
             project_store.link(tx, call.tenant, project.id, [row.id for row in linked], default=params.default)
             call.audit(tx, project.id, at=now, action="create", name=name)
@@ -137,7 +136,8 @@ class Projects:
             links = project_store.links(tx, call.tenant, [row.id for row in shown])
             message = f"{counted(len(shown), 'project')} shown." if shown else "There are no projects."
             if not shown and not after:
-                message += ' Create one with manage_projects(action="create", project_name="…").'
+                create = Op("manage_projects", action="create", project_name=OPEN)
+                message = Hint(message, " Create one with ", create, ".")
             return ProjectsAnswer(
                 action=params.action,
                 message=message,
@@ -145,7 +145,7 @@ class Projects:
                 next_cursor=more,
             )
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
     async def _info(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name = _needed(params)
@@ -156,7 +156,7 @@ class Projects:
             message = f"'{project.name}' has {counted(count, 'collection')}."
             return _answer(tx, call.tenant, project, params.action, message)
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
     async def _archive(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name, archive, now = _needed(params), params.action == "archive", self.clock()
@@ -183,17 +183,21 @@ class Projects:
             if project is None:
                 raise UnknownProject(
                     "No project has this folder, nor one above it.",
-                    guidance='Create one with manage_projects(action="create", project_name="…", directory="…").',
+                    guidance=Hint(
+                        "Create one with ",
+                        Op("manage_projects", action="create", project_name=OPEN, directory=OPEN),
+                        ".",
+                    ),
                     directory=directory,
                 )
             message = f"This folder belongs to the project '{project.name}'."
             return _answer(tx, call.tenant, project, params.action, message)
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
     @contextmanager
     def _audited(self, tx: Tx, call: Call, project: Project, action: str) -> Generator[None, None, None]:
-        """Leaves a row in the audit trail if the links of the project are others afterwards."""
+        """Write an audit event if the project's links differ afterwards."""
 
         def links() -> dict[str, bool]:
             found = project_store.links(tx, call.tenant, [project.id])[project.id]
@@ -205,7 +209,7 @@ class Projects:
             call.audit(tx, project.id, at=self.clock(), action=action, name=project.name, before=before)
 
     def _changing(self, tx: Tx, tenant: str, name: str) -> Project:
-        """The project, which nobody else changes before the transaction ends."""
+        """Return the project, locked until the transaction ends."""
         project = project_store.need(tx, tenant, name)
         project_store.touch(tx, tenant, project.id, self.clock())
         return project
@@ -224,7 +228,7 @@ def _needed_collections(params: ManageProjects) -> list[str]:
 
 
 def _collections(tx: Tx, tenant: str, wanted: Sequence[str]) -> list[Collection]:
-    """The collections of these names, locked: nobody deletes them before the transaction ends."""
+    """Return the collections of these names, locked so that nobody deletes them before the transaction ends."""
     rows = [collection_store.need(tx, tenant, name) for name in wanted]
     collection_store.lock(tx, tenant, [row.id for row in rows])
     return rows
@@ -258,14 +262,14 @@ def _listed(rows: Sequence[Collection]) -> str:
 
 
 def _answer(tx: Tx, tenant: str, project: Project, action: str, message: str) -> ProjectsAnswer:
-    """With the project as it is now."""
+    """Build the answer with the project's current state."""
     now = project_store.need(tx, tenant, project.name)
     links = project_store.links(tx, tenant, [now.id])[now.id]
     return ProjectsAnswer(action=action, message=message, project=_shown(now, links))
 
 
-def _shown(project: Project, links: Sequence[Link]) -> results.Project:
-    return results.Project.of(
+def _shown(project: Project, links: Sequence[Link]) -> model.ProjectDetails:
+    return model.ProjectDetails.of(
         project,
         collections=[link.name for link in links],
         defaults=[link.name for link in links if link.is_default],

@@ -1,73 +1,79 @@
-"""Export and import: collections and documents as JSON lines, with their texts. The rest is derived from them."""
+"""Export and import: collections and documents as JSON lines, with their texts. Everything else is derived from
+them."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from kho.kernel import paging, validation
+from kho.kernel import paging, transfer
 from kho.kernel.call import Call
-from kho.kernel.errors import about
-from kho.kernel.params import Id, Params, Whole
-from kho.kernel.ports import Database, Tx
+from kho.kernel.params import Id, Moment, Whole
+from kho.kernel.ports import Tx
+from kho.kernel.transfer import ExportedLines, Line
 from kho.lib.chunking.chunker import Kind
-from kho.lib.clock import Clock, from_iso, iso
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import errors, markdown, names, views
-from kho.research.contract import READ_TIMEOUT, RESEARCH, SOME_ID
+from kho.research.contract import RESEARCH, SOME_ID, ResearchService
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.ingest import indexing
 from kho.research.ingest.indexing import Doc, Filing, Origin
-from kho.research.library import collection_store, document_listing
+from kho.research.library import collection_store, document_store
 from kho.research.library.collection_store import Collection
 from kho.research.library.document_store import DocumentStore, at_places, get_many
-from kho.research.model import CollectionName, CollectionType, ExportKnowledge, ImportKnowledge, Line, Path, Tags
-from kho.research.results import Exported, Imported
+from kho.research.model import (
+    CollectionName,
+    CollectionType,
+    ExportKnowledge,
+    ImportedKnowledge,
+    ImportKnowledge,
+    OneLine,
+    Path,
+    Tags,
+)
 
 _Count = Annotated[int, Field(ge=0, lt=2**62), Whole]
 
 
-class CollectionLine(Params):
+class CollectionLine(Line):
     kind: Literal["collection"] = "collection"
     id: Id
     name: CollectionName
     type: CollectionType = "fundamental"
     description: Annotated[str, Field(max_length=2_000)] = ""
-    created_at: str | None = None
+    created_at: Moment | None = None
 
 
-class DocumentLine(Params):
+class DocumentLine(Line):
     kind: Literal["document"] = "document"
     id: Id
     collection: CollectionName
     origin: Origin = "external"
     path: Path | None = None
-    source: Line | None = None
-    title: Line
+    source: OneLine | None = None
+    title: OneLine
     format: Annotated[str, Field(max_length=64)] = "text"
     cut: Kind = "auto"
     hash: Annotated[str, Field(max_length=128)]
     size_bytes: _Count
-    modified_at: str | None = None
+    modified_at: Moment | None = None
     tags: Tags = Field(default_factory=list)
-    author: Line | None = None
+    author: OneLine | None = None
     published: Annotated[str, Field(max_length=64)] | None = None
-    created_at: str | None = None
-    updated_at: str | None = None
+    created_at: Moment | None = None
+    updated_at: Moment | None = None
     text: str
 
 
-_LINES: dict[Any, type[CollectionLine] | type[DocumentLine]] = {"collection": CollectionLine, "document": DocumentLine}
+KINDS: dict[str, type[CollectionLine] | type[DocumentLine]] = {"collection": CollectionLine, "document": DocumentLine}
 
 
 @dataclass(slots=True, kw_only=True)
-class Transfer:
-    db: Database
+class KnowledgeTransfer(ResearchService):
     store: DocumentStore
-    clock: Clock
     page_bytes: int = 4_000_000
-    """The most bytes of documents on one page: a reader takes a page in one message."""
+    """Maximum bytes of documents on a page: a client receives a page in one message."""
 
     @RESEARCH.read(
         "export_knowledge",
@@ -76,48 +82,47 @@ class Transfer:
         text=markdown.exported,
         example={"limit": 100},
     )
-    async def export(self, params: ExportKnowledge, call: Call) -> Exported:
+    async def export(self, params: ExportKnowledge, call: Call) -> ExportedLines:
         """Collections and documents, a page at a time, in the form that import takes."""
         [after] = views.place(params.cursor, InvalidDocumentRequest, str) or ("",)
 
-        def work(tx: Tx) -> Exported:
+        def work(tx: Tx) -> ExportedLines:
             chosen = [collection_store.need(tx, call.tenant, name).id for name in params.collections or []]
             rows = collection_store.by_ids(tx, call.tenant, chosen or _all(tx, call.tenant))
-            docs = document_listing.by_id(tx, call.tenant, chosen or None, after, params.limit + 1)
+            docs = document_store.by_id(tx, call.tenant, chosen or None, after, params.limit + 1)
             page = _fitting(docs[: params.limit], self.page_bytes)
-            texts = document_listing.texts(tx, call.tenant, [doc.id for doc in page])
+            texts = document_store.texts(tx, call.tenant, [doc.id for doc in page])
             first = sorted(rows.values(), key=lambda row: names.key(row.name)) if not after else []
-            lines: list[CollectionLine | DocumentLine] = [_collection_line(row) for row in first]
-            lines += [_document_line(doc, rows[doc.collection_id].name, texts[doc.id]) for doc in page]
-            return Exported(
-                lines=[line.model_dump(exclude_none=True) for line in lines],
-                next_cursor=paging.encode([page[-1].id]) if len(docs) > len(page) else None,
-            )
+            lines = [CollectionLine.of(row) for row in first]
+            for doc in page:
+                name, text = rows[doc.collection_id].name, texts[doc.id]
+                lines.append(DocumentLine.of(doc, collection=name, tags=[*doc.tags], text=text))
+            more = paging.encode([page[-1].id]) if len(docs) > len(page) else None
+            return ExportedLines(lines=lines, next_cursor=more)
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
     @RESEARCH.write(
         "import_knowledge",
         tool=False,
         invalid=errors.invalid_documents,
-        text=markdown.imported,
+        text=markdown.message,
         example={"lines": [{"kind": "collection", "id": SOME_ID, "name": "papers"}]},
     )
-    async def import_(self, params: ImportKnowledge, call: Call) -> Imported:
+    async def import_(self, params: ImportKnowledge, call: Call) -> ImportedKnowledge:
         """Take what export gave; documents that are here already stay, unless they are to be replaced."""
-        # In any order. Importing twice is harmless.
+        # Lines may come in any order. Importing twice is harmless.
         now, by = self.clock(), call.principal.sub
-        lines = [_parsed(number, line) for number, line in enumerate(params.lines, 1)]
-        made = {names.key(one.name): _from_line(n, one, by, now) for n, one in lines if isinstance(one, CollectionLine)}
-        for _, one in lines:
-            if isinstance(one, DocumentLine) and names.key(one.collection) not in made:
-                made[names.key(one.collection)] = collection_store.new(one.collection, "fundamental", "", by, now)
-        documents = [(n, one) for n, one in lines if isinstance(one, DocumentLine)]
+        lines = transfer.parsed(params.lines, KINDS, _refused)
+        made = {names.key(one.name): _collection(one, by, now) for one in lines if isinstance(one, CollectionLine)}
+        documents = [one for one in lines if isinstance(one, DocumentLine)]
+        for one in documents:
+            made.setdefault(names.key(one.collection), collection_store.new(one.collection, "fundamental", "", by, now))
         filings = await asyncio.to_thread(
-            lambda: [(one.collection, _filing(n, one, call.tenant, now)) for n, one in documents]
+            lambda: [(one.collection, _filing(one, call.tenant, now)) for one in documents]
         )
 
-        def work(tx: Tx) -> Imported:
+        def work(tx: Tx) -> ImportedKnowledge:
             rows, new = self._collections(tx, call.tenant, list(made.values()))
             placed = [one.under(one.doc.id, rows[names.key(name)].id, one.doc.created_at) for name, one in filings]
             known = _known(tx, call.tenant, placed)
@@ -128,7 +133,7 @@ class Transfer:
             if put or new:
                 also = [(one.doc.id, {"new": one.new}) for one in put]
                 call.audit(tx, "", at=now, also=also, collections=new, imported=added, replaced=replaced)
-            return Imported(
+            return ImportedKnowledge(
                 message=f"{counted(added, 'document')} imported, {replaced} replaced, {skipped} skipped; "
                 f"{counted(new, 'new collection')}.",
                 collections=new,
@@ -140,14 +145,14 @@ class Transfer:
         return await call.commit(self.db, work)
 
     def _collections(self, tx: Tx, tenant: str, wanted: list[Collection]) -> tuple[dict[str, Collection], int]:
-        """Those that are there by name, else new ones; and how many are new."""
+        """Return the existing collections by name, creating missing ones; and how many were created."""
         found: dict[str, Collection] = {}
         new = 0
         for row in wanted:
             there = collection_store.find(tx, tenant, row.name)
             if there is None:
                 fresh = collection_store.new(row.name, row.type, row.description, row.created_by, row.created_at)
-                # The id it had, if that is free here.
+                # Keep the exported id if it is free here.
                 created = collection_store.create(tx, tenant, row) or collection_store.create(tx, tenant, fresh)
                 there, new = collection_store.need(tx, tenant, row.name), new + created
             found[names.key(row.name)] = there
@@ -159,16 +164,16 @@ def _all(tx: Tx, tenant: str) -> list[str]:
 
 
 def _fitting(docs: list[Doc], room: int) -> list[Doc]:
-    """As many as one page holds; one at least."""
+    """Return as many documents as fit on a page; at least one."""
     for count, doc in enumerate(docs):
-        room -= doc.size
+        room -= doc.size_bytes
         if room < 0 and count:
             return docs[:count]
     return docs
 
 
 def _known(tx: Tx, tenant: str, filings: list[Filing]) -> dict[str, bool]:
-    """True for each that is here already, under its id or in its place."""
+    """Map document ids to True if the document exists already, by id or by identity."""
     docs = [one.doc for one in filings]
     placed, ids = at_places(tx, tenant, docs), get_many(tx, tenant, [doc.id for doc in docs])
     return {
@@ -178,83 +183,17 @@ def _known(tx: Tx, tenant: str, filings: list[Filing]) -> dict[str, bool]:
     }
 
 
-def _collection_line(row: Collection) -> CollectionLine:
-    return CollectionLine.model_construct(
-        kind="collection",
-        id=row.id,
-        name=row.name,
-        type=row.type,
-        description=row.description,
-        created_at=iso(row.created_at),
-    )
+def _refused(message: str, field: str) -> InvalidDocumentRequest:
+    return InvalidDocumentRequest(message, parameter="lines")
 
 
-def _document_line(doc: Doc, collection: str, text: str) -> DocumentLine:
-    return DocumentLine.model_construct(
-        kind="document",
-        id=doc.id,
-        collection=collection,
-        origin=doc.origin,
-        path=doc.path,
-        source=doc.source,
-        title=doc.title,
-        format=doc.format,
-        cut=doc.cut,
-        hash=doc.hash,
-        size_bytes=doc.size,
-        modified_at=None if doc.mtime is None else iso(doc.mtime),
-        tags=[*doc.tags],
-        author=doc.author,
-        published=doc.published,
-        created_at=iso(doc.created_at),
-        updated_at=iso(doc.updated_at),
-        text=text,
-    )
-
-
-def _parsed(number: int, line: dict[str, Any]) -> tuple[int, CollectionLine | DocumentLine]:
-    kind = line.get("kind")
-    if kind not in ("collection", "document"):
-        raise InvalidDocumentRequest(f"Line {number}: 'kind' must be collection or document.", parameter="lines")
-    try:
-        return number, _LINES[kind].model_validate(line)
-    except ValidationError as failure:
-        first = validation.found(failure)[0]
-        said = about(f"'{first.field}'", first.message)
-        raise InvalidDocumentRequest(f"Line {number}: {said}.", parameter="lines") from None
-
-
-def _time(number: int, text: str | None, default: int) -> int:
-    try:
-        return default if text is None else from_iso(text)
-    except ValueError:
-        raise InvalidDocumentRequest(f"Line {number}: a time is not in ISO 8601 form.", parameter="lines") from None
-
-
-def _from_line(number: int, line: CollectionLine, by: str, now: int) -> Collection:
-    created = _time(number, line.created_at, now)
+def _collection(line: CollectionLine, by: str, now: int) -> Collection:
+    created = now if line.created_at is None else line.created_at
     return Collection(line.id, line.name, line.type, line.description, by, created, created)
 
 
-def _filing(number: int, line: DocumentLine, tenant: str, now: int) -> Filing:
-    created = _time(number, line.created_at, now)
-    doc = Doc(
-        id=line.id,
-        collection_id="",
-        origin=line.origin,
-        path=line.path,
-        source=line.source,
-        title=line.title,
-        format=line.format,
-        cut=line.cut,
-        hash=line.hash,
-        size=line.size_bytes,
-        mtime=None if line.modified_at is None else _time(number, line.modified_at, 0),
-        tags=tuple(line.tags),
-        author=line.author,
-        published=line.published,
-        job_id=None,
-        created_at=created,
-        updated_at=_time(number, line.updated_at, created),
-    )
-    return indexing.make(tenant, doc, line.text)
+def _filing(line: DocumentLine, tenant: str, now: int) -> Filing:
+    created = now if line.created_at is None else line.created_at
+    updated = created if line.updated_at is None else line.updated_at
+    row = line.values("kind", "collection", "text", collection_id="", created_at=created, updated_at=updated)
+    return indexing.make(tenant, Doc(**row), line.text)

@@ -1,1 +1,1 @@
-"""Questions to the knowledge base: where they look, the order of results, and what is said about them."""
+"""Queries: scope, order of results, refinement hints, feedback and history."""

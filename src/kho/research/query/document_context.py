@@ -1,4 +1,4 @@
-"""The text that somebody is working on, as far as it tells what they mean."""
+"""Condenses the text that a user is working on into what helps to understand the question."""
 
 from collections import Counter
 from math import log
@@ -8,17 +8,18 @@ from kho.lib.chunking.sentences import sentences
 from kho.search.text.tokens import FUNCTION_WORD, index_tokens, query_tokens
 
 BEGINNING, END = 24_000, 8_000
-"""Characters of a long text that are read: where it begins and where it ends say most."""
+"""Characters read from the start and from the end of a long text: these parts say most."""
 MAX_CONTEXT = 1_600
-"""Characters that are kept: about what a model reads at once."""
+"""Maximum characters kept: about what a model reads at once."""
 MAX_SENTENCE = 400
-"""Characters of one sentence."""
+"""Maximum characters of a sentence."""
 ASKED = 3.0
-"""How much more a word counts that the question has, too: what stands around it is what is meant."""
+"""Weight factor of words that are also in the question: the text around them shows what is meant."""
 
 
 def keywords(text: str, most: int = 12) -> str:
-    """The words that a text keeps coming back to, folded: few, so that a text that shares some shares a good part."""
+    """Return the most frequent telling words of a text, folded. Few, so that a text that shares some shares a good part
+    of them."""
     held = Counter(index_tokens(_bounded(text)))
     weights = _weights([held], "")
     words = [token for token in weights if len(token) > 1 and not token.isdigit()]
@@ -26,8 +27,8 @@ def keywords(text: str, most: int = 12) -> str:
 
 
 def gist(text: str, question: str = "") -> str:
-    """A short text as it is; of a long one the sentences that hold most of what it keeps coming back to, and of what
-    was asked, in their order. Takes milliseconds: not for the event loop."""
+    """Return a short text unchanged, and of a long one the sentences with the most weight (frequent words and the
+    question's), in their order. Takes milliseconds: do not run it in the event loop."""
     text = text.strip()
     if len(text) <= MAX_CONTEXT:
         return text
@@ -51,7 +52,7 @@ def _bounded(text: str) -> str:
 
 
 def _weights(held: list[Counter[str]], question: str) -> dict[str, float]:
-    """What a word tells: more the oftener the text has it, nothing if it is a function word."""
+    """Return the weight of each word: it grows with frequency; function words have none."""
     times: Counter[str] = Counter()
     for one in held:
         times.update(one)

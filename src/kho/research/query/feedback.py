@@ -1,30 +1,28 @@
-"""Feedback, its rules and its SQL: a verdict on a result, and what the verdicts say about a collection. Every statement
-names the tenant."""
+"""Feedback: verdicts on results, and statistics per collection. Operations and SQL; every statement filters by
+tenant."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kho.kernel.call import Call
 from kho.kernel.command import Command
-from kho.kernel.ports import Database, Tx
-from kho.lib.clock import Clock
-from kho.lib.sql import Table, among, replacing
+from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
+from kho.lib.sql import Table, among, replacing, where
 from kho.research import errors, markdown, views
-from kho.research.contract import READ_TIMEOUT, RESEARCH, SOME_ID, simple
+from kho.research.contract import RESEARCH, SOME_ID, ResearchService, simple
 from kho.research.errors import InvalidDocumentRequest
-from kho.research.library import collection_store, document_listing
+from kho.research.library import collection_store, document_store
 from kho.research.library.collection_store import Collection
 from kho.research.library.document_store import get_many
-from kho.research.model import FeedbackAnalytics, SubmitFeedback
-from kho.research.results import AnalyticsAnswer, CollectionTally, Complaint, FeedbackAnswer
-from kho.research.settings import ResearchSettings
+from kho.research.model import AnalyticsAnswer, CollectionTally, Complaint, FeedbackAnswer, OfCollection, SubmitFeedback
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
     document_id: str
     digest: str
-    """Of the passage; empty when the document as a whole is meant."""
+    """Digest of the passage; empty for a verdict on the whole document."""
     sub: str
     chunk: int | None
     verdict: str
@@ -48,20 +46,12 @@ _KEY = "tenant, document_id, digest, sub"
 
 
 def get(tx: Tx, tenant: str, like: Opinion) -> Opinion | None:
-    """The verdict that this one replaces."""
-    row = tx.one(
-        f"SELECT {OPINIONS.columns} FROM research_feedback "
-        "WHERE tenant = $1 AND document_id = $2 AND digest = $3 AND sub = $4",
-        tenant,
-        like.document_id,
-        like.digest,
-        like.sub,
-    )
-    return OPINIONS.read(row) if row else None
+    """Return the stored verdict that this one would replace."""
+    return OPINIONS.find(tx, tenant=tenant, document_id=like.document_id, digest=like.digest, sub=like.sub)
 
 
 def put(tx: Tx, tenant: str, opinion: Opinion) -> None:
-    """One verdict per caller and passage; a later one replaces it."""
+    """Store a verdict. One per caller and passage; a later one replaces it."""
     conflict = replacing(_KEY, "chunk", "verdict", "reason", "query", "at")
     OPINIONS.insert(tx, opinion, conflict=conflict, tenant=tenant)
 
@@ -72,7 +62,7 @@ def of_document(tx: Tx, tenant: str, id: str) -> Tally:
 
 
 def of_passages(tx: Tx, tenant: str, document_ids: Sequence[str]) -> dict[tuple[str, str], Tally]:
-    """The verdicts on some documents, by document and digest: what a rank may take into account."""
+    """Return the verdicts on documents by document id and passage digest, for the ranking."""
     rows = among(
         tx,
         f"SELECT f.document_id, f.digest, {_TALLY} FROM research_feedback AS f WHERE f.tenant = $1 AND f.document_id",
@@ -84,56 +74,42 @@ def of_passages(tx: Tx, tenant: str, document_ids: Sequence[str]) -> dict[tuple[
 
 
 def of_collections(tx: Tx, tenant: str, collection_id: str | None) -> dict[str, Tally]:
-    """The verdicts on each collection that has any, by its id."""
-    only, values = (" AND d.collection_id = $2", (collection_id,)) if collection_id else ("", ())
-    rows = tx.all(
-        f"SELECT d.collection_id, {_TALLY} FROM research_feedback AS f "
-        "JOIN research_documents AS d ON d.tenant = f.tenant AND d.id = f.document_id "
-        f"WHERE f.tenant = $1{only} GROUP BY d.collection_id",
-        tenant,
-        *values,
-    )
-    return {row[0]: Tally(*row[1:]) for row in rows}
+    """Return the verdicts per collection id; collections without verdicts are left out."""
+    return _tallies(tx, "d.collection_id", tenant, collection_id)
 
 
 def worst(tx: Tx, tenant: str, collection_id: str | None, limit: int) -> dict[str, Tally]:
-    """The documents with the most negative verdicts, in that order."""
-    only, values = (" AND d.collection_id = $2", (collection_id,)) if collection_id else ("", ())
-    rows = tx.all(
-        f"SELECT f.document_id, {_TALLY} FROM research_feedback AS f "
+    """Return the documents with the most negative verdicts, most first."""
+    negative = "HAVING sum(CASE WHEN f.verdict = 'negative' THEN 1 ELSE 0 END) > 0"
+    return _tallies(tx, "f.document_id", tenant, collection_id, f"{negative} ORDER BY 3 DESC, 2, 1 LIMIT {limit}")
+
+
+def _tallies(tx: Tx, by: str, tenant: str, collection_id: str | None, rest: str = "") -> dict[str, Tally]:
+    only, values = where({"f.tenant =": tenant, "d.collection_id =": collection_id})
+    statement = (
+        f"SELECT {by}, {_TALLY} FROM research_feedback AS f "
         "JOIN research_documents AS d ON d.tenant = f.tenant AND d.id = f.document_id "
-        f"WHERE f.tenant = $1{only} GROUP BY f.document_id "
-        "HAVING sum(CASE WHEN f.verdict = 'negative' THEN 1 ELSE 0 END) > 0 "
-        f"ORDER BY 3 DESC, 2, 1 LIMIT ${len(values) + 2}",
-        tenant,
-        *values,
-        limit,
+        f"WHERE {only} GROUP BY {by} {rest}"
     )
-    return {row[0]: Tally(*row[1:]) for row in rows}
+    return {key: Tally(*numbers) for key, *numbers in tx.all(statement, *values)}
 
 
 def reasons(tx: Tx, tenant: str, document_id: str, limit: int) -> list[str]:
-    """Why it did not help, the newest first."""
-    rows = tx.all(
+    """Return the reasons of negative verdicts, the newest first."""
+    statement = (
         "SELECT reason FROM research_feedback WHERE tenant = $1 AND document_id = $2 AND verdict = 'negative' "
-        "AND reason IS NOT NULL ORDER BY at DESC, sub LIMIT $3",
-        tenant,
-        document_id,
-        limit,
+        "AND reason IS NOT NULL ORDER BY at DESC, sub LIMIT $3"
     )
+    rows = tx.all(statement, tenant, document_id, limit)
     return [row[0] for row in rows]
 
 
 COMPLAINTS, REASONS = 10, 3
-"""Documents that an analysis names, and reasons for each."""
+"""Maximum documents in the analysis, and reasons for each."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Feedback:
-    db: Database
-    clock: Clock
-    settings: ResearchSettings
-
+class Feedback(ResearchService):
     @RESEARCH.write(
         "submit_feedback",
         name="feedback",
@@ -144,17 +120,18 @@ class Feedback:
     )
     @simple
     async def submit(self, params: SubmitFeedback, call: Call) -> FeedbackAnswer:
-        """Say whether a result helped; it counts in the rank.
+        """Say whether a result helped; it affects the ranking.
 
-        Say whether a result of query_knowledge_base helped: the next answers take it into account.
+        Call it after you used a result of query_knowledge_base: say whether it helped. The next answers take it into
+        account.
         """
         now = self.clock()
 
         def work(tx: Tx) -> FeedbackAnswer:
-            doc = document_listing.need(tx, call.tenant, params.document_id, None)
+            doc = document_store.need(tx, call.tenant, params.document_id, None)
             digest = ""
             if params.chunk is not None:
-                digests = document_listing.digests(tx, call.tenant, doc)
+                digests = document_store.digests(tx, call.tenant, doc)
                 if params.chunk not in digests:
                     raise InvalidDocumentRequest(
                         f"'chunk' must be a chunk of the document: 0 to {doc.chunks - 1}.", parameter="chunk"
@@ -175,7 +152,7 @@ class Feedback:
             if before is None or replace(before, at=now) != opinion:
                 call.audit(tx, doc.id, at=now, reason=params.reason, verdict=params.verdict, chunk=params.chunk)
             tally = of_document(tx, call.tenant, doc.id)
-            message = f"Thank you. Your verdict on '{doc.title}' was noted."
+            message = f"Thank you. Your feedback on '{doc.title}' was noted."
             return FeedbackAnswer.of(tally, message=message, document_id=doc.id)
 
         return await call.commit(self.db, work)
@@ -189,7 +166,7 @@ class Feedback:
         example={"collection": "papers"},
     )
     @simple
-    async def analytics(self, params: FeedbackAnalytics, call: Call) -> AnalyticsAnswer:
+    async def analytics(self, params: OfCollection, call: Call) -> AnalyticsAnswer:
         """What feedback says about the collections, and which documents were no help."""
 
         def work(tx: Tx) -> AnalyticsAnswer:
@@ -198,7 +175,7 @@ class Feedback:
             rows = collection_store.by_ids(tx, call.tenant, [*tallies])
             complained = worst(tx, call.tenant, only, COMPLAINTS)
             docs = get_many(tx, call.tenant, [*complained])
-            names = {id: row.name for id, row in rows.items()}
+            names = collection_store.names_of(tx, call.tenant, docs.values())
             return AnalyticsAnswer(
                 collections=[_tally(row, tallies[row.id]) for row in sorted(rows.values(), key=lambda row: row.name)],
                 complaints=[
@@ -211,7 +188,7 @@ class Feedback:
                 ],
             )
 
-        return await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        return await self.read(call, work)
 
 
 def _tally(row: Collection, tally: Tally) -> CollectionTally:

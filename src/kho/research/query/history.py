@@ -1,21 +1,18 @@
-"""Query history, its rules and its SQL: callers see what they asked themselves. Every statement names the tenant."""
+"""Query history. Callers see only their own questions. Operations and SQL; every statement filters by tenant."""
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.command import Command
-from kho.kernel.ports import Database, Tx
-from kho.lib.clock import Clock
+from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table
 from kho.research import errors, markdown, names, views
-from kho.research.contract import READ, READ_TIMEOUT, RESEARCH, simple
+from kho.research.contract import READ, RESEARCH, ResearchService, simple
 from kho.research.errors import InvalidQuery
-from kho.research.model import ClearHistory, QueryHistory
-from kho.research.results import AskedQuestion, HistoryAnswer, HistoryCleared
-from kho.research.settings import ResearchSettings
+from kho.research.model import AskedQuestion, ClearHistory, HistoryAnswer, HistoryCleared, QueryHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +21,7 @@ class Question:
     sub: str
     query: str
     collections: list[str]
-    """Names, as they were then."""
+    """Collection names at the time."""
     results: int
     best: float
     took_us: int
@@ -35,37 +32,22 @@ QUESTIONS = Table("research_history", Question, json=("collections",))
 
 
 def add(tx: Tx, tenant: str, question: Question, keep: int) -> None:
-    """Only the newest `keep` questions of a tenant stay."""
+    """Insert a question and delete all but the tenant's newest `keep`."""
     QUESTIONS.insert(tx, question, tenant=tenant)
-    oldest = tx.one(
-        "SELECT at, id FROM research_history WHERE tenant = $1 ORDER BY at DESC, id DESC LIMIT 1 OFFSET $2",
-        tenant,
-        keep - 1,
-    )
+    statement = "SELECT at, id FROM research_history WHERE tenant = $1 ORDER BY at DESC, id DESC LIMIT 1 OFFSET $2"
+    oldest = tx.one(statement, tenant, keep - 1)
     if oldest is not None:
         tx.run("DELETE FROM research_history WHERE tenant = $1 AND (at < $2 OR (at = $2 AND id < $3))", tenant, *oldest)
 
 
 def page(tx: Tx, tenant: str, sub: str, after: tuple[int, str] | None, limit: int, sought: str = "") -> list[Question]:
-    """A caller's questions, the newest first. What people ask is theirs: nobody reads another's."""
-    found: list[Question] = []
+    """Return a caller's own questions, the newest first. Questions are private: nobody reads another's."""
     wanted = names.key(sought)
     where, values = "", list[int | str]()
     if after is not None:
         where, values = " AND (at < $3 OR (at = $3 AND id < $4))", list(after)
-    rows = tx.all(
-        f"SELECT {QUESTIONS.columns} FROM research_history "
-        f"WHERE tenant = $1 AND sub = $2{where} ORDER BY at DESC, id DESC",
-        tenant,
-        sub,
-        *values,
-    )
-    for question in map(QUESTIONS.read, rows):
-        if wanted in names.key(question.query):
-            found.append(question)
-            if len(found) == limit:
-                break
-    return found
+    own = QUESTIONS.all(tx, f"tenant = $1 AND sub = $2{where} ORDER BY at DESC, id DESC", tenant, sub, *values)
+    return [question for question in own if wanted in names.key(question.query)][:limit]
 
 
 def clear(tx: Tx, tenant: str, sub: str) -> int:
@@ -73,17 +55,14 @@ def clear(tx: Tx, tenant: str, sub: str) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class History:
-    db: Database
-    clock: Clock
-    settings: ResearchSettings
+class History(ResearchService):
     max_questions: int = 1_000
-    """Questions that a tenant keeps, the newest."""
+    """Maximum questions kept per tenant."""
 
     async def record(
         self, tenant: str, sub: str, query: str, collections: Sequence[str], results: int, best: float, took_us: int
     ) -> None:
-        """Notes a question that was answered. To be called after the answer: nobody waits for it."""
+        """Store an answered question. Called after the answer was sent, so that nobody waits for it."""
         asked = Question(str(uuid.uuid4()), sub, query, [*collections], results, best, took_us, self.clock())
         await self.db.write(lambda tx: add(tx, tenant, asked, self.max_questions))
 
@@ -97,14 +76,14 @@ class History:
     )
     @simple
     async def history(self, params: QueryHistory, call: Call) -> HistoryAnswer:
-        """What you asked lately."""
+        """Your recent questions."""
         after = views.place(params.cursor, InvalidQuery, int, str)
 
         def work(tx: Tx) -> list[Question]:
             sub, sought = call.principal.sub, params.filter or ""
             return page(tx, call.tenant, sub, after, params.limit + 1, sought)
 
-        found = await self.db.read(work, timeout=call.remaining(READ_TIMEOUT))
+        found = await self.read(call, work)
         shown, more = paging.cut(found, params.limit, lambda last: [last.at, last.id])
         return HistoryAnswer(queries=[_shown(one) for one in shown], next_cursor=more)
 
@@ -113,7 +92,7 @@ class History:
         tool=False,
         scope=READ,
         invalid=errors.invalid_query,
-        text=markdown.cleared,
+        text=markdown.message,
         cli=Command("kb clear-history", final=True),
     )
     @simple
@@ -123,8 +102,8 @@ class History:
         def work(tx: Tx) -> HistoryCleared:
             removed = clear(tx, call.tenant, call.principal.sub)
             if removed:
-                call.audit(tx, call.principal.sub, at=self.clock(), questions=removed)
-            return HistoryCleared(message=f"Forgot {removed:,} of your questions.", removed=removed)
+                call.audit(tx, call.principal.sub, at=self.clock(), reason=params.reason, questions=removed)
+            return HistoryCleared(message=f"Deleted {removed:,} of your questions.", removed=removed)
 
         return await call.commit(self.db, work)
 

@@ -1,16 +1,14 @@
-"""Search hits as results, with the explanation of their rank."""
+"""Converts search hits into result items, with the explanation of their rank."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from kho.kernel.ports import Tx
-from kho.lib.clock import iso
 from kho.research.ingest.indexing import Doc, header_path
-from kho.research.library import collection_store, document_listing
-from kho.research.model import QueryKnowledgeBase
+from kho.research.library import collection_store, document_store
+from kho.research.model import Explanation, Item, Metadata, Neighbour, QueryKnowledgeBase
 from kho.research.query import relevance
 from kho.research.query.reordering import Placed
-from kho.research.results import Explanation, Item, Metadata, Neighbour
 from kho.search.answer import highlight
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query.scoring import ScoreParts
@@ -23,8 +21,8 @@ def items(
     places: Sequence[tuple[Placed, StoredPassage]],
     docs: Mapping[str, Doc],
 ) -> list[Item]:
-    """`docs` are the documents of all these passages, by id."""
-    names = collection_names(tx, tenant, [*docs.values()])
+    """Build the result items. `docs` maps the ids of all these passages' documents."""
+    names = collection_store.names_of(tx, tenant, [*docs.values()])
     around = _around(tx, tenant, params.neighbours, [(docs[stored.key], stored.part) for _, stored in places])
     return [
         _item(params, placed, stored, docs[stored.key], names[docs[stored.key].collection_id], around)
@@ -32,18 +30,12 @@ def items(
     ]
 
 
-def collection_names(tx: Tx, tenant: str, docs: Sequence[Doc]) -> dict[str, str]:
-    """By id, of the collections that documents are in."""
-    ids = sorted({doc.collection_id for doc in docs})
-    return {id: row.name for id, row in collection_store.by_ids(tx, tenant, ids).items()}
-
-
 def _around(tx: Tx, tenant: str, reach: int, found: Sequence[tuple[Doc, int]]) -> dict[str, dict[int, StoredPassage]]:
-    """The chunks around some, by document."""
+    """Return the chunks within `reach` of the given ones, by document."""
     wanted: dict[str, tuple[Doc, set[int]]] = {}
     for doc, part in found if reach else ():
         wanted.setdefault(doc.id, (doc, set()))[1].update(range(part - reach, part + reach + 1))
-    return {id: document_listing.chunks(tx, tenant, doc, numbers) for id, (doc, numbers) in wanted.items()}
+    return {id: document_store.chunks(tx, tenant, doc, numbers) for id, (doc, numbers) in wanted.items()}
 
 
 def _item(
@@ -73,21 +65,16 @@ def _item(
         relevance_label=relevance.label(placed.relevance),
         source_document=_source(doc),
         header_path=header_path(stored.heading, doc.title),
-        metadata=Metadata(
+        metadata=Metadata.of(
+            doc,
             document_title=doc.title,
             content_type=doc.content_type(stored.part),
             chunk_sequence_id=stored.part,
             document_id=doc.id,
             collection=collection,
             total_chunks=doc.chunks,
-            path=doc.path,
-            source=doc.source,
-            format=doc.format,
             language=stored.language or None,
             tags=[*doc.tags] or None,
-            author=doc.author,
-            published=doc.published,
-            updated_at=iso(doc.updated_at),
         ),
         explanation=explanation(placed, stored.text, params.query) if params.explain else None,
         highlights=highlights(stored.text, params.query) if params.explain else None,
@@ -96,16 +83,18 @@ def _item(
 
 
 def _source(doc: Doc) -> str:
-    """The file's name, or where the text comes from."""
+    """Return the file's name, or the source of a text."""
     return PurePath(doc.path).name if doc.path else doc.source or doc.title
 
 
 MAX_WORDS = 5
-"""Words that a summary names."""
+"""Maximum matched words named in a summary."""
 LOW_SHARE, HIGH_SHARE = 0.3, 0.7
-"""Shares of a part below which a summary calls it little, and from which it calls it most."""
+"""Thresholds for the wording of a summary: below the first "few" (or "hardly fits"), from the second on "most" (or
+"fits")."""
 NEAR, FAR = 0.45, 0.2
-"""The same for meaning, where related texts have about half."""
+"""Thresholds of semantic similarity: from the first on "near to", below the second "far from". Related texts score
+about 0.5."""
 
 
 def explanation(placed: Placed, text: str, question: str) -> Explanation:
@@ -121,7 +110,7 @@ def explanation(placed: Placed, text: str, question: str) -> Explanation:
 
 
 def highlights(text: str, question: str) -> list[str]:
-    """The part of a text that shows most of what was asked for, its words in bold. None if it has none of them."""
+    """Return the snippet with the most matches, matched words in bold. Empty if nothing matches."""
     shown, spans = highlight.snippet(text, question)
     if not spans:
         return []
@@ -144,18 +133,18 @@ def _summary(placed: Placed, text: str, question: str) -> str:
     share = "none" if parts.words <= 0 else _much(parts.words)
     said = [f"It has {share} of the question's words{named}"]
     if parts.literal:
-        said.append("holds a phrase or a name of it as it stands")
+        said.append("contains a phrase or a name of it exactly")
     if parts.meaning is None:
-        said.append("was judged by its words alone")
+        said.append("was scored by keywords only")
     else:
         said.append(f"is {_near(parts.meaning)} it in meaning")
     if placed.context is not None:
         fits = (
             "fits" if placed.context >= HIGH_SHARE else "hardly fits" if placed.context < LOW_SHARE else "partly fits"
         )
-        said.append(f"{fits} the text that is worked on")
+        said.append(f"{fits} the document context")
     if placed.verdict:
-        said.append(f"was moved {'up' if placed.verdict > 0 else 'down'} a little by readers' verdicts")
+        said.append(f"was moved {'up' if placed.verdict > 0 else 'down'} slightly by feedback")
     return f"{', '.join(said[:-1])} and {said[-1]}."
 
 

@@ -1,30 +1,34 @@
-"""Says how well a question went and how to ask better, from the distribution of scores and the words of the results."""
+"""Judges how well a question went and suggests better ones, from the score distribution and the words of the
+results."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from kho.kernel.hints import OPEN, Hint, Op
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research.query import relevance
 from kho.research.query.scope import Scope
-from kho.research.query.suggestions import MAX_TERM, Text, clean, near_spellings, says_nothing, splitting, unknown
+from kho.research.query.suggestions import MAX_TERM, FoundText, clean, near_spellings, says_nothing, splitting, unknown
 from kho.search.text.language import language
 
 Status = Literal["optimal", "clarification_needed", "too_broad"]
 
 SUGGESTIONS = 6
 CLOSE = 0.9
-"""Results that score at least this share of the best are about as good …"""
+"""Results with at least this share of the best score count as equally good."""
 CROWD = 8
-"""… and so many of them are too many to choose from."""
+"""Number of equally good results from which a question is too broad."""
 STANDS_OUT = 1.2
-"""The best result, in units of the second, from which it is plainly the one that is meant."""
+"""Ratio of best to second score from which the best clearly stands out."""
 FITS = 0.7
-"""Results below this share of the best have little to do with the question, and nothing to suggest."""
+"""Results below this share of the best score have little to do with the question, so no suggestions are taken from
+them."""
 NAMED = 5
-"""Collections that a message names."""
+"""Maximum collections that a message names."""
 
-ADD = "add what is missing with ingest_documents or augment_knowledge"
+ADD = Hint("add what is missing with ", Op("ingest_documents"), " or ", Op("augment_knowledge"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +40,29 @@ class Refined:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the collections hold besides what was found: looked at when little was found."""
+    """Content of the searched collections besides the results; loaded when little was found."""
 
     titles: Sequence[str] = ()
-    """Titles of the documents that were looked at."""
+    """Titles of some of the documents."""
     documents: int = 0
-    """The number of documents in the collections."""
+    """Number of documents in the collections."""
     texts: Sequence[str] = ()
     elsewhere: Sequence[str] = ()
-    """Collections that were not searched."""
+    """Names of collections that were not searched."""
     tags: Sequence[str] = ()
-    """That a document had to have to be looked at."""
+    """Tags that the search was limited to."""
 
 
 def refine(
     question: str,
     scores: Sequence[float],
-    found: Sequence[Text],
+    found: Sequence[FoundText],
     scope: Scope,
     holdings: Holdings,
     absent: Sequence[str] = (),
 ) -> Refined:
-    """`scores` are the core's, of all results, best first; `found` are the first of them. `absent` are phrases in
-    quotation marks that no result has."""
+    """Judge a query. `scores` are the scores of all results, best first; `found` are the texts of the first ones.
+    `absent` are quoted phrases that no result contains."""
     refined = _refined(question, scores, found, scope, holdings)
     if not absent:
         return refined
@@ -70,7 +74,7 @@ def refine(
 
 
 def _refined(
-    question: str, scores: Sequence[float], found: Sequence[Text], scope: Scope, holdings: Holdings
+    question: str, scores: Sequence[float], found: Sequence[FoundText], scope: Scope, holdings: Holdings
 ) -> Refined:
     if not scores:
         return _nothing(question, scope, holdings)
@@ -121,16 +125,22 @@ def _refined(
 
 
 def empty(scope: Scope, holdings: Holdings) -> Refined:
-    """There is nothing to search."""
+    """Return the refinement for an empty scope or empty collections."""
     if not scope.ids and (scope.project or scope.left_out):
         return Refined("clarification_needed", list(holdings.elsewhere[:SUGGESTIONS]), "There was nothing to search.")
     if not scope.ids:
         return Refined(
             "clarification_needed",
             [],
-            'There are no collections yet. Create one with manage_collections(action="create", '
-            'collection_name="papers"), then add documents with ingest_documents(path="…", collection="papers") '
-            "or augment_knowledge.",
+            Hint(
+                "There are no collections yet. Create one with ",
+                Op("manage_collections", action="create", collection_name="papers"),
+                ", then add documents with ",
+                Op("ingest_documents", path=OPEN, collection="papers"),
+                " or ",
+                Op("augment_knowledge"),
+                ".",
+            ),
         )
     names = _named(scope.names)
     other = f" Not searched: {_named(holdings.elsewhere)}." if holdings.elsewhere else ""
@@ -138,8 +148,13 @@ def empty(scope: Scope, holdings: Holdings) -> Refined:
     return Refined(
         "clarification_needed",
         list(holdings.elsewhere[:SUGGESTIONS]),
-        f"{names} {verb} empty. Add documents with "
-        f'ingest_documents(path="…", collection="{scope.names[0]}") or augment_knowledge.{other}',
+        Hint(
+            f"{names} {verb} empty. Add documents with ",
+            Op("ingest_documents", path=OPEN, collection=scope.names[0]),
+            " or ",
+            Op("augment_knowledge"),
+            f".{other}",
+        ),
     )
 
 
@@ -152,8 +167,12 @@ def _nothing(question: str, scope: Scope, holdings: Holdings) -> Refined:
     return Refined(
         "clarification_needed",
         spellings,
-        f"Nothing about this was found in {_searched(scope, holdings.tags)}: a gap in the knowledge base, or other "
-        f"words are used there.{meant}{there} Ask in other words, or {ADD}.{other}",
+        Hint(
+            f"Nothing about this was found in {_searched(scope, holdings.tags)}: a gap in the knowledge base, or other "
+            f"words are used there.{meant}{there} Ask in other words, or ",
+            ADD,
+            f".{other}",
+        ),
     )
 
 
@@ -176,33 +195,31 @@ def _gap(
     total: int,
     called: str,
     foreign: bool,
-    found: Sequence[Text],
-    near: Sequence[Text],
+    found: Sequence[FoundText],
+    near: Sequence[FoundText],
     scope: Scope,
     holdings: Holdings,
 ) -> Refined:
     other = f" Not searched: {_named(holdings.elsewhere)}." if holdings.elsewhere else ""
     where = _searched(scope, holdings.tags)
-    missing: list[str] = (
-        [] if foreign else _missing(question, found)
-    )  # in another language there is no word of it anyway
-    # Where not one word is known, the passages have nothing to do with the question, and so have their terms.
-    related: Sequence[Text] = () if missing and len(missing) == len(unknown(question, ())) else near
+    missing: list[str] = [] if foreign else _missing(question, found)  # in another language no word matches anyway
+    # If no word of the question is known, the passages have nothing to do with it, and neither have their terms.
+    related: Sequence[FoundText] = () if missing and len(missing) == len(unknown(question, ())) else near
     what = f"Nothing in {where} fits well: the best of {counted(total, 'passage')} is {called}.{_without(missing)}"
     if foreign:
-        what += " The first results are in another language, where scores run lower: look at them all the same."
+        what += " The first results are in another language, where scores are lower: look at them anyway."
     return Refined(
         "clarification_needed",
         _spellings(missing, found, holdings) or splitting(question, related, SUGGESTIONS),
-        f"{what} This may be a gap in the knowledge base: ask in other words, or {ADD}.{other}",
+        Hint(f"{what} This may be a gap in the knowledge base: ask in other words, or ", ADD, f".{other}"),
     )
 
 
-def _missing(question: str, found: Sequence[Text]) -> list[str]:
+def _missing(question: str, found: Sequence[FoundText]) -> list[str]:
     return unknown(question, [f"{one.title}\n{one.header}\n{one.text}" for one in found])
 
 
-def _spellings(missing: Sequence[str], found: Sequence[Text], holdings: Holdings) -> list[str]:
+def _spellings(missing: Sequence[str], found: Sequence[FoundText], holdings: Holdings) -> list[str]:
     texts = [*holdings.titles, *(f"{one.title} {one.header} {one.text}" for one in found), *holdings.texts]
     alike = [term for word in missing[:3] for term in near_spellings(word, texts)]
     return list(dict.fromkeys(alike))[:SUGGESTIONS]

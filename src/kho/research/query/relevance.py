@@ -1,20 +1,20 @@
-"""What a score is called.
+"""Maps search scores to relevance values and labels.
 
-The search core's score means the same in every answer, but its scale is its own: of passages that score 0.6, about
-half answer the question. The points below stretch it so that the contract's labels say what they seem to say. They were
-measured on questions with known answers in Vietnamese, Chinese and English, asked of texts in the same language, in
-another one and in all three at once. Of other questions than those that they were chosen by, the share of right answers
-among results of a label is: highly relevant 94 %, very 78 %, relevant 50 %, somewhat 13 %, low 4 %.
+The search core's score is comparable between answers, but has its own scale: of passages that score 0.6, about half
+answer the question. The points below stretch it so that the contract's labels mean what they say. They were measured on
+questions with known answers in Vietnamese, Chinese and English, asked of texts in the same language, in another one and
+in all three at once. On held-out questions, the share of right answers among the results of a label is: highly relevant
+94 %, very 78 %, relevant 50 %, somewhat 13 %, low 4 %.
 
-The stretch rises everywhere, so it never changes an order.
+The mapping is strictly increasing, so it never changes an order.
 """
 
 from bisect import bisect_right
 
-from kho.research.results import Label
+from kho.research.model import Label
 
 POINTS = ((0.0, 0.0), (0.35, 0.3), (0.57, 0.5), (0.66, 0.7), (0.76, 0.9), (1.0, 1.0))
-"""Scores of the core, and the relevance that each is; straight lines in between."""
+"""Pairs of search score and relevance; linear in between."""
 
 LOW = 0.3
 """Below this relevance a result is noise more often than not."""
@@ -31,7 +31,7 @@ _NAMES: tuple[tuple[float, Label], ...] = (
 
 
 def of_score(score: float) -> float:
-    """In 0..1, to four places."""
+    """Return the relevance of a score, in 0..1, rounded to four places."""
     score = min(max(score, 0.0), 1.0)
     above = min(bisect_right(POINTS, score, key=lambda point: point[0]), len(POINTS) - 1)
     (low, least), (high, most) = POINTS[above - 1], POINTS[above]
@@ -39,10 +39,11 @@ def of_score(score: float) -> float:
 
 
 def shown(relevance: float) -> str:
-    """To two places, cut off rather than rounded: 0.4976 is not yet what 0.50 is called."""
+    """Format with two places, cut off rather than rounded: 0.4976 must not be shown as 0.50, which has another
+    label."""
     return f"{round(relevance * 10_000) // 100 / 100:.2f}"
 
 
 def label(relevance: float) -> Label:
-    """`relevance` is in 0..1."""
+    """Return the label of a relevance in 0..1."""
     return next(name for least, name in _NAMES if relevance >= least)

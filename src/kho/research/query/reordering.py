@@ -1,30 +1,30 @@
-"""The order of results: the search core's score, moved a little by what its reader works on and by readers' verdicts.
+"""Orders results: the search score, adjusted slightly by the user's document context and by readers' verdicts.
 
-Both are factors, so they move passages that are about equally good past each other, and a clearly better one stays
-ahead: it takes half as much again to outweigh the best context, and a tenth more to outweigh all verdicts.
+Both are factors. They reorder passages that are about equally good, while a clearly better one stays ahead: a score
+half as high again outweighs the best context, and one a tenth higher outweighs all verdicts.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
 
 from kho.kernel import paging
+from kho.lib.dataclass import dataclass
+from kho.lib.sql import digest
 from kho.research import views
 from kho.research.errors import InvalidQuery
 from kho.research.query import relevance
 from kho.research.query.feedback import Tally
-from kho.search.query.ranking_cache import RankedPassage
+from kho.search.query.scoring import RankedPassage
 
 CONTEXT = 0.2
-"""How far the context moves a score, up or down."""
+"""Maximum share by which the context changes a score, up or down."""
 RELATED = 0.1
-"""The likeness that the context needs to some result before it counts at all."""
+"""Minimum similarity of the context to any result for it to count at all."""
 VERDICTS = 0.05
-"""How far verdicts move a score, at most."""
+"""Maximum share by which verdicts change a score."""
 DOUBT = 2
 """Pseudo-votes for and against (additive smoothing): one reader alone moves little."""
 WHOLE_DOCUMENT = 0.5
-"""What a verdict on the document counts for each of its passages."""
+"""Weight of a verdict on the whole document for each of its passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Placed:
     ranked: RankedPassage
     score: float
     context: float | None = None
-    """In 0..1, where 1 is the passage that fits the context best; None without a context."""
+    """0..1, where 1 is the passage that fits the context best; None without a context."""
     verdict: float | None = None
-    """In -1..1; None if nobody gave one."""
+    """-1..1; None without verdicts."""
 
     @property
     def relevance(self) -> float:
@@ -42,8 +42,8 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """One ordered list. Pages are cut from it."""
+class OrderedList:
+    """The ordered results of a query, from which pages are cut."""
 
     places: list[Placed]
     notes: tuple[str, ...] = ()
@@ -51,15 +51,16 @@ class Listed:
 
     @property
     def stamp(self) -> str:
-        """Tells it from another answer to the same question."""
+        """Digest that distinguishes this list from another answer to the same question."""
         numbers = ",".join(str(one.ranked.seq) for one in self.places)
-        return blake2b(numbers.encode(), digest_size=8).hexdigest()
+        return digest(numbers, size=8)
 
 
 def placed(
     ranked: Sequence[RankedPassage], likeness: Mapping[int, float], verdicts: Mapping[int, float]
 ) -> list[Placed]:
-    """Best first; among equals as they were. `likeness` to the context and `verdicts` are by the passages' numbers."""
+    """Apply context and verdicts and sort, best first; stable among equals. `likeness` to the context and `verdicts`
+    are by passage number."""
     best = max(likeness.values(), default=0.0)
     found: list[Placed] = []
     for one in ranked:
@@ -75,19 +76,20 @@ def placed(
 
 
 def verdict(passage: Tally, document: Tally) -> float:
-    """The balance of the verdicts, in -1..1."""
+    """Return the balance of the verdicts, in -1..1."""
     positive = passage.positive + WHOLE_DOCUMENT * document.positive
     negative = passage.negative + WHOLE_DOCUMENT * document.negative
     return (positive - negative) / (positive + negative + DOUBT)
 
 
-def cursor_for(start: int, listed: Listed, mark: str) -> str | None:
-    """Where the page that begins at `start` is found, if there is one."""
+def cursor_for(start: int, listed: OrderedList, mark: str) -> str | None:
+    """Return the cursor of the page at `start`; None past the end."""
     return paging.encode([start, mark, listed.stamp]) if start < len(listed.places) else None
 
 
 def place_of(cursor: str | None, mark: str) -> tuple[int, str | None]:
-    """Where a page begins, and the stamp of the list that it is cut from."""
+    """Decode a cursor: the start of the page, and the stamp of its list. Raises InvalidQuery if it belongs to another
+    question."""
     found = views.place(cursor, InvalidQuery, int, str, str)
     if found is None:
         return 0, None
@@ -95,7 +97,7 @@ def place_of(cursor: str | None, mark: str) -> tuple[int, str | None]:
     if not 0 <= start <= 1_000_000 or asked != mark:
         raise InvalidQuery(
             "The cursor does not belong to this question. Start again without it.",
-            guidance="Send the cursor with the very same question, collections and context.",
+            guidance="Send the cursor with the same question, collections and context.",
             parameter="cursor",
         )
     return start, stamp

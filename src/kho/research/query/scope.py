@@ -1,37 +1,39 @@
-"""Which collections a question is about."""
+"""Determines which collections a query searches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import PurePath
 from typing import Literal
 
+from kho.kernel.hints import OPEN, Hint, Op
 from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
 from kho.research.errors import InvalidProjectRequest
 from kho.research.library import collection_store, project_store
 from kho.research.library.project_store import Project
 
 NAMED = 5
-"""Collections that a note names."""
+"""Maximum collections that a note names."""
 
 How = Literal["named", "project defaults", "project collections", "all"]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The collections that a question is about, and why these."""
+    """The collections to search, and how they were chosen."""
 
     ids: list[str]
     names: list[str]
     how: How
     project: str | None = None
     left_out: list[str] = field(default_factory=list[str])
-    """Collections that belong to archived projects only: a question that names nothing does not go there."""
+    """Collections linked only to archived projects: searched only if named."""
     notes: tuple[str, ...] = ()
-    """What whoever asks should know of the choice."""
+    """Notes for the caller on the choice."""
 
     @property
     def narrowed(self) -> tuple[str, ...]:
-        """For `Where.collections`, where nothing means everything. Without any ids there is nothing to search."""
+        """Ids for `SearchFilter.collections`, where empty means all. If `ids` is empty there is nothing to search."""
         return () if self.how == "all" and not self.left_out else tuple(self.ids)
 
     def __str__(self) -> str:
@@ -45,8 +47,8 @@ class Scope:
 def scope_of(
     tx: Tx, tenant: str, collections: Sequence[str] | None, project: str | None, directory: str | None
 ) -> Scope:
-    """The named collections; else the project's defaults, or all it is linked to; else all the caller's but those of
-    archived projects. The project is the named one, else the one whose folder holds `directory`."""
+    """Return the named collections; else the project's defaults or all its collections; else all of the tenant's except
+    those only archived projects have. The project is the named one, else the one whose folder contains `directory`."""
     found = None if project is None else project_store.need(tx, tenant, project)
     if collections:
         rows = [collection_store.need(tx, tenant, name) for name in collections]
@@ -58,12 +60,12 @@ def scope_of(
     links = project_store.links(tx, tenant, [found.id])[found.id]
     defaults = [link for link in links if link.is_default]
     if not links and project is None:
-        bare = f"{_bare(found)} All others were searched instead."
+        bare = Hint(_bare(found), " All others were searched instead.")
         return replace(_everything(tx, tenant), notes=(bare,))
     how: How = "project defaults" if defaults else "project collections"
     chosen, notes = defaults or links, list[str]()
     if not links:
-        notes.append(f"{_bare(found)} Nothing was searched.")
+        notes.append(Hint(_bare(found), " Nothing was searched."))
     if found.archived_at is not None:
         notes.append(f"The project '{found.name}' is archived.")
     ids = [link.collection_id for link in chosen]
@@ -83,14 +85,15 @@ def _everything(tx: Tx, tenant: str) -> Scope:
 
 
 def _bare(project: Project) -> str:
-    return (
-        f"The project '{project.name}' has no collections: they were deleted, or none was linked. Link one with "
-        f'manage_projects(action="link", project_name="{project.name}", collections="…").'
+    return Hint(
+        f"The project '{project.name}' has no collections: they were deleted, or none was linked. Link one with ",
+        Op("manage_projects", action="link", project_name=project.name, collections=OPEN),
+        ".",
     )
 
 
 def detected(tx: Tx, tenant: str, directory: str) -> Project | None:
-    """The project whose folder is `directory` or the nearest one above it."""
+    """Return the project whose folder is `directory` or its nearest parent."""
     here = PurePath(absolute(directory))
     folders = [str(one) for one in (here, *here.parents)]
     found = project_store.in_directories(tx, tenant, folders)
@@ -98,10 +101,10 @@ def detected(tx: Tx, tenant: str, directory: str) -> Project | None:
 
 
 def absolute(directory: str) -> str:
-    """Taken as written: the folder may be on the caller's machine, so nothing is looked up."""
+    """Return the normalized absolute path without looking at the disk: the folder may be on the caller's machine."""
     path = PurePath(directory)
     if not path.is_absolute():
         raise InvalidProjectRequest("'directory' must be an absolute path.", parameter="directory")
     if ".." in path.parts:
-        raise InvalidProjectRequest("'directory' must not hold '..'.", parameter="directory")
+        raise InvalidProjectRequest("'directory' must not contain '..'.", parameter="directory")
     return str(path)

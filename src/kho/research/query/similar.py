@@ -1,38 +1,32 @@
-"""Documents that are like another one."""
+"""Finds documents similar to a given one."""
 
 import asyncio
-from dataclasses import dataclass
 
 from kho.kernel.call import Call, Left, until
 from kho.kernel.command import Command
-from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.lib.clock import Clock
+from kho.kernel.ports import SearchFilter, Tx
+from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import errors, markdown, views
-from kho.research.contract import RESEARCH, query_time
+from kho.research.contract import RESEARCH, ResearchService, query_time
 from kho.research.ingest.indexing import SPACE, Doc
-from kho.research.library import collection_store, document_listing
+from kho.research.library import collection_store, document_store
 from kho.research.library.document_store import get_many
-from kho.research.model import SimilarDocuments
-from kho.research.query import document_context, items, relevance
-from kho.research.results import Brief, Similar, SimilarAnswer
-from kho.research.settings import ResearchSettings
+from kho.research.model import Brief, Similar, SimilarAnswer, SimilarDocuments
+from kho.research.query import document_context, relevance
 from kho.search.query.searcher import Searcher
 
 LOOKED_AT = 100
-"""The best passages of other documents."""
+"""Maximum passages of other documents that are compared."""
 DEEP = 1_000
-"""Passages among which they are looked for: the document's own come first."""
+"""Depth of the search for them: the document's own passages come first."""
 ALIKE = 0.15
-"""The likeness below which two documents have nothing to do with each other."""
+"""Minimum similarity of a result."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Similarity:
-    db: Database
+class Similarity(ResearchService):
     searcher: Searcher
-    clock: Clock
-    settings: ResearchSettings
 
     @RESEARCH.read(
         "similar_documents",
@@ -44,7 +38,7 @@ class Similarity:
     async def similar(self, params: SimilarDocuments, call: Call) -> SimilarAnswer:
         """Find documents that are like a document.
 
-        Find documents that are about the same as one that is known: related work, earlier versions.
+        Use it to find related work or earlier versions: documents that are like one that you know.
         """
         with query_time(self.clock):
             return await self._similar(params, call.tenant, until(call.remaining(self.settings.query_timeout)))
@@ -52,10 +46,10 @@ class Similarity:
     async def _similar(self, params: SimilarDocuments, tenant: str, left: Left) -> SimilarAnswer:
         def look(tx: Tx) -> tuple[Doc, Brief, str, tuple[str, ...]]:
             chosen = None if params.collection is None else collection_store.need(tx, tenant, params.collection)
-            doc = document_listing.need(tx, tenant, params.document, chosen)
+            doc = document_store.need(tx, tenant, params.document, chosen)
             wanted = [collection_store.need(tx, tenant, name).id for name in params.collections or ()]
-            text = document_listing.texts(tx, tenant, [doc.id]).get(doc.id, "")
-            return doc, views.brief(doc, items.collection_names(tx, tenant, [doc])), text, tuple(wanted)
+            text = document_store.texts(tx, tenant, [doc.id]).get(doc.id, "")
+            return doc, views.brief(doc, collection_store.names_of(tx, tenant, [doc])), text, tuple(wanted)
 
         doc, brief, text, wanted = await self.db.read(look, timeout=left())
         where = SearchFilter(SPACE, tenant, wanted)
@@ -66,14 +60,14 @@ class Similarity:
         ]
         by_key = {one.key: one for ranking in rankings for one in ranking.ranked[: LOOKED_AT + 1] if one.key != doc.id}
         others = list(by_key.values())
-        # Its own passages take the places of those that are looked at closely, so the others have to be looked at now.
+        # The document's own passages take up the places that the searcher scores exactly, so score the others now.
         likeness = await self.searcher.likeness(where, gist, [one.seq for one in others], timeout=left())
         scores = {seq: score for seq, score in likeness.items() if score >= ALIKE}
         others = sorted((one for one in others if one.seq in scores), key=lambda one: -scores[one.seq])[: params.top_k]
 
         def work(tx: Tx) -> list[Similar]:
             docs = get_many(tx, tenant, [one.key for one in others])
-            names = items.collection_names(tx, tenant, [*docs.values()])
+            names = collection_store.names_of(tx, tenant, [*docs.values()])
             found: list[Similar] = []
             for one in others:
                 if one.key in docs:
@@ -90,5 +84,5 @@ class Similarity:
 
 
 def _gist(doc: Doc, text: str) -> tuple[str, str]:
-    """What a document says, and its words alone: what is like it in meaning, and what shares its words."""
+    """Return two queries: the gist, for similar meaning, and the keywords, for shared words."""
     return f"{doc.title}\n{document_context.gist(text, doc.title)}", f"{doc.title} {document_context.keywords(text)}"

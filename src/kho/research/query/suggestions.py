@@ -1,31 +1,31 @@
-"""Terms that a collection uses and a question may not: headings, titles, names and words that come back.
+"""Finds terms that the results use and the question may lack: headings, titles, names and repeated words.
 
-In Vietnamese a word is often two syllables, and Chinese has no spaces, so pairs and runs that come back are terms
-there; a lone syllable or character is none.
+In Vietnamese a word is often two syllables, and Chinese has no spaces, so there repeated pairs and runs are terms; a
+single syllable or character is not.
 """
 
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 
 from kho.lib.chunking.sentences import sentences
+from kho.lib.dataclass import dataclass
 from kho.search.text.stopwords import ENGLISH, HAN, VIETNAMESE
 from kho.search.text.tokens import FUNCTION_WORD, fold, index_tokens, query_tokens
 
 MAX_TERM = 60
-"""Characters of a term; a longer heading is a sentence."""
+"""Maximum characters of a term; a longer heading is a sentence."""
 READ = 2_000
-"""Characters of a passage that are read."""
+"""Maximum characters read of a passage."""
 HEADING, TITLE, NAME = 3.0, 2.0, 1.5
-"""What a term counts that is a heading, a title or a name, where a word of the text counts 1."""
+"""Weights of a heading, a title and a name; a word of the text has 1."""
 SHORTEST = 5
-"""Letters of a word that may be misspelt: shorter ones are alike by chance."""
+"""Minimum letters of a word to look for misspellings: shorter ones are similar by chance."""
 LONG = 8
-"""Letters from which two of them may be wrong; in shorter words one."""
+"""Minimum letters for two allowed errors; shorter words allow one."""
 
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]{2,}")
@@ -36,8 +36,8 @@ _QUOTED = re.compile(r'"([^"\n]{2,200})"|“([^”\n]{2,200})”|「([^」\n]{2,
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A passage that was found."""
+class FoundText:
+    """Text of a result."""
 
     title: str
     header: str
@@ -45,9 +45,9 @@ class Text:
     language: str
 
 
-def splitting(question: str, found: Sequence[Text], most: int) -> list[str]:
-    """Terms of some of the passages, but not of all, that the question does not have: adding one tells them apart.
-    As they are spelt there, the most telling first."""
+def splitting(question: str, found: Sequence[FoundText], most: int) -> list[str]:
+    """Return terms that only some of the passages have and the question lacks: adding one tells the passages apart.
+    Spelt as in the text, best first."""
     asked = {token for token, _ in query_tokens(question)}
     telling = {token for token, importance in query_tokens(question) if importance > FUNCTION_WORD}
     holders: dict[str, set[int]] = {}
@@ -63,7 +63,7 @@ def splitting(question: str, found: Sequence[Text], most: int) -> list[str]:
     for key, held in holders.items():
         if len(held) == len(found) > 1 or asked.issuperset(index_tokens(key)):
             continue
-        # Most is told by what half of them have.
+        # A term that half of the passages have separates best.
         share = len(held) / len(found)
         ranked.append((worth[key] * (0.5 + min(share, 1 - share) if len(found) > 1 else 1.0), key))
     chosen: list[str] = []
@@ -79,19 +79,19 @@ def splitting(question: str, found: Sequence[Text], most: int) -> list[str]:
 
 
 def says_nothing(question: str) -> bool:
-    """Whether it is made of little words only, or of a single letter."""
+    """True if the question consists only of function words, or of a single letter."""
     signs = [sign for sign in question if sign.isalnum()]
     letter = len(signs) == 1 and not _HAN_SIGN.match(signs[0])
     return letter or all(importance <= FUNCTION_WORD for _, importance in query_tokens(question))
 
 
 def quoted(question: str) -> list[str]:
-    """What stands in quotation marks, as it was typed."""
+    """Return the phrases in quotation marks, as typed."""
     return [" ".join(match[match.lastindex or 0].split()) for match in _QUOTED.finditer(question)]
 
 
 def unknown(question: str, known: Iterable[str]) -> list[str]:
-    """The question's words that none of these texts has, as they were typed."""
+    """Return the question's words that none of these texts contains, as typed."""
     held = {token for text in known for token in index_tokens(text)}
     missing: list[str] = []
     for word in dict.fromkeys(_WORD.findall(question)):
@@ -102,8 +102,8 @@ def unknown(question: str, known: Iterable[str]) -> list[str]:
 
 
 def near_spellings(word: str, texts: Iterable[str]) -> list[str]:
-    """Words of the texts that may have been meant, the likest first. Not for a word with marks: whoever types these
-    rarely mistypes, and in Vietnamese nearly every syllable is another one with one letter changed."""
+    """Return words of the texts that may have been meant, the closest first. None for a word with diacritics: people
+    who type them rarely mistype, and in Vietnamese nearly every syllable becomes another one by changing one letter."""
     wanted = fold(word)
     if len(wanted) < SHORTEST or not word.isascii():
         return []
@@ -118,7 +118,7 @@ def near_spellings(word: str, texts: Iterable[str]) -> list[str]:
 
 
 def _slips(one: str, other: str, most: int) -> int:
-    """Letters that are wrong, missing, too many or exchanged with their neighbour; `most` + 1 for more than that."""
+    """Return the edit distance (substitution, insertion, deletion, transposition), capped at `most` + 1."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for at, sign in enumerate(one, 1):
@@ -135,13 +135,13 @@ def _slips(one: str, other: str, most: int) -> int:
 
 
 def clean(term: str) -> str:
-    """On one line, without what cannot be seen: it was written by others, and stands in an answer of ours."""
+    """Put a term on one line without invisible characters: it was written by others and appears in our message."""
     visible = "".join(" " if unicodedata.category(sign)[0] in "CZ" else sign for sign in term)
     return " ".join(visible.split()).strip("#*_`>|<[](){}\"'“”:;,.，。：；、 ")
 
 
-def _terms(one: Text, telling: set[str]) -> list[tuple[str, float]]:
-    """The terms of a passage and what they weigh."""
+def _terms(one: FoundText, telling: set[str]) -> list[tuple[str, float]]:
+    """Return the terms of a passage with their weights."""
     named = [(one.header.rpartition(" > ")[2], HEADING), (one.title, TITLE)]
     found = [(clean(term), weight) for term, weight in named]
     text = _around(_CODE.sub(" ", one.text[:READ]), telling)
@@ -150,7 +150,7 @@ def _terms(one: Text, telling: set[str]) -> list[tuple[str, float]]:
 
 
 def _around(text: str, telling: set[str]) -> str:
-    """The sentences that have a word of the question, and so something to do with it; all, where none has one."""
+    """Return the sentences that contain a word of the question; all if none does."""
     every = [text[start:end] for start, end in sentences(text, 0, len(text))]
     near = [sentence for sentence in every if not telling.isdisjoint(index_tokens(sentence))]
     return " ".join(near or every)
@@ -162,7 +162,7 @@ def _words(text: str, *, pairs_only: bool) -> list[tuple[str, float]]:
     singles = Counter(word for word in kept if len(word) >= SHORTEST)
     pairs = Counter(f"{a} {b}" for a, b in pairwise(kept) if a and b and f"{a} {b}" in text)
     found = [(pair, log(1 + times)) for pair, times in pairs.items() if times > 1]
-    # Names in the middle of a sentence; at its beginning every word has a capital.
+    # Names in the middle of a sentence; at its start every word is capitalized.
     found += [
         (pair, NAME) for pair in pairs if pair.istitle() and f". {pair}" not in text and not text.startswith(pair)
     ]
@@ -177,7 +177,7 @@ def _runs(text: str) -> list[tuple[str, float]]:
         for length in (2, 3, 4):
             times.update(run[at : at + length] for at in range(len(run) - length + 1))
     repeated = {run: number for run, number in times.items() if number > 1 and HAN.isdisjoint(run)}
-    # The longest that comes back as often: 知识库 rather than 知识 and 识库.
+    # Keep the longest run of the same frequency: 知识库 rather than 知识 and 识库.
     inner = {
         part
         for run, number in repeated.items()

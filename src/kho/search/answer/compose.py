@@ -1,39 +1,40 @@
-"""Answers: from hits to a text with citations. By quoting, or by a language model that is shown the passages.
+"""Composes an answer with citations from hits: by quoting, or by a language model that is shown the passages.
 
-What is stored was written by others. In a prompt it stands between fences that it cannot contain, labelled with where
-it is from, in the user's message and never in the system's; and of the model's answer only citations are kept that
-point to a passage it was shown.
+Stored text was written by others. In a prompt it stands between fences that it cannot contain, labelled with its
+source, in the user message and never in the system message. In the model's answer, only citations of passages it was
+shown are kept.
 """
 
 import asyncio
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from secrets import token_hex
 
 from kho.kernel.errors import Timeout, Unavailable
-from kho.kernel.ports import Llm, Message
+from kho.kernel.ports import Llm, PromptMessage
 from kho.lib.chunking.graphemes import boundary
+from kho.lib.dataclass import dataclass
 from kho.search.answer.extractive import quotes
 from kho.search.indexing.index import storable
 from kho.search.query.searcher import SearchHit
 from kho.search.text.language import language
 
 SHOWN = 8
-"""Passages that a model is shown at most …"""
+"""Maximum number of passages shown to a model."""
 CHARACTERS = 12_000
-"""… and how long they may be together."""
+"""Maximum total length of the passages shown to a model."""
 MAX_LABEL_LENGTH = 120
 MAX_QUESTION_LENGTH = 8_000
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How the answer is to be."""
+    """Language and format of the answer."""
 
     language: str = ""
-    """"vi", "zh" or another; the question's when empty."""
+    """Language such as "vi" or "zh"; the question's if empty."""
     markdown: bool | None = None
     """None: either."""
 
@@ -50,7 +51,7 @@ class Citation:
     heading: str
     start: int
     end: int
-    """The span in the passage's text."""
+    """Span in the passage's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,10 @@ class Answer:
     text: str = ""
     citations: tuple[Citation, ...] = ()
     notes: tuple[str, ...] = ()
-    """Why it is another answer than was asked for, in plain words."""
+    """Why the answer is not of the kind that was asked for, in plain words."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    """What a model's provider says that it took."""
+    """Token counts as reported by the model's provider."""
 
 
 async def answer(
@@ -71,8 +72,8 @@ async def answer(
     manner: Manner = ANY,
     timeout: float | None = None,
 ) -> Answer:
-    """Nothing found, nothing said. Without a model, or if it fails or takes too long, the passages speak for
-    themselves."""
+    """Compose an answer; empty if there are no hits. Without a model, or if it fails or times out, quote the
+    passages."""
     if llm is None or not hits:
         return extract(question, hits, manner)
     try:
@@ -80,13 +81,14 @@ async def answer(
             written = await llm.complete(prompt(question, hits, manner))
     except (Unavailable, Timeout, TimeoutError) as failure:
         reason = "It took too long." if isinstance(failure, TimeoutError) else failure.message
-        return replace(extract(question, hits, manner), notes=(f"Quoted, for want of a model. {reason}",))
+        note = f"The answer quotes the passages, because the model did not answer. {reason}"
+        return replace(extract(question, hits, manner), notes=(note,))
     checked = check(written.text, hits)
     return replace(checked, prompt_tokens=written.prompt_tokens, completion_tokens=written.completion_tokens)
 
 
 def extract(question: str, hits: Sequence[SearchHit], manner: Manner = ANY) -> Answer:
-    """The sentences that cover most of the question, each with its citation."""
+    """Quote the sentences that cover most of the question, each with its citation."""
     found = quotes(question, hits, manner.language)
     cited = [
         Citation(quote.hit + 1, passage.key, passage.part, passage.heading, quote.start, quote.end)
@@ -111,15 +113,15 @@ You answer a question from passages of a knowledge store.
 - Answer in {language}, in a few sentences{form}."""
 
 WANTED = {"vi": "Vietnamese", "zh": "Chinese", "en": "English"}
-# "en" is any language in Latin letters, so of a question only the other two are named.
+# "en" is any language in Latin letters, so only the other two are named as the question's language.
 LANGUAGES = {"vi": "Vietnamese, the language of the question", "zh": "Chinese, the language of the question"}
 
 
 FORMS = {True: ", as Markdown", False: ", as plain text without any markup", None: ""}
 
 
-def prompt(question: str, hits: Sequence[SearchHit], manner: Manner = ANY) -> list[Message]:
-    """What a model is asked. The passages are the user's message, before the question."""
+def prompt(question: str, hits: Sequence[SearchHit], manner: Manner = ANY) -> list[PromptMessage]:
+    """Build the prompt. The passages are in the user message, before the question."""
     question = storable(question)[:MAX_QUESTION_LENGTH]
     texts = [part for hit in hits for part in (hit.passage.key, hit.passage.heading, hit.passage.text)]
     fence = _fence([question, *texts])
@@ -144,8 +146,8 @@ _CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]*`)", re.DOTALL)
 
 
 def check(written: str, hits: Sequence[SearchHit]) -> Answer:
-    """Keeps the citations of passages that the model was shown, and takes the others out of the text. What stands in
-    code is left alone: there [1] is an index."""
+    """Keep the citations of passages that the model was shown, and remove the others from the text. Code is left alone:
+    there [1] is an index."""
     shown = len(_shown(hits))
     seen: dict[int, None] = {}
 
@@ -166,7 +168,7 @@ def check(written: str, hits: Sequence[SearchHit]) -> Answer:
 
 
 def _shown(hits: Sequence[SearchHit]) -> list[str]:
-    """The texts of the first hits, as far as there is room for them."""
+    """Return the texts of the first hits, as far as there is room for them."""
     texts: list[str] = []
     room = CHARACTERS
     for hit in hits[:SHOWN]:
@@ -181,7 +183,7 @@ def _shown(hits: Sequence[SearchHit]) -> list[str]:
 
 
 def _fence(texts: Sequence[str]) -> str:
-    """A word that none of the texts contains. Random, so that nobody could have written it beforehand."""
+    """Return a random word that none of the texts contains, so that nobody could have written it beforehand."""
     while True:
         fence = f"passage-{token_hex(8)}"
         if not any(fence in text for text in texts):
@@ -194,13 +196,13 @@ def _source(hit: SearchHit) -> str:
 
 
 def _label(text: str) -> str:
-    """On one line and without marks that turn its direction: a label must not look like something else."""
+    """Put a label on one line and remove direction marks, so that it cannot look like something else."""
     plain = "".join(" " if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp") else char for char in text)
     plain = " ".join(plain.split())
     return plain if len(plain) <= MAX_LABEL_LENGTH else plain[: boundary(plain, MAX_LABEL_LENGTH)] + "…"
 
 
-# Invisible letters that a model reads and a person does not. The flags of regions are spelt with them, too.
+# Invisible tag characters that a model reads and a person does not see. Flags of regions use them, too.
 _FLAG_OR_HIDDEN = re.compile("(\U0001f3f4[\U000e0030-\U000e007a]{1,6}\U000e007f)|[\U000e0000-\U000e007f]+")
 
 

@@ -1,11 +1,11 @@
-"""Quoting: the few sentences of the best passages that say most about what was asked, word for word."""
+"""Extractive answers: quotes the few sentences of the best passages that say most about the question."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import log
 
 from kho.lib.chunking.graphemes import boundary
 from kho.lib.chunking.sentences import sentences
+from kho.lib.dataclass import dataclass
 from kho.search.answer.highlight import spans
 from kho.search.query.parsed_query import ParsedQuery
 from kho.search.query.searcher import SearchHit
@@ -13,36 +13,37 @@ from kho.search.text.language import language
 from kho.search.text.tokens import index_tokens
 
 SENTENCES, CHARACTERS = 3, 500
-"""What an answer has at most."""
+"""Maximum sentences and characters of an answer."""
 MAX_QUOTE_LENGTH = 240
-"""Characters of one sentence; of a longer one the part around the words that were asked for."""
+"""Maximum characters of one sentence; a longer one is cut to the part around the words of the question."""
 PASSAGES = 8
-"""Passages that are quoted from at most …"""
+"""Maximum number of passages that are quoted from."""
 FAR_BEHIND = 0.8
-"""… and none that scores less than this share of the best …"""
+"""Passages that score less than this share of the best are not quoted."""
 AS_GOOD = 0.9
-"""… nor, where one from here on is in the question's language, any that is not …"""
+"""If a passage in the question's language reaches this share of the best score, only that language is quoted."""
 ASKED_FOR = 0.5
-"""… or one from here on is in a language that was asked for."""
+"""Replaces FAR_BEHIND if a language was asked for, so that more passages in that language qualify."""
 QUOTABLE = 0.3
-"""What the best has to score: below, one in twenty answers the question, and a quotation looks like an answer."""
+"""Minimum score of the best passage: below it, one in twenty answers the question, and a quotation looks like an
+answer."""
 NO_WORDS = 0.5
-"""What a sentence is worth that has none of the words, in units of one that has all: it may be of another language."""
+"""Worth of a sentence with none of the words, where having all of them adds 1: it may be in another language."""
 AGAIN = 0.3
-"""What a word still counts that an earlier sentence has."""
+"""Factor for a word that an earlier sentence already has."""
 WORTH_ADDING = 0.35
-"""The share of the first sentence's worth that a further one needs."""
+"""Share of the first sentence's worth that a further one needs."""
 SAME = 0.75
-"""Share of common words from which two sentences say the same."""
+"""Share of common words from which two sentences count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
     hit: int
-    """Its place in the list of hits, from 0."""
+    """Index in the list of hits, from 0."""
     start: int
     end: int
-    """In the passage's text."""
+    """Span in the passage's text."""
     text: str
     """With … where a long sentence was cut."""
 
@@ -56,7 +57,7 @@ class _Sentence:
 
 
 def quotes(question: str, hits: Sequence[SearchHit], wanted: str = "") -> list[Quote]:
-    """In the order of the hits, then of the text; in the language that is wanted, or the question's, where there is
+    """Return quotes in the order of the hits, then of the text; in the wanted language, or the question's, if there is
     something good in it."""
     best = max((hit.score for hit in hits), default=0.0)
     if best < QUOTABLE:
@@ -70,10 +71,10 @@ def quotes(question: str, hits: Sequence[SearchHit], wanted: str = "") -> list[Q
     covered: set[str] = set()
     first, room = 0.0, CHARACTERS
     while found and len(chosen) < SENTENCES and room > 0:
-        worths = [_worth(one, hits, weights, covered) for one in found]  # the first of equals: they are in order
+        worths = [_worth(one, hits, weights, covered) for one in found]  # the first of equals wins: they are in order
         worth = max(worths)
         best = found[worths.index(worth)]
-        # Without a word in common there is nothing to choose by, so the beginning of the best passage has to do.
+        # Without a common word there is no criterion, so the beginning of the best passage is used.
         if chosen and (worth < WORTH_ADDING * first or not weights.keys() & best.tokens):
             break
         first = first or worth
@@ -100,7 +101,7 @@ def _sentences(hits: Sequence[SearchHit], floor: float) -> Iterator[_Sentence]:
 
 
 def _weights(question: str, found: Sequence[_Sentence]) -> dict[str, float]:
-    """What each word of the question counts: less, the more of these sentences have it."""
+    """Return the weight of each word of the question: lower, the more of these sentences have it."""
     weights: dict[str, float] = {}
     for token, importance in ParsedQuery(question).tokens:
         holders = sum(token in one.tokens for one in found)
@@ -135,7 +136,7 @@ def _quote(one: _Sentence, hits: Sequence[SearchHit], weights: dict[str, float])
 
 
 def _word(text: str, place: int) -> int:
-    """The nearest place before, where a word begins; in a script without spaces, where a character does."""
+    """Return the nearest earlier position where a word begins; in a script without spaces, where a character does."""
     for at in range(place, max(place - 24, 0), -1):
         if text[at - 1].isspace():
             return at

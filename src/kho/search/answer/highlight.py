@@ -1,7 +1,7 @@
-"""Highlights: where in the original text the words of a query are, and the passage that shows most of them.
+"""Highlights: the positions of a query's words in the original text, and the snippet that shows most of them.
 
-Folding changes lengths (accents typed as characters of their own, ligatures, soft hyphens), so the places that
-tokens.py gives in the plain form are mapped back, letter by letter.
+Folding changes lengths (decomposed accents, ligatures, soft hyphens), so the positions that tokens.py gives in the
+plain form are mapped back, letter by letter.
 """
 
 import re
@@ -11,17 +11,16 @@ from typing import NamedTuple
 
 from kho.lib.chunking.graphemes import boundary
 from kho.lib.chunking.sentences import sentence_starts
-from kho.search.text.tokens import FUNCTION_WORD, pieces, query_tokens, tokens_of
-from kho.search.text.unicode import plain
+from kho.search.text.tokens import FUNCTION_WORD, pieces, plain, query_tokens, tokens_of
 
 Span = tuple[int, int]
 Query = str | Mapping[str, float]
-"""As it was typed, or its tokens with their importance."""
+"""The query as typed, or its tokens with their importance."""
 
 ELLIPSIS = "…"
 _CHUNK = re.compile(r"\S+")
 _MAX_CHUNK_LENGTH = 4_096
-"""Text without white space (Chinese, blobs) is looked at in lengths of this."""
+"""Text without white space (Chinese, blobs) is processed in chunks of this length."""
 
 
 class _Hit(NamedTuple):
@@ -32,7 +31,7 @@ class _Hit(NamedTuple):
 
 
 def spans(text: str, query: Query) -> list[Span]:
-    """The words that the query asks for, in order, those that touch as one."""
+    """Return the spans of the query's words, in order; adjacent ones are merged."""
     merged: list[Span] = []
     for hit in sorted(_hits(text, _wanted(query))):
         if merged and hit.start <= merged[-1][1]:
@@ -43,9 +42,9 @@ def spans(text: str, query: Query) -> list[Span]:
 
 
 def snippet(text: str, query: Query, width: int = 240) -> tuple[str, list[Span]]:
-    """About `width` characters of the text that hold the most of the query, and the highlights in them.
+    """Return about `width` characters of the text that hold the most of the query, and the highlights in them.
 
-    It begins at a sentence if one begins near enough, else at a word, and shows with … where it was cut.
+    The snippet begins at a sentence if one begins near enough, otherwise at a word, and has … where it was cut.
     """
     wanted = _wanted(query)
     hits = sorted(_hits(text, wanted))
@@ -57,10 +56,10 @@ def snippet(text: str, query: Query, width: int = 240) -> tuple[str, list[Span]]
 
 
 def _wanted(query: Query) -> Mapping[str, float]:
-    """Function words are not shown, unless there is nothing else."""
+    """Return the tokens to highlight. Function words are left out, unless there is nothing else."""
     tokens = dict(query_tokens(query)) if isinstance(query, str) else dict(query)
     telling = {token: weight for token, weight in tokens.items() if weight > FUNCTION_WORD}
-    # Nor are single letters that are but parts: whoever asks for C++ does not ask for every c.
+    # So are single letters that are only parts: a query for C++ does not mean every c.
     longer = {token: weight for token, weight in telling.items() if weight >= 1 or len(token) > 1 or token > "~"}
     return longer or telling or tokens
 
@@ -96,8 +95,8 @@ def _hits_in(chunk: str, offset: int, wanted: Mapping[str, float]) -> Iterator[_
 
 
 def _places(chunk: str) -> list[Span]:
-    """For each character of the plain form the letter of the original that it comes from. Empty if the letters, each
-    taken by itself, give another form; then all of the chunk is shown."""
+    """Map each character of the plain form to the span of the letter that it comes from. Empty if the letters, each
+    normalised by itself, give another form; then the whole chunk is highlighted."""
     places: list[Span] = []
     forms: list[str] = []
     start = 0
@@ -112,7 +111,7 @@ def _places(chunk: str) -> list[Span]:
 
 
 def _belongs(char: str) -> bool:
-    """Whether a character can melt into the one before it."""
+    """True if a character can combine with the one before it."""
     return char >= "\u00ad" and (
         unicodedata.combining(char) > 0
         or unicodedata.category(char) in ("Mn", "Mc", "Cf")
@@ -122,8 +121,8 @@ def _belongs(char: str) -> bool:
 
 
 def _best_window(hits: list[_Hit], width: int) -> Span:
-    """From the first hit to the last one of the window that holds the most weight, each token counted once. Among
-    equals the first."""
+    """Return the span from the first to the last hit of the window that holds the most weight, each token counted once;
+    the first among equals."""
     best, place = 0.0, (0, 0)
     inside: dict[str, int] = {}
     weight, first = 0.0, 0
@@ -143,7 +142,7 @@ def _best_window(hits: list[_Hit], width: int) -> Span:
 
 
 def _cut(text: str, first: int, last: int, width: int) -> Span:
-    """Widens the window to about `width`, from a sentence or a word to the end of a word."""
+    """Widen the window to about `width`, from the start of a sentence or a word to the end of a word."""
     room = max(0, width - (last - first))
     start = max(0, first - (room // 2 if last + room // 2 <= len(text) else room - (len(text) - last)))
     begins = [place for place in sentence_starts(text, max(0, start - 1), first + 1) if start <= place <= first]
@@ -160,7 +159,7 @@ def _cut(text: str, first: int, last: int, width: int) -> Span:
 
 
 def _word_start(text: str, place: int, latest: int) -> int:
-    """The first word that begins at `place` or soon after."""
+    """Return the start of the first word at `place` or soon after."""
     for at in range(place, min(latest, place + 24)):
         if text[at - 1].isspace():
             return at

@@ -1,1 +1,1 @@
-"""What the cosines of an embedding model mean, measured once per model."""
+"""Calibration of an embedding model's cosines, measured once per model."""

@@ -1,25 +1,25 @@
-"""What a model's cosines mean.
+"""Calibration of an embedding model: what its cosines mean.
 
-A model puts each language into a corner of its own: texts in different languages look less alike than they are, and
-unrelated texts of one language more. Taking the middle of each language off makes cosines comparable across languages,
-and tells nonsense from a match. Where these middles lie, and what related and unrelated texts get, is measured
-once per model on sentences of our own (probes.py).
+A model puts each language into its own region: texts in different languages look less alike than they are, and
+unrelated texts of one language more. Subtracting the mean of each language makes cosines comparable across languages,
+and separates nonsense from a match. These means, and the cosines of related and unrelated texts, are measured once per
+model on sentences of our own (probes.py).
 
-A short text is near to everything, nonsense included, so one floor for all passages would be too low for these or too
-high for the others. What nonsense gets is therefore told of each passage by itself, and how much a
-question is like nonsense decides how far above that it has to come.
+A short text is close to everything, including nonsense, so one threshold for all passages would be too low for short
+ones or too high for the others. So the similarity to nonsense is measured for each passage, and the more a question
+resembles nonsense, the further above that it has to come.
 """
 
 import asyncio
 import sys
 from base64 import b85decode, b85encode
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import orjson
 
 from kho.kernel.ports import Embedder
+from kho.lib.dataclass import dataclass
 from kho.search.calibration.probes import NONSENSE, PROBES
 from kho.search.text.language import language
 
@@ -30,51 +30,53 @@ if TYPE_CHECKING:
     Array = NDArray[np.float32]
 
 VERSION = 2
-"""Goes up when the probes or the measure change: what was kept is then measured anew."""
+"""Increased when the probes or the measure change: stored calibrations are then measured again."""
 APART = 5.0
-"""Standard deviations by which a question that looks like nonsense has to come nearer to a passage than nonsense does
-on average; a question that does not, by so much less."""
+"""Number of standard deviations by which a question that looks like nonsense has to be closer to a passage than
+nonsense is on average; less for a question that looks less like nonsense."""
 LIKE_NONSENSE = 3
-"""Pieces of nonsense that are nearest to a question: a script has some of its own."""
+"""Number of nearest nonsense strings that a question is compared with: each script has some of its own."""
 TELLS = 0.1
-"""How much nearer each piece of nonsense is to the others than questions are, if the model tells it at all."""
+"""Minimum difference between nonsense and questions in similarity to other nonsense, for the model to be able to tell
+them apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What cosines of unrelated and of related texts are like."""
+    """Mean cosines of unrelated and of related texts."""
 
     unrelated: float
     related: float
 
     def place(self, cosines: "Array") -> "Array":
-        """0 for what is unrelated on average, 1 for what is related."""
+        """Rescale cosines: 0 for the mean of unrelated texts, 1 for that of related ones."""
         return (cosines - self.unrelated) / max(self.related - self.unrelated, 1e-3)
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How near passages are to a question, placed on the scales."""
+    """Similarity of passages to a question, rescaled."""
 
     raw: "Array"
-    """As the model has it."""
+    """Plain cosine of the model."""
     between: "Array"
-    """Between languages."""
+    """Cosine after subtracting the mean of each language."""
     noise: "Array"
-    """Up to where nonsense comes, between languages, with each passage."""
+    """Highest `between` that nonsense reaches with each passage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     questions: "dict[str, Array]"
     passages: "dict[str, Array]"
-    """The middle of each language, and under "" of all."""
+    """Mean vector of each language, and of all under ""."""
     nonsense: "Array"
-    """Questions that mean nothing, a row each, without the middle of their language."""
+    """Vectors of meaningless questions, one per row, minus the mean of their language."""
     raw: Scale
     centred: Scale
     hollow: Scale | None
-    """What real questions have in common with nonsense, and what nonsense has. None if the model cannot tell them."""
+    """Similarity to nonsense of real questions (unrelated) and of nonsense (related). None if the model cannot tell
+    them apart."""
 
     def likeness(self, question: "Array", spoken: str, vectors: "Array", written: list[str]) -> Likeness:
         import numpy as np
@@ -88,7 +90,7 @@ class Calibration:
         return Likeness(self.raw.place(vectors @ question), self.centred.place(between), self.centred.place(noise))
 
     def _hollowness(self, asked: "Array") -> float:
-        """0 for a question like any other, 1 for one that is like nonsense, or if that cannot be told."""
+        """Return 0 for an ordinary question, 1 for one that is like nonsense, or if the model cannot tell."""
         return 1.0 if self.hollow is None else max(0.0, float(self.hollow.place(_nearest(self.nonsense @ asked))))
 
     def dump(self) -> str:
@@ -122,12 +124,12 @@ class Calibration:
 
 
 def is_current(text: str | None) -> bool:
-    """Whether this was measured in the way that it would be measured now."""
+    """True if this was measured with the current version."""
     return text is not None and orjson.loads(text)["version"] == VERSION
 
 
 async def numbers_at_hand() -> None:
-    """Loads numpy off the event loop, which would stand still for a quarter of a second."""
+    """Import numpy off the event loop, which it would block for a quarter of a second."""
     if "numpy" not in sys.modules:
         await asyncio.to_thread(import_module, "numpy")
 
@@ -173,7 +175,7 @@ def _hollow(questions: "Array", nonsense: "Array") -> Scale | None:
 
 
 def _nearest(cosines: "Array") -> "Array":
-    """The mean of the highest few."""
+    """Return the mean of the highest few."""
     import numpy as np
 
     return np.sort(cosines, axis=-1)[..., -LIKE_NONSENSE:].mean(axis=-1)
@@ -187,7 +189,7 @@ def _middles(vectors: "dict[str, Array]") -> "dict[str, Array]":
 
 
 def _scale(tables: "list[Array]") -> Scale:
-    """From tables of cosines whose diagonals are the pairs that belong together."""
+    """Compute the scale from tables of cosines whose diagonals are the related pairs."""
     import numpy as np
 
     related = np.concatenate([table.diagonal() for table in tables])

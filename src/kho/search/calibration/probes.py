@@ -1,5 +1,5 @@
-"""Sentences of our own, with a question to each, in three languages: what an embedding model makes of them tells where
-its texts of each language lie, and what it gives to texts that belong together and to texts that do not."""
+"""Probe sentences with a question to each, in three languages. Their embeddings show where a model puts each language,
+and the cosines it gives to related and to unrelated texts."""
 
 PROBES: dict[str, list[tuple[str, str]]] = {
     "en": [
@@ -129,7 +129,7 @@ PROBES: dict[str, list[tuple[str, str]]] = {
         ("蜜蜂在黑暗的蜂巢里用舞蹈告诉同伴花在哪里。", "蜜蜂怎样交流"),
     ],
 }
-"""By language: (passage, question). The same line is the same matter in every language."""
+"""(passage, question) by language. The same line has the same meaning in every language."""
 
 NONSENSE = (
     "gsonack kfnfwr",
@@ -157,5 +157,5 @@ NONSENSE = (
     "摼轆畚浙 蕲躀癵掗瀠 軛蹰筒霩钜",
     "珶騁锶鞄逍 黉挂焕坍 蚘崾贓覐",
 )
-"""Words of no language: what an embedding model gives to these, it gives to anything. A short text is near to
-everything in most models, and a long one to little; each passage is measured against its own nearness to these."""
+"""Words of no language: the similarity that a model gives to these, it gives to anything. In most models a short text
+is close to everything, and a long one to little, so each passage is compared with its own similarity to these."""

@@ -1,1 +1,1 @@
-"""Documents into both indexes: passages, words, vectors, and keeping them up to date."""
+"""Indexing of documents: passages, words, vectors, and keeping them up to date."""

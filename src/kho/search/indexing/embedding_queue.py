@@ -1,21 +1,22 @@
-"""Vectors for the passages that wait for one: in the background, by one process at a time, surviving a restart.
+"""Computes the vectors of queued passages: in the background, in one process at a time, surviving a restart.
 
-The queue is a table, so nothing is forgotten; the lease is a row, so that of several processes only one loads the model
-and works. A failing provider is asked again later, and words answer meanwhile.
+The queue is a table, so nothing is forgotten. The lease is a row, so that of several processes only one loads the model
+and works. A failing provider is retried later, and keyword search works meanwhile.
 """
 
 import asyncio
 import logging
-import os
-import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kho.kernel.background import Background
 from kho.kernel.errors import DatabaseError, KhoError
 from kho.kernel.hub import Settled
-from kho.kernel.ports import Database, Embedder, SearchFilter, Tx, Vectors
+from kho.kernel.ports import Database, Embedder, Lease, Leases, SearchFilter, Tx, Vectors
 from kho.lib.clock import SECOND, Clock
+from kho.lib.dataclass import dataclass
+from kho.lib.sql import number
 from kho.search.calibration.calibrate import is_current, measure, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.passages import MODEL, StoredPassage
@@ -27,13 +28,13 @@ log = logging.getLogger("kho.search")
 
 LEASE = "vectors"
 LEASE_DURATION = 60 * SECOND
-"""How long a process that fell silent keeps the lease. A batch takes a few seconds."""
+"""How long a process that stopped responding keeps the lease. A batch takes a few seconds."""
 BATCH = 24
-"""Passages at a time: a second or two of work on one core."""
+"""Passages per batch: a second or two of work on one core."""
 POLL = 5.0
-"""Seconds after which the queue is looked at although nothing was written here: another process may have."""
+"""Seconds between polls of the queue without a nudge: another process may have written."""
 COMMITTING = 0.2
-"""Seconds between the news that something waits and a look at the queue: the news comes before the commit."""
+"""Seconds between a nudge and the poll of the queue: the nudge comes before the commit."""
 FIRST_RETRY, LAST_RETRY = 5.0, 600.0
 
 
@@ -41,53 +42,55 @@ def calibration_row(model: str) -> str:
     return f"calibration:{model}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EmbeddingQueue:
-    def __init__(
-        self,
-        db: Database,
-        vectors: Vectors,
-        embedder: Embedder,
-        background: Background,
-        clock: Clock,
-        engine: str = "",
-    ) -> None:
-        """`engine` names where the vectors are kept: a new one has none of them yet."""
-        self._db = db
-        self._vectors = vectors
-        self._embedder = embedder
-        self._background = background
-        self._clock = clock
-        self._kept = f"{embedder.model} {engine}".strip()
-        self._owner = f"{os.getpid()}:{uuid.uuid4()}"
-        self._written = asyncio.Event()
-        self._one_at_a_time = asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._leased = False
-        self._chosen = False
-        """Whether the passages were made to wait for vectors of this model, or had them already."""
-        self._ready = False
+    db: Database
+    vectors: Vectors
+    embedder: Embedder
+    background: Background
+    clock: Clock
+    leases: Leases
+    engine: str = ""
+    """Name of the vector store: a new one has none of the vectors yet."""
+    written: asyncio.Event = field(default_factory=asyncio.Event)
+    one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    loop: asyncio.AbstractEventLoop | None = None
+    leased: bool = False
+    chosen: bool = False
+    """True if this process has queued the passages for this model, or they had its vectors already."""
+    ready: bool = False
+
+    @property
+    def kept(self) -> str:
+        """The model and the store of its vectors, as recorded in search_state."""
+        return f"{self.embedder.model} {self.engine}".strip()
+
+    @property
+    def lease(self) -> Lease:
+        return self.leases.named(LEASE, LEASE_DURATION)
 
     def nudge(self) -> None:
-        """Something waits. May be called from any thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._written.set)
+        """Signal that passages are waiting. May be called from any thread."""
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(self.written.set)
 
     async def run(self) -> None:
-        """Works until the hub stops."""
-        self._loop = asyncio.get_running_loop()
-        while not self._background.stopping:
-            if await self._wait():
-                await self._background.pause(COMMITTING)
-            self._written.clear()
+        """Work until the hub stops."""
+        self.loop = asyncio.get_running_loop()
+        while not self.background.stopping:
+            await self.background.pause_until(self.written, POLL)
+            if self.written.is_set():
+                await self.background.pause(COMMITTING)
+            self.written.clear()
             try:
-                while await self._background.unless_stopping(self._step()):
+                while await self.background.unless_stopping(self._step()):
                     pass
-                await self._background.unless_stopping(self._deliver())
-            except KhoError as problem:  # the database is away, or the model cannot be had; words go on
+                await self.background.unless_stopping(self._deliver())
+            except KhoError as problem:  # the database or the model is not available; keyword search goes on
                 log.warning("vectors wait: %s", problem.message)
 
     async def pending(self) -> int:
-        return await self._db.read(passages.pending)
+        return await self.db.read(passages.pending)
 
     async def settle(self, progress: Callable[[int, int], None]) -> Settled:
         try:
@@ -97,13 +100,13 @@ class EmbeddingQueue:
 
     async def aclose(self) -> None:
         await self._let_go()
-        await self._embedder.aclose()
-        await self._vectors.aclose()
+        await self.embedder.aclose()
+        await self.vectors.aclose()
 
     async def _settle(self, progress: Callable[[int, int], None]) -> Settled:
-        done, left = 0, await self._db.read(self._left)
+        done, left = 0, await self.db.read(self._left)
         if not left:
-            await self._step()  # nothing waits, but what the cosines mean may have to be measured anew
+            await self._step()  # nothing waits, but the model may have to be calibrated again
         total = left
         while left:
             progress(done, total)
@@ -115,9 +118,9 @@ class EmbeddingQueue:
                 return Settled(done, left, problem=failure.message)
             left = await self.pending()
             done += worked
-            total = max(total, done + left)  # others write meanwhile
+            total = max(total, done + left)  # others may write meanwhile
             if not worked and left:
-                return Settled(done, left, problem=await self._db.read(passages.problem))
+                return Settled(done, left, problem=await self.db.read(passages.problem))
         try:
             await self._deliver()
         except KhoError as failure:
@@ -125,26 +128,21 @@ class EmbeddingQueue:
         progress(done, total)
         return Settled(done, 0)
 
-    async def _wait(self) -> bool:
-        """Until there is news, which is True, or it is time to look without any."""
-        await self._background.pause_until(self._written, POLL)
-        return self._written.is_set()
-
     async def _step(self) -> int:
-        """One batch: how many passages got a vector. 0 when there is nothing to do here."""
-        async with self._one_at_a_time:  # `run` and `settle` may both be at it
+        """Process one batch. Return how many passages got a vector; 0 if there is nothing to do here."""
+        async with self.one_at_a_time:  # `run` and `settle` may both call this
             return await self._batch()
 
     async def _batch(self) -> int:
-        if not await self._db.read(self._has_work) or not await self._take_lease():
+        if not await self.db.read(self._has_work) or not await self._take_lease():
             return 0
-        batch = await self._db.write(self._claim)
-        self._chosen = True
+        batch = await self.db.write(self._claim)
+        self.chosen = True
         try:
             await self._get_ready()
             rows = await self._vectors_of(batch)
             if rows:
-                await self._db.write(lambda tx: self._file(tx, rows))
+                await self.db.write(lambda tx: self._file(tx, rows))
             return len(rows)
         except DatabaseError:
             raise
@@ -153,73 +151,72 @@ class EmbeddingQueue:
             return 0
 
     def _has_work(self, tx: Tx) -> bool:
-        model = self._embedder.model
+        model = self.embedder.model
         chosen = passages.state(tx, MODEL)
-        # Another process may have come with another model. The last one has its way, or they would never end.
-        if chosen and chosen != self._kept and self._chosen:
+        # Another process may have started with another model. The last one wins, or they would alternate for ever.
+        if chosen and chosen != self.kept and self.chosen:
             return False
-        if chosen != self._kept or not (self._ready or is_current(passages.state(tx, calibration_row(model)))):
+        if chosen != self.kept or not (self.ready or is_current(passages.state(tx, calibration_row(model)))):
             return tx.one("SELECT 1 FROM passages LIMIT 1") is not None
-        return tx.one("SELECT 1 FROM vector_queue WHERE due_at <= $1 LIMIT 1", self._clock()) is not None
+        return tx.one("SELECT 1 FROM vector_queue WHERE due_at <= $1 LIMIT 1", self.clock()) is not None
 
     def _left(self, tx: Tx) -> int:
-        if passages.state(tx, MODEL) == self._kept:
+        if passages.state(tx, MODEL) == self.kept:
             return passages.pending(tx)
-        row = tx.one("SELECT count(*) FROM passages")
-        return row[0] if row else 0
+        return number(tx, "SELECT count(*) FROM passages")
 
     def _claim(self, tx: Tx) -> list[StoredPassage]:
-        """The passages whose turn it is. All of them wait if the model is new."""
+        """Return the passages that are due. If the model is new, all passages are queued first."""
         chosen = passages.state(tx, MODEL)
-        if chosen != self._kept:
-            if chosen and self._chosen:
+        if chosen != self.kept:
+            if chosen and self.chosen:
                 return []
-            passages.enqueue_all(tx, self._clock())
-            passages.set_state(tx, MODEL, self._kept)
+            passages.enqueue_all(tx, self.clock())
+            passages.set_state(tx, MODEL, self.kept)
             passages.changed_for_all(tx)
-        return passages.due(tx, self._clock(), BATCH)
+        return passages.due(tx, self.clock(), BATCH)
 
     async def _get_ready(self) -> None:
-        """The index of this model, and what its cosines mean."""
-        if self._ready:
+        """Prepare the vector index of this model, and calibrate it."""
+        if self.ready:
             return
         await numbers_at_hand()
-        model = self._embedder.model
-        await self._vectors.prepare(model, await self._embedder.dimension())
-        if not is_current(await self._db.read(lambda tx: passages.state(tx, calibration_row(model)))):
-            measured = (await measure(self._embedder)).dump()
+        model = self.embedder.model
+        await self.vectors.prepare(model, await self.embedder.dimension())
+        if not is_current(await self.db.read(lambda tx: passages.state(tx, calibration_row(model)))):
+            measured = (await measure(self.embedder)).dump()
 
             def keep(tx: Tx) -> None:
                 passages.set_state(tx, calibration_row(model), measured)
                 passages.changed_for_all(tx)
 
-            await self._db.write(keep)
-        self._ready = True
+            await self.db.write(keep)
+        self.ready = True
 
     async def _deliver(self) -> None:
-        if await self._vectors.deliver():  # an index server has them only now
-            await self._db.write(passages.changed_for_all)
+        if await self.vectors.deliver():  # an index server has them only now
+            await self.db.write(passages.changed_for_all)
 
     async def _vectors_of(self, batch: Sequence[StoredPassage]) -> "dict[int, tuple[str, Vector]]":
-        """By number, with the digest of the text that each vector is of. What has one already is not embedded again:
-        the passage itself (only its tags changed), or another with the same text."""
-        model = self._embedder.model
+        """Return the vectors by passage number, each with the digest of its text. Existing vectors are reused: those of
+        the passage itself (if only its tags changed), or of another with the same text."""
+        model = self.embedder.model
         known: dict[str, Vector] = {}
-        twins = await self._db.read(lambda tx: passages.twins(tx, [stored.digest for stored in batch]))
+        twins = await self.db.read(lambda tx: passages.twins(tx, [stored.digest for stored in batch]))
         candidates = {one.seq: (stored.digest, one) for stored in batch for one in (stored.ref, *twins[stored.digest])}
         for space, tenant in {(one.space, one.tenant) for _, one in candidates.values()}:
             mine = [seq for seq, (_, one) in candidates.items() if (one.space, one.tenant) == (space, tenant)]
-            found = await self._vectors.get(model, SearchFilter(space, tenant), mine)
+            found = await self.vectors.get(model, SearchFilter(space, tenant), mine)
             known.update({candidates[seq][0]: vector for seq, vector in found.items()})
         new = list({stored.digest: stored for stored in batch if stored.digest not in known}.values())
         if new:
-            rows = await self._embedder.passages([text_of(stored) for stored in new])
+            rows = await self.embedder.passages([text_of(stored) for stored in new])
             known.update({stored.digest: row for stored, row in zip(new, rows, strict=True)})
         return {stored.ref.seq: (stored.digest, known[stored.digest]) for stored in batch}
 
     def _file(self, tx: Tx, rows: "dict[int, tuple[str, Vector]]") -> None:
         filed = passages.still_there(tx, list(rows))
-        self._vectors.put(tx, self._embedder.model, [(file, rows[seq][1]) for seq, file in filed.items()])
+        self.vectors.put(tx, self.embedder.model, [(file, rows[seq][1]) for seq, file in filed.items()])
         passages.done(tx, list(rows))
         for space, tenant in sorted({(file.space, file.tenant) for file in filed.values()}):
             passages.changed(tx, space, tenant)
@@ -232,36 +229,21 @@ class EmbeddingQueue:
         def work(tx: Tx) -> None:
             row = tx.one("SELECT attempts FROM vector_queue WHERE seq = $1", batch[0].ref.seq)
             delay = min(LAST_RETRY, FIRST_RETRY * 2 ** (row[0] if row else 0))
-            passages.failed(tx, [one.ref.seq for one in batch], self._clock() + int(delay * SECOND), problem)
+            passages.failed(tx, [one.ref.seq for one in batch], self.clock() + int(delay * SECOND), problem)
 
-        await self._db.write(work)
+        await self.db.write(work)
 
     async def _take_lease(self) -> bool:
-        now = self._clock()
-
-        def work(tx: Tx) -> bool:
-            changed = tx.run(
-                "INSERT INTO leases (name, owner, until) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE "
-                "SET owner = excluded.owner, until = excluded.until WHERE leases.owner = $2 OR leases.until < $4",
-                LEASE,
-                self._owner,
-                now + LEASE_DURATION,
-                now,
-            )
-            return changed == 1
-
-        self._leased = await self._db.write(work)
-        return self._leased
+        self.leased = await self.db.write(self.lease.take)
+        return self.leased
 
     async def _let_go(self) -> None:
-        """Lets another process go on at once."""
-        if self._leased:
-            await self._db.write(
-                lambda tx: tx.run("DELETE FROM leases WHERE name = $1 AND owner = $2", LEASE, self._owner)
-            )
-            self._leased = False
+        """Release the lease, so that another process can continue at once."""
+        if self.leased:
+            await self.db.write(self.lease.release)
+            self.leased = False
 
 
 def text_of(stored: StoredPassage) -> str:
-    """What the model reads."""
+    """Return the text that the model reads."""
     return f"{stored.heading}\n{stored.text}" if stored.heading else stored.text

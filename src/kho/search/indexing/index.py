@@ -1,23 +1,26 @@
-"""Filing what slices keep, so that it can be found: in the slice's transaction, by words at once, by meaning soon."""
+"""Indexes documents in the slice's transaction: keyword search finds them at once, semantic search once they have
+vectors."""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
+from typing import Any
 
 from kho.kernel.ports import PassageRef, Tx, Vectors, WordEntry, Words
 from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 from kho.search.indexing import minhash, passages
 from kho.search.indexing.passages import StoredPassage
 from kho.search.text.language import language
 from kho.search.text.tokens import index_tokens
 
 FORM = 2
-"""Goes up when folding changes, or what is filed of it: what was filed before is then filed anew."""
+"""Increased when folding, or what is indexed, changes: everything is then reindexed."""
 
 HEADING = 1.5
-"""How much a word in the heading counts, where one in the text counts 1."""
+"""Weight of a word in the heading, where one in the text has 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +36,13 @@ class Passage:
     fields: tuple[Field, ...]
     heading: str = ""
     label: str = ""
-    """Words by which it is found, too, though it does not say them, such as its document's title. They are no part of
-    what it means: another label costs no new vector (`Index.put` with `anew` files it)."""
+    """Further words by which the passage is found, such as its document's title. They are not embedded: another label
+    needs no new vector (`Index.put` with `anew` indexes it)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Whatever a slice keeps under one key, as the passages that a search may return."""
+    """What a slice stores under one key, as the passages that a search may return."""
 
     space: str
     tenant: str
@@ -56,18 +59,28 @@ class PreparedPassage:
     stored: StoredPassage
     head: dict[str, float]
     body: dict[str, float]
-    """The tokens by which it is found, and what each counts; those of the head weigh more."""
+    """Tokens by which it is found, with their weights; those of the head weigh more."""
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A document that is ready to be filed. The costly part, done outside of the transaction that all writes share."""
+    """A document ready to be indexed: the costly part, done outside the transaction that all writes share."""
 
     document: Document
     parts: list[PreparedPassage]
     bands: list[int] | None = None
-    """By which near-duplicates are found (see minhash.py). None leaves those that are stored under its key."""
+    """MinHash bands to find near-duplicates by (see minhash.py). None keeps those stored under its key."""
+
+    def refiled(self, **changes: Any) -> "Prepared":
+        """The same passages under another key, collection, tags or date; nothing is computed again."""
+        document = replace(self.document, **changes)
+        placed = {name: value for name, value in changes.items() if name != "key"}
+        parts = [
+            replace(part, stored=replace(part.stored, key=document.key, ref=replace(part.stored.ref, **placed)))
+            for part in self.parts
+        ]
+        return replace(self, document=document, parts=parts)
 
 
 def prepare(document: Document) -> Prepared:
@@ -90,7 +103,7 @@ def prepare(document: Document) -> Prepared:
 
 
 def _counted(heading: str, fields: Sequence[Field], label: str) -> tuple[dict[str, float], dict[str, float], int]:
-    """The tokens of the head, those of the body, and how many all the fields have."""
+    """Return the tokens of the head, those of the body, and the number of tokens in all fields."""
     head: dict[str, float] = {}
     _count(index_tokens(heading), HEADING, head)
     _count(index_tokens(storable(label)), HEADING, head)
@@ -105,35 +118,28 @@ def _counted(heading: str, fields: Sequence[Field], label: str) -> tuple[dict[st
 
 def _count(tokens: Sequence[str], weight: float, counted: dict[str, float]) -> None:
     times = Counter(tokens)
-    if not counted and weight == 1.0:  # nearly always
+    if not counted and weight == 1.0:  # the usual case
         counted.update(times)
         return
     for token, number in times.items():
         counted[token] = counted.get(token, 0.0) + number * weight
 
 
+@dataclass(slots=True)
 class Index:
-    """The two indexes and the table of passages, kept in step."""
+    """Keeps the two indexes and the table of passages in sync."""
 
-    def __init__(self, words: Words, vectors: Vectors | None, model: str, clock: Clock) -> None:
-        self._words = words
-        self._vectors = vectors
-        self._model = model
-        self._clock = clock
-        self.on_waiting: Callable[[], None] = lambda: None
-        """Called when passages wait for vectors; the transaction may not have ended yet."""
+    words: Words
+    vectors: Vectors | None
+    model: str
+    clock: Clock
+    on_waiting: Callable[[], None] = lambda: None
+    """Called when passages wait for vectors; the transaction may not have been committed yet."""
 
-    def put(
-        self,
-        tx: Tx,
-        documents: Sequence[Prepared],
-        *,
-        anew: bool = False,
-        moved_from: str | None = None,
-    ) -> None:
-        """Files documents in place of what was filed under their keys. Passages that are the same stay as they are,
-        with their vectors; `anew` files their words again all the same. `moved_from` is the collection that they were
-        in, if that was another one."""
+    def put(self, tx: Tx, documents: Sequence[Prepared], *, anew: bool = False, moved_from: str | None = None) -> None:
+        """Index documents, replacing what was indexed under their keys. Unchanged passages stay as they are, with their
+        vectors; `anew` reindexes their words all the same. `moved_from` is the collection that they were in, if that
+        was another one."""
         groups: dict[tuple[str, str, str], dict[str, Prepared]] = {}
         for prepared in documents:
             document = prepared.document
@@ -164,39 +170,37 @@ class Index:
             passages.changed(tx, space, tenant)
 
     def similar(self, tx: Tx, prepared: Prepared, limit: int = 10) -> list[str]:
-        """The keys of documents of the same collection that may be near-duplicates, the likeliest first."""
+        """Return the keys of possible near-duplicates in the same collection, the likeliest first."""
         document = prepared.document
         return minhash.find(tx, document.space, document.tenant, document.collection, prepared.bands or (), limit)
-
-    def _refile(self, tx: Tx, filed: Sequence[PassageRef]) -> None:
-        if self._vectors is None:
-            passages.unmodel(tx)
-        else:
-            self._vectors.move(tx, self._model, filed)
 
     def _apply(self, tx: Tx, change: "_Change") -> None:
         for filed, stored in change.shifted:
             passages.move(tx, filed.seq, stored.ref, stored.part)
         self._drop(tx, change.gone)
-        self._words.drop(tx, [filed.seq for filed, _ in change.moved])
+        self.words.drop(tx, [filed.seq for filed, _ in change.moved])
         seqs = [filed.seq for filed, _ in change.moved] + passages.insert(tx, [part.stored for part in change.new])
         parts = [part for _, part in change.moved] + change.new
         filed = [replace(part.stored.ref, seq=seq) for seq, part in zip(seqs, parts, strict=True)]
-        self._words.put(
+        self.words.put(
             tx, [WordEntry(file, part.head, part.body, part.length) for file, part in zip(filed, parts, strict=True)]
         )
-        # Vectors are filed under tags and dates too.
-        self._refile(tx, [file for file, (before, _) in zip(filed, change.moved, strict=False) if file != before])
-        if self._vectors is not None and change.new:
-            passages.enqueue(tx, seqs[len(change.moved) :], self._clock())
+        if self.vectors is None:
+            passages.unmodel(tx)
+            return
+        # Vectors are stored with tags and dates too.
+        moved = [file for file, (before, _) in zip(filed, change.moved, strict=False) if file != before]
+        self.vectors.move(tx, self.model, moved)
+        if change.new:
+            passages.enqueue(tx, seqs[len(change.moved) :], self.clock())
             self.on_waiting()
 
     def _drop(self, tx: Tx, seqs: list[int]) -> None:
         if not seqs:
             return
-        self._words.drop(tx, seqs)
-        if self._vectors is not None:
-            self._vectors.drop(tx, seqs)
+        self.words.drop(tx, seqs)
+        if self.vectors is not None:
+            self.vectors.drop(tx, seqs)
         passages.delete(tx, seqs)
 
 
@@ -204,16 +208,16 @@ class Index:
 class _Change:
     new: list[PreparedPassage]
     moved: list[tuple[PassageRef, PreparedPassage]]
-    """The same text, now of another kind, with other tags or another date; or its words are to be filed anew."""
+    """Same text, but with another kind, tags or date; or its words are to be reindexed."""
     shifted: list[tuple[PassageRef, StoredPassage]]
-    """Whose row has to be written again."""
+    """Passages whose row has to be updated."""
     gone: list[int]
 
     def add(self, documents: Iterable[Prepared], old: dict[str, list[tuple[PassageRef, int, str]]], anew: bool) -> bool:
-        """What has to be done to get from what is filed to what shall be. Whether that is anything at all."""
+        """Add the changes from what is indexed to what should be. True if there are any."""
         before = self._size()
         for prepared in documents:
-            # The same text twice in one document is two passages.
+            # The same text twice in one document makes two passages.
             known: dict[str, list[tuple[PassageRef, int]]] = {}
             for filed, number, digest in sorted(old[prepared.document.key], key=lambda one: one[1]):
                 known.setdefault(digest, []).append((filed, number))
@@ -239,8 +243,8 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """Half a character (a lone surrogate) and NUL fit into no database; what is searched can do without them. Nearly
-    every text has neither, and encoding it tells so ten times faster than a pattern, which counts for long ones."""
+    """Replace lone surrogates and NUL, which no database can store and search does not need. Nearly every text has
+    neither, and encoding it shows that ten times faster than a regular expression, which matters for long ones."""
     if "\0" not in text:
         try:
             text.encode()

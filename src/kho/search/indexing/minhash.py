@@ -1,7 +1,7 @@
 """Near-duplicates by MinHash: texts that share most of their words share a band, which one index look-up finds.
 
 Eight bands of five hashes find two texts that are 80 % alike with a probability of 96 %, and texts that are 40 % alike
-with one of 8 %; who is found is then compared word by word.
+with one of 8 %; candidates are then compared word by word.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -12,14 +12,14 @@ from kho.kernel.ports import Tx
 
 BANDS, ROWS = 8, 5
 EACH = 32
-"""Documents that are looked at per band: one that many share tells nothing, and so the work stays bounded."""
+"""Maximum documents read per band: a band that many share tells nothing, and so the work stays bounded."""
 _PRIME = (1 << 61) - 1
-_random = Random(20260728)  # fixed: the bands are stored
+_random = Random(20260728)  # fixed seed: the bands are stored
 _HASHES = [(_random.randrange(1, _PRIME), _random.randrange(_PRIME)) for _ in range(BANDS * ROWS)]
 
 
 def bands(words: Set[str]) -> list[int]:
-    """One signed 64-bit number per band; none for a text without words."""
+    """Return one signed 64-bit number per band; none for a text without words."""
     if not words:
         return []
     numbers = [int.from_bytes(blake2b(word.encode(), digest_size=7).digest()) for word in words]
@@ -33,12 +33,12 @@ def _digest(band: int, hashes: list[int]) -> int:
 
 
 def likeness(a: Set[str], b: Set[str]) -> float:
-    """The share of all their words that both have."""
+    """Return the share of all their words that both have (Jaccard similarity)."""
     return len(a & b) / len(a | b) if a or b else 0.0
 
 
 def put(tx: Tx, space: str, tenant: str, collection: str, documents: Mapping[str, Iterable[int]]) -> None:
-    """Stores the bands of documents, by their keys, in place of those they had."""
+    """Store the bands of documents, by key, replacing earlier ones."""
     if documents:
         drop(tx, space, tenant, collection, documents)
         tx.many(
@@ -55,14 +55,12 @@ def move(tx: Tx, space: str, tenant: str, before: str, collection: str, keys: It
 
 
 def drop(tx: Tx, space: str, tenant: str, collection: str, keys: Iterable[str]) -> None:
-    tx.many(
-        "DELETE FROM similarity_bands WHERE space = $1 AND tenant = $2 AND collection = $3 AND key = $4",
-        [(space, tenant, collection, key) for key in keys],
-    )
+    sql = "DELETE FROM similarity_bands WHERE space = $1 AND tenant = $2 AND collection = $3 AND key = $4"
+    tx.many(sql, [(space, tenant, collection, key) for key in keys])
 
 
 def find(tx: Tx, space: str, tenant: str, collection: str, bands: Sequence[int], limit: int) -> list[str]:
-    """The keys of documents that share bands, those that share most first."""
+    """Return the keys of documents that share bands, those that share most first."""
     if not bands:
         return []
     each = " UNION ALL ".join(
@@ -70,13 +68,9 @@ def find(tx: Tx, space: str, tenant: str, collection: str, bands: Sequence[int],
         f"AND band = ${n} LIMIT {EACH}) AS b{n}"
         for n in range(4, len(bands) + 4)
     )
-    rows = tx.all(
+    sql = (
         f"SELECT key, count(*) AS shared FROM ({each}) AS shares GROUP BY key ORDER BY shared DESC, key "
-        f"LIMIT ${len(bands) + 4}",
-        space,
-        tenant,
-        collection,
-        *bands,
-        limit,
+        f"LIMIT ${len(bands) + 4}"
     )
+    rows = tx.all(sql, space, tenant, collection, *bands, limit)
     return [row[0] for row in rows]

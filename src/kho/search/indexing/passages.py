@@ -1,31 +1,29 @@
-"""The SQL of passages: what was filed, what waits for a vector, and which version of the index this is."""
+"""SQL of passages: the indexed passages, the vector queue, and the version of the index."""
 
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
 
 import orjson
 
 from kho.kernel.ports import PassageRef, Row, SearchFilter, Tx
-from kho.lib.sql import among
+from kho.lib.dataclass import dataclass
+from kho.lib.sql import among, marks, number, pairs, replacing, to_json
+from kho.lib.sql import insert as insert_row
 
 SHARDS = 8
 MAX_ROWS = 50
-"""New passages in one statement."""
+"""Maximum new passages per statement."""
 
 MODEL = "model"
-"""The row of search_state that names the model whose vectors the passages have, or are getting, and their place.
-Empty where passages were filed without a model: then all have to be looked at."""
-
-_OWN = "NOT (space <> $1 OR tenant <> $2)"
-"""Beside numbers: said with "=", SQLite would walk all that the tenant has instead of looking the numbers up."""
+"""Row of search_state that names the model and the store of the passages' vectors, existing or being computed. Empty if
+passages were indexed without a model: then all have to be checked."""
 
 _COLUMNS = "seq, space, tenant, collection, kind, tags, created_at, key, part, digest, heading, text, weights, language"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPassage:
-    """A passage as it was filed."""
+    """A passage as stored."""
 
     ref: PassageRef
     key: str
@@ -34,12 +32,12 @@ class StoredPassage:
     heading: str
     text: str
     weights: tuple[tuple[int, float], ...]
-    """Lengths of the parts of `text`, and how much each counts; empty when all count the same."""
+    """Lengths of the parts of `text` and the weight of each; empty if all weigh the same."""
     language: str = ""
 
 
 def insert(tx: Tx, stored: Sequence[StoredPassage]) -> list[int]:
-    """Files passages (the number in `filed` does not matter) and returns their numbers, in the same order."""
+    """Insert passages (the `seq` of their `ref` is ignored) and return their numbers, in the same order."""
     numbers: list[int] = []
     for start in range(0, len(stored), MAX_ROWS):
         batch = stored[start : start + MAX_ROWS]
@@ -49,28 +47,21 @@ def insert(tx: Tx, stored: Sequence[StoredPassage]) -> list[int]:
             f"text, weights, language) VALUES {rows} RETURNING seq",
             *(value for one in batch for value in _values(one)),
         )
-        # Numbers are given out in the order of the rows; the order in which they are returned is not promised.
+        # Numbers are assigned in the order of the rows; the order in which they are returned is not guaranteed.
         numbers += sorted(row[0] for row in found)
     return numbers
 
 
 def move(tx: Tx, seq: int, filed: PassageRef, part: int) -> None:
-    """The same text, filed elsewhere."""
-    tx.run(
-        "UPDATE passages SET collection = $1, kind = $2, tags = $3, created_at = $4, part = $5 WHERE seq = $6",
-        filed.collection,
-        filed.kind,
-        _json(filed.tags),
-        filed.created_at,
-        part,
-        seq,
-    )
+    """Update collection, kind, tags, date and part of a passage whose text is unchanged."""
+    sql = "UPDATE passages SET collection = $1, kind = $2, tags = $3, created_at = $4, part = $5 WHERE seq = $6"
+    tx.run(sql, filed.collection, filed.kind, to_json(filed.tags), filed.created_at, part, seq)
 
 
 def of_keys(
     tx: Tx, space: str, tenant: str, collection: str, keys: Sequence[str]
 ) -> dict[str, list[tuple[PassageRef, int, str]]]:
-    """The passages of some documents: how they are filed, their part number and digest."""
+    """Return the passages of some documents: reference, part number and digest, by key."""
     found: dict[str, list[tuple[PassageRef, int, str]]] = {key: [] for key in keys}
     rows = among(
         tx,
@@ -87,19 +78,49 @@ def of_keys(
     return found
 
 
-def get(tx: Tx, where: SearchFilter, seqs: Sequence[int]) -> dict[int, StoredPassage]:
-    """Those of the passages that exist and are meant. An index may lag behind; this is how they are filed now."""
-    select = f"SELECT {_COLUMNS} FROM passages WHERE {_OWN} AND seq"
-    rows = among(tx, select, seqs, where.space, where.tenant)
-    found = map(_stored, rows)
-    return {stored.ref.seq: stored for stored in found if _is_meant(stored.ref, where)}
+Where = SearchFilter | tuple[SearchFilter, ...]
+"""One space of a tenant, or several of the same tenant, each with its own filter."""
 
 
-def labels(tx: Tx, where: SearchFilter, seqs: Sequence[int]) -> dict[int, tuple[str, str, str]]:
-    """The collection, key and digest of passages: which document each is of, and what is a copy of what."""
-    select = f"SELECT seq, collection, key, digest FROM passages WHERE {_OWN} AND seq"
-    rows = among(tx, select, seqs, where.space, where.tenant)
-    return {row[0]: row[1:] for row in rows}
+def each(where: Where) -> tuple[SearchFilter, ...]:
+    return where if isinstance(where, tuple) else (where,)
+
+
+def get(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, StoredPassage]:
+    """Return those of the passages that exist and match. An index may lag behind; this is how they are indexed now."""
+    filters = {one.space: one for one in each(where)}
+    found = map(_stored, _own(tx, _COLUMNS, where, seqs))
+    return {stored.ref.seq: stored for stored in found if _is_meant(stored.ref, filters[stored.ref.space])}
+
+
+def labels(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, tuple[str, str, str]]:
+    """Return the collection, key and digest of passages: which document each is of, and what is a copy of what."""
+    return {row[0]: row[1:] for row in _own(tx, "seq, collection, key, digest", where, seqs)}
+
+
+def _own(tx: Tx, columns: str, where: Where, seqs: Sequence[int]) -> Sequence[Row]:
+    filters = each(where)
+    spaces = " AND ".join(f"space <> ${n}" for n in range(2, len(filters) + 2))
+    # Said with "=", SQLite would walk all that the tenant has instead of looking the numbers up.
+    own = f"NOT (tenant <> $1 OR ({spaces}))"
+    names = [one.space for one in filters]
+    return among(tx, f"SELECT {columns} FROM passages WHERE {own} AND seq", seqs, filters[0].tenant, *names)
+
+
+def parts(
+    tx: Tx, space: str, tenant: str, collection: str, key: str, numbers: Container[int]
+) -> dict[int, StoredPassage]:
+    """The passages of a document that have these part numbers, in their order, as far as there are any."""
+    filed = of_keys(tx, space, tenant, collection, [key])[key]
+    found = get(tx, SearchFilter(space, tenant), [ref.seq for ref, part, _ in filed if part in numbers])
+    return {one.part: one for one in sorted(found.values(), key=lambda one: one.part)}
+
+
+def beginnings(tx: Tx, space: str, tenant: str, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """The text of the first passage of documents, by collection and key."""
+    select = "SELECT collection, key, text FROM passages WHERE space = $1 AND tenant = $2 AND part = 0"
+    rows = pairs(tx, f"{select} AND (collection, key)", keys, space, tenant)
+    return {(collection, key): text for collection, key, text in rows}
 
 
 def delete(tx: Tx, seqs: Sequence[int]) -> None:
@@ -115,7 +136,7 @@ def enqueue(tx: Tx, seqs: Iterable[int], now: int) -> None:
 
 
 def enqueue_all(tx: Tx, now: int) -> None:
-    """Every passage waits again: the model changed."""
+    """Queue every passage again, because the model changed."""
     tx.run(
         "INSERT INTO vector_queue (seq, due_at, attempts) SELECT seq, $1, 0 FROM passages WHERE seq > 0 "
         "ON CONFLICT (seq) DO UPDATE SET due_at = excluded.due_at, attempts = 0, problem = NULL",
@@ -124,23 +145,22 @@ def enqueue_all(tx: Tx, now: int) -> None:
 
 
 def due(tx: Tx, now: int, limit: int) -> list[StoredPassage]:
-    """The passages whose turn it is, newest first: what was just written is what is asked for next.
+    """Return the passages that are due, newest first: what was just written is what is asked for next.
 
-    Those that failed together come again in fewer and fewer: one text that a provider refuses must not hold back the
+    Batches that failed are retried in smaller and smaller ones: one text that a provider refuses must not hold back the
     others for good.
     """
-    rows = tx.all(
+    sql = (
         f"SELECT {', '.join('p.' + name for name in _COLUMNS.split(', '))}, q.attempts FROM vector_queue AS q "
-        "JOIN passages AS p ON p.seq = q.seq WHERE q.due_at <= $1 ORDER BY q.seq DESC LIMIT $2",
-        now,
-        limit,
+        "JOIN passages AS p ON p.seq = q.seq WHERE q.due_at <= $1 ORDER BY q.seq DESC LIMIT $2"
     )
+    rows = tx.all(sql, now, limit)
     attempts: int = rows[0][-1] if rows else 0
     return [_stored(row[:-1]) for row in rows if row[-1] == attempts][: max(1, limit >> attempts)]
 
 
 def twins(tx: Tx, digests: Sequence[str]) -> dict[str, list[PassageRef]]:
-    """Passages with the same text that no longer wait: their vectors can be copied."""
+    """Return, by digest, passages with the same text that are not queued: their vectors can be copied."""
     found: dict[str, list[PassageRef]] = {}
     for digest in digests:
         rows = tx.all(
@@ -153,9 +173,9 @@ def twins(tx: Tx, digests: Sequence[str]) -> dict[str, list[PassageRef]]:
 
 
 def still_there(tx: Tx, seqs: Sequence[int]) -> dict[int, PassageRef]:
-    """Without those that were dropped meanwhile, and filed as they are now."""
-    # Locked, so that nobody files a passage elsewhere, or drops it, while its vector is being filed. SQLite has one
-    # writer at a time anyway.
+    """Return the current references of the passages that still exist."""
+    # Locked, so that no passage is moved or deleted while its vector is being stored. SQLite has one writer at a time
+    # anyway.
     lock = " FOR SHARE" if tx.engine == "postgres" else ""
     rows = among(tx, f"SELECT {_COLUMNS} FROM passages WHERE seq", sorted(seqs), rest=lock)
     return {row[0]: _stored(row).ref for row in rows}
@@ -166,65 +186,52 @@ def done(tx: Tx, seqs: Sequence[int]) -> None:
 
 
 def failed(tx: Tx, seqs: Sequence[int], due_at: int, problem: str) -> None:
-    tx.many(
-        "UPDATE vector_queue SET attempts = attempts + 1, due_at = $1, problem = $2 WHERE seq = $3",
-        [(due_at, problem, seq) for seq in seqs],
-    )
+    sql = "UPDATE vector_queue SET attempts = attempts + 1, due_at = $1, problem = $2 WHERE seq = $3"
+    tx.many(sql, [(due_at, problem, seq) for seq in seqs])
 
 
 def problem(tx: Tx) -> str | None:
-    """Why passages wait, if it is not just that there are many."""
+    """Return why passages wait, if it is not just that there are many."""
     row = tx.one("SELECT problem FROM vector_queue WHERE problem IS NOT NULL LIMIT 1")
     return row[0] if row else None
 
 
 def pending(tx: Tx, where: SearchFilter | None = None, most: int = 1_000_000) -> int:
-    """How many passages wait for vectors, counted up to `most`."""
+    """Return how many passages wait for vectors, counted up to `most`."""
     if where is None:
-        row = tx.one("SELECT count(*) FROM (SELECT 1 FROM vector_queue LIMIT $1) AS waiting", most)
-        return row[0] if row else 0
-    # CROSS: SQLite then begins with the queue, which is mostly short, and not with all that the tenant has.
+        return number(tx, "SELECT count(*) FROM (SELECT 1 FROM vector_queue LIMIT $1) AS waiting", most)
+    # CROSS makes SQLite begin with the queue, which is mostly short, and not with all rows of the tenant.
     sql = (
         "SELECT 1 FROM vector_queue AS q CROSS JOIN passages AS p "
         "WHERE p.seq = q.seq AND p.space = $1 AND p.tenant = $2"
     )
     if where.collections:
-        sql += f" AND p.collection IN ({', '.join(f'${n}' for n in range(3, len(where.collections) + 3))})"
-    row = tx.one(
-        f"SELECT count(*) FROM ({sql} LIMIT ${len(where.collections) + 3}) AS waiting",
-        where.space,
-        where.tenant,
-        *where.collections,
-        most,
-    )
-    return row[0] if row else 0
+        sql += f" AND p.collection IN ({marks(len(where.collections), 3)})"
+    counted = f"SELECT count(*) FROM ({sql} LIMIT ${len(where.collections) + 3}) AS waiting"
+    return number(tx, counted, where.space, where.tenant, *where.collections, most)
 
 
 def changed(tx: Tx, space: str, tenant: str) -> None:
-    """Marks every answer that was kept for this tenant's space as stale."""
+    """Invalidate cached results of this tenant's space."""
     shard = random.randrange(SHARDS) if tx.engine == "postgres" else 0
-    tx.run(
+    sql = (
         "INSERT INTO search_versions (space, tenant, shard, version) VALUES ($1, $2, $3, 1) "
-        "ON CONFLICT (space, tenant, shard) DO UPDATE SET version = search_versions.version + 1",
-        space,
-        tenant,
-        shard,
+        "ON CONFLICT (space, tenant, shard) DO UPDATE SET version = search_versions.version + 1"
     )
+    tx.run(sql, space, tenant, shard)
 
 
 def changed_for_all(tx: Tx) -> None:
-    """Marks every answer that was kept as stale, whoever's it is."""
+    """Invalidate all cached results, of all tenants."""
     changed(tx, "", "")
 
 
 def version(tx: Tx, space: str, tenant: str) -> int:
-    row = tx.one(
+    sql = (
         "SELECT coalesce(sum(version), 0) FROM search_versions "
-        "WHERE (space = $1 AND tenant = $2) OR (space = '' AND tenant = '')",
-        space,
-        tenant,
+        "WHERE (space = $1 AND tenant = $2) OR (space = '' AND tenant = '')"
     )
-    return int(row[0]) if row else 0
+    return number(tx, sql, space, tenant)
 
 
 def state(tx: Tx, name: str) -> str | None:
@@ -233,16 +240,11 @@ def state(tx: Tx, name: str) -> str | None:
 
 
 def set_state(tx: Tx, name: str, value: str) -> None:
-    tx.run(
-        "INSERT INTO search_state (name, value) VALUES ($1, $2) "
-        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        name,
-        value,
-    )
+    insert_row(tx, "search_state", {"name": name, "value": value}, replacing("name", "value"))
 
 
 def unmodel(tx: Tx) -> None:
-    """Passages are filed without a model: one that is set up later has to look at all of them."""
+    """Record that passages were indexed without a model: one that is set up later has to check all of them."""
     if state(tx, MODEL):
         set_state(tx, MODEL, "")
 
@@ -265,14 +267,14 @@ def _values(stored: StoredPassage) -> tuple[str | int, ...]:
         filed.tenant,
         filed.collection,
         filed.kind,
-        _json(filed.tags),
+        to_json(filed.tags),
         filed.created_at,
         stored.key,
         stored.part,
         stored.digest,
         stored.heading,
         stored.text,
-        _json(stored.weights) if stored.weights else "",
+        to_json(stored.weights) if stored.weights else "",
         stored.language,
     )
 
@@ -284,7 +286,3 @@ def _stored(row: Row) -> StoredPassage:
     )
     spans = tuple((int(length), float(weight)) for length, weight in orjson.loads(weights)) if weights else ()
     return StoredPassage(filed, key, part, digest, heading, text, spans, language)
-
-
-def _json(value: object) -> str:
-    return orjson.dumps(value).decode()

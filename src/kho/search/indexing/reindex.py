@@ -1,15 +1,15 @@
-"""Filing all of a slice's rows anew, in the background: the indexes are derived, so their form may change."""
+"""Reindexes all rows of a slice in the background: the indexes are derived, so their form may change."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import orjson
 
 from kho.kernel.background import Background
 from kho.kernel.ports import Database, Row, Tx, Value
 from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
 from kho.lib.sql import marks
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import LEASE, MODEL
@@ -19,10 +19,11 @@ log = logging.getLogger("kho.search")
 
 PAGE = 100
 LOOK_AGAIN = 0.2
-"""Seconds."""
+"""Seconds between two polls."""
 
 Pages = Callable[[Tx, str, int], tuple[list[Document], str | None]]
-"""Documents of all tenants after a place, at most so many, and the place after which the next page begins."""
+"""Given a position and a limit, returns documents of all tenants after it, and the position where the next page
+begins."""
 
 
 def pages(
@@ -35,8 +36,9 @@ def pages(
     where: str = "TRUE",
     lock: str = "",
 ) -> Pages:
-    """Pages of a slice's rows. `place` are the columns of a unique key, in the order of an index; `start` lies before
-    all of them. A row begins with its place, `columns` follow. `lock` is for PostgreSQL: SQLite has one writer."""
+    """Return a function that reads pages of a slice's rows. `place` are the columns of a unique key, in the order of an
+    index; `start` lies before all of them. A row begins with its place, `columns` follow. `lock` is for PostgreSQL:
+    SQLite has one writer."""
     order = ", ".join(place)
     select = (
         f"SELECT {order}, {columns} FROM {source} WHERE {where} AND ({order}) > ({marks(len(place))}) "
@@ -57,7 +59,8 @@ def form_row(space: str) -> str:
 
 
 async def reindex(db: Database, index: Index, background: Background, space: str, form: int, pages: Pages) -> None:
-    """Does nothing if the rows are filed in this form already. A restart begins again; what is filed stays."""
+    """Reindex the rows of a space, unless they have this form already. A restart begins again; what is indexed
+    stays."""
     wanted = f"{form}.{FORM}"
     if await db.read(lambda tx: passages.state(tx, form_row(space))) == wanted:
         return
@@ -66,7 +69,7 @@ async def reindex(db: Database, index: Index, background: Background, space: str
     while after is not None and not background.stopping:
 
         def page(tx: Tx, start: str = after) -> tuple[int, str | None]:
-            # Read and filed in one transaction: a row that changes meanwhile must not be filed as it was.
+            # Read and index in one transaction: a row that changes meanwhile must not be indexed in its old state.
             documents, more = pages(tx, start, PAGE)
             index.put(tx, [prepare(one) for one in documents], anew=True)
             return len(documents), more
@@ -76,7 +79,7 @@ async def reindex(db: Database, index: Index, background: Background, space: str
     if after is None:
         await db.write(lambda tx: passages.set_state(tx, form_row(space), wanted))
         if count:
-            if db.engine == "postgres":  # or it would plan for an empty table until it looks by itself
+            if db.engine == "postgres":  # otherwise it would plan for an empty table until autovacuum runs
                 await db.write(lambda tx: tx.script("ANALYZE passages; ANALYZE words_entries"))
             log.info("%s: %d documents re-indexed", space, count)
 
@@ -84,15 +87,15 @@ async def reindex(db: Database, index: Index, background: Background, space: str
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
     spaces: dict[str, int]
-    """Passages that are filed, by slice."""
+    """Number of indexed passages by slice."""
     pending: int
-    """… of which so many wait for vectors."""
+    """Number of passages that wait for vectors."""
     model: str | None
-    """The model whose vectors they have, or are getting, and where those are kept."""
+    """The model whose vectors they have, or are getting, and where those are stored."""
     problem: str | None
-    """What the provider last complained about, if passages wait because of it."""
+    """Last error of the provider, if passages wait because of it."""
     filling: str | None
-    """Who fills in vectors at the moment: its process number."""
+    """Number of the process that is computing vectors now."""
 
 
 def index_health(tx: Tx, now: int) -> IndexHealth:
@@ -113,8 +116,8 @@ def index_health(tx: Tx, now: int) -> IndexHealth:
 async def reindex_all(
     db: Database, background: Background, start: Sequence[Callable[[], Awaitable[None]]], *, clock: Clock, vectors: bool
 ) -> None:
-    """Has the slices file all their rows anew: `start` is what they do when a hub begins. With `vectors`, every passage
-    is also looked at for its vector; those that have one are not embedded again."""
+    """Make the slices reindex all their rows: `start` are their start-up tasks. With `vectors`, every passage is also
+    queued for its vector; those that have one are not embedded again."""
 
     def forget(tx: Tx) -> set[str]:
         forms = {row[0] for row in tx.all("SELECT name FROM search_state WHERE name LIKE 'form:%'")}
@@ -128,7 +131,8 @@ async def reindex_all(
     tasks = [asyncio.ensure_future(work()) for work in start]
     try:
         waiting = set(tasks)
-        # Slices may do more at the start than filing, and without end. They are done when all say that they filed.
+        # Slices may do more at start-up than reindexing, and without end. They are done when all have recorded their
+        # form.
         while waiting and not wanted <= await db.read(_forms):
             done, waiting = await asyncio.wait(waiting, timeout=LOOK_AGAIN, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:

@@ -1,1 +1,1 @@
-"""Hybrid search: from a question to a ranked list of passages."""
+"""Hybrid search: from a query to a ranked list of passages."""

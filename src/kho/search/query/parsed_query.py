@@ -1,27 +1,26 @@
-"""What a query looks like: which words to look for, which phrases, and whether words or meaning should decide."""
+"""Query analysis: the tokens and phrases to look for, and the balance of keyword and semantic score."""
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern
-from kho.search.text.language import language
+from kho.search.text.language import language, typed_without_marks
 from kho.search.text.tokens import FUNCTION_WORD, fold, query_tokens
-from kho.search.text.unaccented_vietnamese import typed_without_marks
 
 MAX_QUERY_LENGTH = 8_000
-"""Characters of a query that are looked at: the beginning says what it is about."""
+"""Number of characters of a query that are used: the beginning says what it is about."""
 
 EVENLY = 0.5
-"""How much the words decide where nothing speaks for either side; the meaning decides the rest."""
+"""Share of keywords in the score if nothing favours either side; the rest is semantic."""
 LITERALLY = 0.75
-"""… where the query names things: an identifier, an error code, a quoted phrase."""
+"""Share of keywords if the query names things: an identifier, an error code, a quoted phrase."""
 UNMARKED = 0.8
-"""… where it is Vietnamese without marks, of which the model understands little."""
+"""Share of keywords for Vietnamese without marks, which the model understands poorly."""
 
 _QUOTED = pattern(r'"([^"\n]{0,200})"|“([^”\n]{0,200})”|「([^」\n]{0,200})」|«([^»\n]{0,200})»|`([^`\n]{0,200})`')
 # What a person would not write in a sentence: digits and letters in one word, inner capitals, underscores, ::, paths.
-# Each from the beginning of its word, or a long word would be read as often as it has letters. Chinese has no spaces,
-# so a name ends where it begins.
+# Each alternative is anchored at the beginning of a word, or a long word would be scanned once for each of its letters.
+# Chinese has no spaces, so a name ends where Chinese characters begin.
 _W = r"[^\W\u2e80-\U0010ffff]"
 _NAME = pattern(
     rf"(?<!{_W})(?:{_W}*[a-z][A-Z]{_W}*|{_W}+(?:_{_W}+)+|{_W}+(?:::|->|[./\\]){_W}(?:{_W}|[./\\:])*"
@@ -47,7 +46,7 @@ class ParsedQuery:
 
     @cached_property
     def phrases(self) -> tuple[str, ...]:
-        """What stands in quotation marks, folded, with single spaces."""
+        """Text in quotation marks, folded, with single spaces."""
         found = (flat(match[match.lastindex or 0]) for match in _QUOTED.finditer(self.beginning))
         return tuple(phrase for phrase in found if len(phrase) > 1)
 
@@ -58,29 +57,29 @@ class ParsedQuery:
 
     @cached_property
     def is_code(self) -> bool:
-        """Whether it is nothing but numbers of things, such as INV-2041 or E0502: a model sees them all alike."""
+        """True if it consists only of codes, such as INV-2041 or E0502, which all look alike to a model."""
         coded = [name for name in self.names if any(sign.isdigit() for sign in name)]
         return bool(coded) and len(coded) >= len(self.beginning.split())
 
     @cached_property
     def lean(self) -> float:
-        """How much of the score is the words'."""
+        """Share of keywords in the score."""
         if self.phrases:
             return LITERALLY
         if typed_without_marks(self.beginning):
             return UNMARKED
         words = len(self.beginning.split())
-        # One name in a long question does not make the question literal.
+        # One name does not make a long question literal.
         return LITERALLY if len(self.names) * 3 >= words else EVENLY
 
     @cached_property
     def is_telling(self) -> bool:
-        """Whether it says what it is about. Little words alone do not, unless they are quoted."""
+        """True if it says what it is about. Function words alone do not, unless they are quoted."""
         return bool(self.phrases) or any(importance > FUNCTION_WORD for _, importance in self.tokens)
 
     @cached_property
     def is_speech(self) -> bool:
-        """Whether it has the small words that hold a sentence together. Keywords have none, and nonsense has none."""
+        """True if it has function words, as a sentence does. Keywords and nonsense have none."""
         return any(importance <= FUNCTION_WORD for _, importance in self.tokens)
 
 

@@ -1,17 +1,17 @@
-"""The score of a passage: a closer look at the few that the indexes brought, alike on every database.
+"""Scores the few candidate passages from the indexes more precisely, in the same way on every database.
 
-Words: half is the share of the query's weight that the passage holds, half is BM25 against what a full match would
-get, so that a weak match stays weak however weak the others are. Meaning: the model's cosine and the one between
-languages, each on the scale that calibrate.py measured. Neither is measured against the best that was found, so a
-score means about the same in every answer, and can have a floor.
+Keyword score: half is the share of the query's weight that the passage holds, half is BM25 relative to a full match, so
+that a weak match stays weak however weak the others are. Semantic score: the model's cosine and the one between
+languages, each on the scale that calibrate.py measured. Neither is relative to the best result, so a score means about
+the same in every answer, and can have a threshold.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
 from math import exp, log10
 from typing import TYPE_CHECKING
 
-from kho.kernel.ports import TokenCounts
+from kho.kernel.ports import TokenCounts, WordMatches
+from kho.lib.dataclass import dataclass
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query.parsed_query import EVENLY, ParsedQuery, flat
 from kho.search.text.tokens import query_tokens
@@ -21,65 +21,87 @@ if TYPE_CHECKING:
 
 K1, B = 1.2, 0.75
 FULL = 2.2 * 0.75
-"""What BM25 gives to a token of ordinary frequency in a passage that is about it, in units of its rarity."""
+"""BM25 of a token of ordinary frequency in a passage that is about it, in units of its rarity."""
 EVERYWHERE = 0.69
-"""The rarity of a token that is in every entry."""
+"""Rarity of a token that is in every entry."""
 
 AS_IT_IS, BETWEEN_LANGUAGES = 0.2, 0.35
-"""Shares of the two likenesses in the meaning. Their sum is what a passage gets that is as near as the related ones
-among the probes; a nearer one gets up to 1."""
+"""Shares of the raw and the cross-language similarity in the semantic score. Their sum is the score of a passage that
+is as close as the related probes; a closer one gets up to 1."""
 
 _NOTHING: TokenCounts = {}, 0
 
 AMONG_CODE = 0.25
 WAITING = 0.75
 
+BY_WORDS = 20
+"""Number of best keyword matches that are scored in detail, beside the nearest by vector."""
+NEAREST = 32
+"""Number of passages from vector search: detailed scoring changes their order more than that of keyword matches."""
+TAIL = 0.8
+"""Score per keyword share of a passage not scored in detail, if no passage that was has any of the words."""
+
 PHRASE = 0.35
-"""What a quoted phrase adds that the passage holds as it was quoted."""
+"""Bonus for a quoted phrase that the passage holds exactly."""
 NAME = 0.25
-"""… and a name that it holds whole."""
+"""Bonus for a name that the passage holds whole."""
 BESIDE_HEAD = 0.75
-"""The word index gives a little more to words in the head; those that are not there lose less than a quarter."""
+"""Lower bound for keyword matches outside the head: the word index gives words in the head a little more, so the others
+lose less than a quarter."""
 
 UNTELLING = 0.3
-"""What a full match is worth where the query is made of little words only: nearly every passage has them all."""
+"""Score of a full match if the query is made of function words only: nearly every passage has them all."""
 
 CLEAR_WORDS = 0.3
-"""From this share of the words on, a passage is about the query, whatever the model says …"""
+"""From this keyword share on, a passage is about the query, whatever the model says."""
 SOME_WORDS = 0.15
-"""… and below this one the words say nothing."""
+"""Below this keyword share, the words say nothing."""
 CLEAR_MEANING = 0.47
-"""Where related texts have 1 and unrelated ones 0: what the best passage needs if words do not speak for it."""
+"""Cross-language similarity (0: unrelated, 1: related) that the best passage needs if its words are no evidence."""
 STRICT_MEANING, MORE_STRICT, STRICTEST = 0.42, 0.1, 0.75
-"""More is asked where the query has neither a known word nor the small words of a sentence: it may be no language at
-all. The more passages there are, the nearer the nearest is to nonsense, so it is more with every power of ten. And it
-must be nearer than nonsense comes to that very passage, however few there are."""
+"""Threshold, its increase per power of ten of passages, and its maximum, for a query with neither a known word nor
+function words: it may be no language at all. The more passages there are, the closer the nearest is to nonsense, hence
+the increase. And the passage must be closer to the query than nonsense comes to that very passage, however few there
+are."""
 SOME_MEANING = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreParts:
-    """What a score is made of."""
+    """The components of a score."""
 
     words: float
-    """The share of the query's weight that the passage holds."""
+    """Share of the query's weight that the passage holds."""
     closeness: float = 0.0
-    """BM25 against a full match."""
+    """BM25 relative to a full match."""
     literal: float = 0.0
-    """What phrases and names add."""
+    """Bonus for phrases and names."""
     meaning: float | None = None
-    """None while the passage waits for its vector."""
+    """Semantic score; None while the passage waits for its vector."""
     between: float | None = None
-    """The likeness between languages, by which nonsense is told."""
+    """Cross-language similarity, used to recognise nonsense."""
     noise: float = 0.0
-    """Up to where nonsense comes with this passage, on the same scale."""
+    """Highest similarity that nonsense reaches with this passage, on the same scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPassage:
+    seq: int
+    key: str
+    score: float
+    """In 0..1, comparable between answers."""
+    parts: ScoreParts
+
+
+Label = tuple[str, str, str]
+"""Collection, key and digest of a passage."""
 
 
 def lexical(
     asked: ParsedQuery, rarity: dict[str, float], passages: Sequence[StoredPassage], counted: Mapping[int, TokenCounts]
 ) -> list[ScoreParts]:
-    """How well texts match the words of a query. `counted` is by their numbers; one that the word index does not have
-    holds none of them."""
+    """Score how well passages match the words of a query. `counted` is keyed by passage number; a passage that the word
+    index does not have counts as holding none of them."""
     weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
     sharp = {token: importance * max(rarity.get(token, 0.0) - EVERYWHERE, 0.01) for token, importance in asked.tokens}
     total, most = sum(weights.values()) or 1.0, FULL * sum(sharp.values()) or 1.0
@@ -101,21 +123,22 @@ def meaning(raw: "Array", between: "Array") -> "Array":
 
 
 def lean(asked: ParsedQuery, passages: Sequence[StoredPassage]) -> float:
-    """How much of a score is the words'. A question in plain words about code shares few of them with it."""
+    """Return the share of keywords in the score. A question in plain words about code shares few words with it, so it
+    gets a lower share if most passages are code."""
     code = sum(_is_code(passage.text) for passage in passages)
     return AMONG_CODE if asked.lean == EVENLY and code * 2 > len(passages) else asked.lean
 
 
 def score(parts: ScoreParts, lean: float) -> float:
-    """In 0..1. `lean` is 1 where no meaning is to be had at all."""
+    """Combine the parts to a score in 0..1. `lean` is 1 if there is no semantic search at all."""
     words = (parts.words + parts.closeness) / 2
-    # A passage that waits for its vector is taken to mean about what its words say.
+    # Until a passage has its vector, its semantic score is estimated from its words.
     likeness = WAITING * words if parts.meaning is None else parts.meaning
     return min(1.0, lean * words + (1 - lean) * likeness + parts.literal)
 
 
 def convincing(parts: Sequence[ScoreParts], asked: ParsedQuery, rarity: dict[str, float]) -> bool:
-    """Whether any of the passages is about the query at all. If none is, nothing was found."""
+    """True if any of the passages is about the query at all. If none is, nothing was found."""
     best_words = max((part.words for part in parts), default=0.0)
     if best_words >= CLEAR_WORDS or any(part.literal for part in parts):
         return True
@@ -124,25 +147,26 @@ def convincing(parts: Sequence[ScoreParts], asked: ParsedQuery, rarity: dict[str
     near = [(part.between, part.noise) for part in parts if part.between is not None]
     if asked.is_speech or best_words:
         return any(between >= CLEAR_MEANING for between, _ in near)
-    # No word is known, so each is as rare as can be, and tells how many passages there are.
+    # No word is known, so each has the maximum rarity, from which the number of passages follows.
     entries = exp(max(rarity.values(), default=0.0))
     needed = min(STRICTEST, STRICT_MEANING + MORE_STRICT * log10(max(entries, 1.0)))
     return any(between >= max(needed, noise) for between, noise in near)
 
 
 def counts(parts: ScoreParts) -> bool:
-    """Whether a passage belongs into an answer that has a convincing one."""
+    """True if a passage belongs in an answer that has a convincing one."""
     return parts.words >= SOME_WORDS or (parts.between is not None and parts.between >= SOME_MEANING)
 
 
 def quoted(asked: ParsedQuery, passage: StoredPassage) -> bool:
-    """Whether a passage holds anything as it was quoted."""
+    """True if a passage holds any of the quoted phrases exactly."""
     text = flat(f"{passage.heading}\n{passage.text}")
     return any(phrase in text for phrase in asked.phrases)
 
 
 def share_of_phrases(asked: ParsedQuery, rarity: dict[str, float]) -> float:
-    """What share of the query's weight the word index gives, at least, to a passage that holds a quoted phrase."""
+    """Return the least share of the query's weight that the word index gives to a passage that holds a quoted
+    phrase."""
     weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
     held = (sum(weights.get(token, 0.0) for token, _ in query_tokens(phrase)) for phrase in asked.phrases)
     return BESIDE_HEAD * min(held) / (sum(weights.values()) or 1.0)
@@ -159,3 +183,47 @@ def _literal(asked: ParsedQuery, passage: StoredPassage) -> float:
     phrases = sum(phrase in text for phrase in asked.phrases) / max(len(asked.phrases), 1)
     names = sum(name in text for name in asked.names) / max(len(asked.names), 1)
     return PHRASE * phrases + NAME * names
+
+
+def worth_a_look(matched: WordMatches, near: Sequence[tuple[int, float]]) -> list[int]:
+    """Return the best keyword matches and the nearest by vector; only keyword matches, but more, if there are no near
+    ones."""
+    most = BY_WORDS if near else BY_WORDS + NEAREST
+    return list(dict.fromkeys([seq for seq, _ in (*matched.found[:most], *near)]))
+
+
+def attainable(asked: ParsedQuery, looked: Sequence[StoredPassage], parts: Sequence[ScoreParts], lean: float) -> float:
+    """Return the score of a perfect passage. If all passages are in other languages than the question, they cannot have
+    its words, so the semantic score has to do."""
+    if lean == 1.0 or any(one.language in (asked.language, "") for one in looked):
+        return 1.0
+    best = max((part.words for part in parts), default=1.0)
+    return lean * max(best, 0.3) + (1 - lean)
+
+
+def tail(
+    matched: WordMatches, labels: dict[int, Label], ranked: Sequence[RankedPassage], most: float
+) -> list[RankedPassage]:
+    """Score the keyword matches that were not scored in detail: ranked after all others, by keyword share, at the rate
+    of the last one scored in detail. `most` is the score of a full match."""
+    last = next((one for one in reversed(ranked) if one.parts.words >= SOME_WORDS), None)
+    lowest, rate = (last.score, last.score / last.parts.words) if last else (most, most * TAIL)
+    return [
+        RankedPassage(seq, labels[seq][1], min(lowest, rate * share), ScoreParts(share, share))
+        for seq, share in matched.found
+        if seq in labels
+    ]
+
+
+def once(ranked: Sequence[RankedPassage], labels: dict[int, Label], per_key: bool) -> list[RankedPassage]:
+    """Keep only the best-ranked passage of each document, or of each text."""
+    kept: dict[Hashable, RankedPassage] = {}
+    for one in ranked:
+        collection, key, digest = labels[one.seq]
+        kept.setdefault((collection, key) if per_key else digest, one)
+    return list(kept.values())
+
+
+def order(one: RankedPassage) -> tuple[float, int]:
+    """Sort key: best first, newest first among equals."""
+    return -one.score, -one.seq

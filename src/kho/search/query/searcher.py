@@ -1,46 +1,43 @@
-"""Searching: words and meaning at once, the best few looked at closely, one ranked list, pages cut from it."""
+"""Hybrid search: keyword and vector search in parallel, detailed scoring of the best, one ranked list, pages cut from
+it."""
 
 import asyncio
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import InitVar, field, replace
+from hashlib import blake2b
 
+from cachetools import LRUCache
+
+from kho.kernel import paging
 from kho.kernel.call import Left, until
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Embedder, Reranker, SearchFilter, Tx, Vectors, WordMatches, Words
+from kho.kernel.ports import Database, Embedder, Reranker, Tx, Vectors, WordMatches, Words
+from kho.lib.dataclass import dataclass
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import text_of
-from kho.search.indexing.passages import StoredPassage
-from kho.search.query import scoring, semantic
+from kho.search.indexing.passages import StoredPassage, Where
+from kho.search.query import scoring, semantic, spaces
 from kho.search.query.parsed_query import ParsedQuery
-from kho.search.query.ranking_cache import (
-    FIRST_PAGE,
-    MAX_RANKINGS,
-    RankedPassage,
-    Ranking,
-    RankingCache,
-    cursor_for,
-    mark_of,
-    place_of,
-)
-from kho.search.query.scoring import ScoreParts
-from kho.search.query.semantic import NEAREST, SemanticResult, SemanticSearch
+from kho.search.query.scoring import Label, RankedPassage, ScoreParts
+from kho.search.query.semantic import SemanticResult, SemanticSearch
 
 MAX_RANKED = 100
-"""Passages that a ranked list has at most, unless the caller asks for more."""
-BY_WORDS = 20
-"""The best by words that are looked at closely, beside the nearest in meaning."""
+"""Maximum length of a ranked list, unless the caller asks for more."""
 READ_LITERALLY = 1_000
-"""… and when the query quotes, whatever holds the quotation, of so many: only the text tells whether the words stand
-side by side."""
+"""Number of keyword matches that are searched for the quotation if the query quotes: only the text shows whether the
+words are adjacent."""
 RERANKED = 24
-"""Passages that a re-ranking model is shown."""
-TAIL = 0.8
-"""What a passage that was not looked at closely gets for its words, if none that was has any of them."""
+"""Number of passages passed to a re-ranking model."""
 WORTH = 0.3
-"""The share of the best score below which a passage is noise beside it."""
+"""Share of the best score below which a passage is noise."""
 MODEL_TIMEOUT = 2.5
-"""Seconds that an answer waits for the model, which may have to be loaded. Then the words answer alone."""
+"""Timeout in seconds for the model, which may have to be loaded. After that, keyword search answers alone."""
 MAX_PENDING = 10_000
+MAX_RANKINGS = 512
+"""Number of cached ranked lists: the pages of a query are cut from one list, and the same query is not ranked again
+while nothing has changed."""
+FIRST_PAGE = 10
+"""Number of passages cached with the list, including their texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +45,11 @@ class SearchLimits:
     timeout: float = 10.0
     patience: float = MODEL_TIMEOUT
     lean: float | None = None
-    """How much the words decide, whatever the query looks like. To measure with: None lets the query decide."""
+    """Fixed share of keywords in the score, for measurements; None lets the query decide."""
     look: bool = True
-    """Whether the best are looked at closely. To measure what that is worth."""
+    """True if the best are scored in detail; False to measure what that is worth."""
     lists: int = MAX_RANKINGS
-    """Ranked lists that are kept."""
+    """Number of cached ranked lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +68,9 @@ class SearchResults:
     pending: int
 
 
-Label = tuple[str, str, str]
-"""The collection, key and digest of a passage."""
-
-
 @dataclass(frozen=True, slots=True)
 class _First:
-    """What the word index brings, and how things stood when it did."""
+    """Keyword matches, with the index version and queue length at that time."""
 
     version: int
     pending: int
@@ -86,42 +79,70 @@ class _First:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """The passages that are still there, and what their words are worth."""
+    """The passages that still exist, and their keyword scores."""
 
     passages: list[StoredPassage]
     parts: list[ScoreParts]
     rest: dict[int, Label]
-    """Of those that have some of the words, but were not looked at closely."""
+    """Labels of keyword matches that were not scored in detail."""
 
     def labels(self) -> dict[int, Label]:
         closely = {one.ref.seq: (one.ref.collection, one.key, one.digest) for one in self.passages}
         return {**self.rest, **closely}
 
 
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """One ranked list, from which pages are cut."""
+
+    ranked: list[RankedPassage]
+    notes: tuple[str, ...] = ()
+    """What is missing from the answer, in plain words, such as keyword search only."""
+    pending: int = 0
+    """Number of passages that still wait for their vectors, counted up to 10,000."""
+    version: int = 0
+    texts: dict[int, StoredPassage] = field(default_factory=dict[int, StoredPassage])
+    """The passages of the first page."""
+
+
+class RankingCache:
+    """Caches ranked lists by query digest, length, and the version of the index."""
+
+    def __init__(self, size: int = MAX_RANKINGS) -> None:
+        self._lists: LRUCache[tuple[str, int, int], Ranking] = LRUCache(size)
+        self._asked: LRUCache[tuple[str, int], bool] = LRUCache(size)
+
+    def knows(self, mark: str, depth: int) -> bool:
+        """True if there may be a list for it, of any version."""
+        return (mark, depth) in self._asked
+
+    def find(self, mark: str, depth: int, version: int) -> Ranking | None:
+        return self._lists.get((mark, depth, version))
+
+    def keep(self, mark: str, depth: int, ranking: Ranking) -> None:
+        self._lists[mark, depth, ranking.version] = ranking
+        self._asked[mark, depth] = True
+
+
+@dataclass(slots=True)
 class Searcher:
-    def __init__(
-        self,
-        db: Database,
-        words: Words,
-        vectors: Vectors | None = None,
-        embedder: Embedder | None = None,
-        reranker: Reranker | None = None,
-        limits: SearchLimits | None = None,
-    ) -> None:
-        self._db = db
-        self._words = words
-        self._reranker = reranker
-        self._limits = limits or SearchLimits()
-        self._meaning = (
-            None
-            if vectors is None or embedder is None
-            else SemanticSearch(db, vectors, embedder, self._limits.patience)
-        )
-        self._lists = RankingCache(self._limits.lists)
+    db: Database
+    words: Words
+    vectors: InitVar[Vectors | None] = None
+    embedder: InitVar[Embedder | None] = None
+    reranker: Reranker | None = None
+    limits: SearchLimits = SearchLimits()
+    semantic: SemanticSearch | None = field(init=False, default=None)
+    rankings: RankingCache = field(init=False)
+
+    def __post_init__(self, vectors: Vectors | None, embedder: Embedder | None) -> None:
+        self.rankings = RankingCache(self.limits.lists)
+        if vectors is not None and embedder is not None:
+            self.semantic = SemanticSearch(self.db, vectors, embedder, self.limits.patience)
 
     async def search(
         self,
-        where: SearchFilter,
+        where: Where,
         text: str,
         *,
         limit: int = 10,
@@ -129,7 +150,7 @@ class Searcher:
         per_key: bool = False,
         timeout: float | None = None,
     ) -> SearchResults:
-        """One page. `per_key` gives each document one place in the list, its best passage's."""
+        """Return one page. With `per_key`, each document appears once, at the rank of its best passage."""
         mark = mark_of(where, text, per_key)
         start, version = place_of(cursor, mark)
         left = until(self._time(timeout))
@@ -138,7 +159,7 @@ class Searcher:
         texts = ranking.texts
         if any(one.seq not in texts for one in page):
             seqs = [one.seq for one in page]
-            texts = await self._db.read(lambda tx: passages.get(tx, where, seqs), timeout=left())
+            texts = await self.db.read(lambda tx: passages.get(tx, where, seqs), timeout=left())
         return SearchResults(
             [SearchHit(texts[one.seq], one.score, one.parts) for one in page if one.seq in texts],
             len(ranking.ranked),
@@ -149,7 +170,7 @@ class Searcher:
 
     async def ranking(
         self,
-        where: SearchFilter,
+        where: Where,
         text: str,
         *,
         depth: int = MAX_RANKED,
@@ -157,56 +178,56 @@ class Searcher:
         timeout: float | None = None,
         version: int | None = None,
     ) -> Ranking:
-        """The whole list. With `version`, the list that a page was cut from, if it is still remembered."""
+        """Return the whole list. With `version`, the list that an earlier page was cut from, if it is still cached."""
         left = until(self._time(timeout))
         asked = ParsedQuery(text)
         if not asked.tokens:
             return Ranking([])
         mark = mark_of(where, text, per_key)
-        known = None if version is None else self._lists.find(mark, depth, version)
-        if known is None and self._lists.knows(mark, depth):
-            now = await self._db.read(lambda tx: passages.version(tx, where.space, where.tenant), timeout=left())
-            known = self._lists.find(mark, depth, now)
-            if known is not None and known.notes:  # an answer for want of something is good for its next page only
+        known = None if version is None else self.rankings.find(mark, depth, version)
+        if known is None and self.rankings.knows(mark, depth):
+            now = await self.db.read(lambda tx: spaces.version(tx, where), timeout=left())
+            known = self.rankings.find(mark, depth, now)
+            if known is not None and known.notes:  # an incomplete answer is only reused for its next page
                 known = None
         if known is None:
             known = await self._rank(asked, where, depth, per_key, left)
-            self._lists.keep(mark, depth, known)
+            self.rankings.keep(mark, depth, known)
         return known
 
     async def likeness(
-        self, where: SearchFilter, text: str, seqs: Sequence[int], *, timeout: float | None = None
+        self, where: Where, text: str, seqs: Sequence[int], *, timeout: float | None = None
     ) -> dict[int, float]:
-        """How near some passages are to a text, in 0..1: by its words, and by its meaning where that is to be had. What
-        a list that is there already can be ordered by."""
+        """Score given passages against a text, in 0..1, by keywords and, if available, by vectors; used to order an
+        existing list."""
         left = until(self._time(timeout))
         asked = ParsedQuery(text)
         if not asked.tokens or not seqs:
             return {}
         matched, meant = await asyncio.gather(
-            self._db.read(lambda tx: self._words.match(tx, where, asked.tokens, 0), timeout=left()),
-            _nothing() if self._meaning is None else self._meaning.near(asked, where, left),
+            self.db.read(lambda tx: spaces.match(tx, self.words, where, asked.tokens, 0), timeout=left()),
+            _nothing() if self.semantic is None else self.semantic.near(asked, where, left),
         )
         looked, parts = await self._look(asked, where, matched, meant, seqs, left)
         lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
         return {one.ref.seq: scoring.score(part, lean) for one, part in zip(looked.passages, parts, strict=True)}
 
     def _time(self, timeout: float | None) -> float:
-        return self._limits.timeout if timeout is None else min(timeout, self._limits.timeout)
+        return self.limits.timeout if timeout is None else min(timeout, self.limits.timeout)
 
-    async def _rank(self, asked: ParsedQuery, where: SearchFilter, depth: int, per_key: bool, left: Left) -> Ranking:
+    async def _rank(self, asked: ParsedQuery, where: Where, depth: int, per_key: bool, left: Left) -> Ranking:
         deep = max(depth, READ_LITERALLY) if asked.phrases else depth
         first, meant = await asyncio.gather(
-            self._db.read(lambda tx: self._first(tx, where, asked, deep), timeout=left()),
-            _nothing() if self._meaning is None else self._meaning.near(asked, where, left),
+            self.db.read(lambda tx: self._first(tx, where, asked, deep), timeout=left()),
+            _nothing() if self.semantic is None else self.semantic.near(asked, where, left),
         )
         matched = first.matched
-        chosen = _worth_a_look(matched, meant.near)
+        chosen = scoring.worth_a_look(matched, meant.near)
         looked, parts = await self._look(asked, where, matched, meant, chosen, left)
         if not scoring.convincing(parts, asked, matched.rarity):
             return Ranking([], meant.notes, first.pending, first.version)
         lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
-        full = _attainable(asked, looked.passages, parts, lean)
+        full = scoring.attainable(asked, looked.passages, parts, lean)
         most = 1.0 if asked.is_telling else scoring.UNTELLING
         ranked = sorted(
             (
@@ -214,52 +235,50 @@ class Searcher:
                 for one, part in zip(looked.passages, parts, strict=True)
                 if scoring.counts(part)
             ),
-            key=_order,
+            key=scoring.order,
         )
         worth = ranked[0].score * WORTH if ranked else 0.0
         ranked = [one for one in ranked if one.score >= worth]
         texts = {one.ref.seq: one for one in looked.passages}
         notes = meant.notes
-        if self._reranker is not None and ranked:
-            ranked, notes = await self._rerank(self._reranker, asked, ranked, texts, notes, left)
-        ranked += _tail(matched, looked.rest, ranked, most)
-        ranked = _once(sorted(ranked, key=_order), looked.labels(), per_key)[:depth]
+        if self.reranker is not None and ranked:
+            ranked, notes = await self._rerank(self.reranker, asked, ranked, texts, notes, left)
+        ranked += scoring.tail(matched, looked.rest, ranked, most)
+        ranked = scoring.once(sorted(ranked, key=scoring.order), looked.labels(), per_key)[:depth]
         at_hand = {one.seq: texts[one.seq] for one in ranked[:FIRST_PAGE] if one.seq in texts}
         return Ranking(ranked, notes, first.pending, first.version, at_hand)
 
-    def _first(self, tx: Tx, where: SearchFilter, asked: ParsedQuery, most: int) -> _First:
+    def _first(self, tx: Tx, where: Where, asked: ParsedQuery, most: int) -> _First:
         return _First(
-            passages.version(tx, where.space, where.tenant),
-            passages.pending(tx, where, MAX_PENDING),
-            self._words.match(tx, where, asked.tokens, most),
+            spaces.version(tx, where),
+            spaces.pending(tx, where, MAX_PENDING),
+            spaces.match(tx, self.words, where, asked.tokens, most),
         )
 
     def _lean(self, asked: ParsedQuery, looked: Sequence[StoredPassage]) -> float:
-        return scoring.lean(asked, looked) if self._limits.lean is None else self._limits.lean
+        return scoring.lean(asked, looked) if self.limits.lean is None else self.limits.lean
 
     async def _look(
         self,
         asked: ParsedQuery,
-        where: SearchFilter,
+        where: Where,
         matched: WordMatches,
         meant: SemanticResult,
         chosen: Sequence[int],
         left: Left,
     ) -> tuple[_Looked, list[ScoreParts]]:
-        """The closer look, by words and by meaning at once."""
-        reading = self._db.read(lambda tx: self._read(tx, asked, where, matched, chosen), timeout=left())
-        if self._meaning is None:
+        """Score the chosen passages in detail, by keywords and by vectors in parallel."""
+        reading = self.db.read(lambda tx: self._read(tx, asked, where, matched, chosen), timeout=left())
+        if self.semantic is None:
             looked = await reading
             return looked, looked.parts
-        looked, vectors = await asyncio.gather(reading, self._meaning.vectors(meant, where, chosen, left))
+        looked, vectors = await asyncio.gather(reading, self.semantic.vectors(meant, where, chosen, left))
         if asked.phrases:  # then more were read than had been chosen
             more = [one.ref.seq for one in looked.passages if one.ref.seq not in vectors]
-            vectors |= await self._meaning.vectors(meant, where, more, left)
+            vectors |= await self.semantic.vectors(meant, where, more, left)
         return looked, semantic.added(asked, meant, looked.passages, looked.parts, vectors)
 
-    def _read(
-        self, tx: Tx, asked: ParsedQuery, where: SearchFilter, matched: WordMatches, chosen: Sequence[int]
-    ) -> _Looked:
+    def _read(self, tx: Tx, asked: ParsedQuery, where: Where, matched: WordMatches, chosen: Sequence[int]) -> _Looked:
         texts = passages.get(tx, where, chosen)
         closely = [texts[seq] for seq in chosen if seq in texts]
         if asked.phrases:
@@ -267,8 +286,8 @@ class Searcher:
             more = [seq for seq, share in matched.found if share >= least and seq not in texts]
             closely += (one for one in passages.get(tx, where, more).values() if scoring.quoted(asked, one))
         seqs = {one.ref.seq for one in closely}
-        if self._limits.look:
-            counted = self._words.counted(tx, where, list(seqs), matched.rarity)
+        if self.limits.look:
+            counted = spaces.counted(tx, self.words, where, closely, matched.rarity)
             parts = scoring.lexical(asked, matched.rarity, closely, counted)
         else:
             shares = dict(matched.found)
@@ -295,51 +314,29 @@ class Searcher:
             return ranked, (*notes, f"Not re-ranked. {reason}")
         judged = [replace(one, score=(one.score + score) / 2) for one, score in zip(first, scores, strict=True)]
         lowest = min(one.score for one in judged)
-        return sorted(judged, key=_order) + [replace(one, score=min(one.score, lowest)) for one in rest], notes
+        return sorted(judged, key=scoring.order) + [replace(one, score=min(one.score, lowest)) for one in rest], notes
 
 
 async def _nothing() -> SemanticResult:
     return SemanticResult()
 
 
-def _worth_a_look(matched: WordMatches, near: Sequence[tuple[int, float]]) -> list[int]:
-    """The best by words and the best by meaning. Only the words, if nothing lies near."""
-    most = BY_WORDS if near else BY_WORDS + NEAREST
-    return list(dict.fromkeys([seq for seq, _ in (*matched.found[:most], *near)]))
+def mark_of(where: Where, *asked: str | bool) -> str:
+    """Return a digest of filter and query: a query may be long, and a cursor is only valid for its own list."""
+    return blake2b(repr((where, *asked)).encode(), digest_size=12).hexdigest()
 
 
-def _attainable(asked: ParsedQuery, looked: Sequence[StoredPassage], parts: Sequence[ScoreParts], lean: float) -> float:
-    """The score of a perfect passage. Where all passages are in other languages than the question, they cannot have its
-    words, and the meaning has to do."""
-    if lean == 1.0 or any(one.language in (asked.language, "") for one in looked):
-        return 1.0
-    best = max((part.words for part in parts), default=1.0)
-    return lean * max(best, 0.3) + (1 - lean)
+def cursor_for(start: int, ranking: Ranking, mark: str) -> str | None:
+    """Return the cursor of the page that begins at `start`; None if there is no such page."""
+    return paging.encode([start, ranking.version, mark]) if start < len(ranking.ranked) else None
 
 
-def _tail(
-    matched: WordMatches, labels: dict[int, Label], ranked: Sequence[RankedPassage], most: float
-) -> list[RankedPassage]:
-    """What was not looked at closely: behind all that was, in the order of the words, and scored as a look would have
-    found it, as far as the last one that had a look tells. `most` is what a full match is worth."""
-    last = next((one for one in reversed(ranked) if one.parts.words >= scoring.SOME_WORDS), None)
-    lowest, rate = (last.score, last.score / last.parts.words) if last else (most, most * TAIL)
-    return [
-        RankedPassage(seq, labels[seq][1], min(lowest, rate * share), ScoreParts(share, share))
-        for seq, share in matched.found
-        if seq in labels
-    ]
-
-
-def _once(ranked: Sequence[RankedPassage], labels: dict[int, Label], per_key: bool) -> list[RankedPassage]:
-    """Each document once, or each text, where it ranks best."""
-    kept: dict[Hashable, RankedPassage] = {}
-    for one in ranked:
-        collection, key, digest = labels[one.seq]
-        kept.setdefault((collection, key) if per_key else digest, one)
-    return list(kept.values())
-
-
-def _order(one: RankedPassage) -> tuple[float, int]:
-    """Best first, newest first among equals."""
-    return -one.score, -one.seq
+def place_of(cursor: str | None, mark: str) -> tuple[int, int | None]:
+    """Return where a page begins, and the version of the list that it is cut from."""
+    found = paging.place(cursor, int, int, str)
+    if found is None:
+        return 0, None
+    start, version, list_ = found
+    if not 0 <= start <= 1_000_000 or list_ != mark:
+        raise paging.foreign()
+    return start, version

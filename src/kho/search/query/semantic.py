@@ -1,40 +1,39 @@
-"""What the vectors say about a question. Whatever fails here, the words still answer."""
+"""Semantic search by vectors. If anything fails here, keyword search still answers."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
 from kho.kernel.call import Left
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Embedder, SearchFilter, Vectors
+from kho.kernel.ports import Database, Embedder, Vectors
+from kho.lib.dataclass import dataclass
 from kho.search.calibration.calibrate import Calibration, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import calibration_row
-from kho.search.indexing.passages import StoredPassage
+from kho.search.indexing.passages import StoredPassage, Where, each
 from kho.search.query import scoring
 from kho.search.query.parsed_query import ParsedQuery
-from kho.search.query.scoring import ScoreParts
+from kho.search.query.scoring import NEAREST, ScoreParts
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
 
 log = logging.getLogger("kho.search")
 
-NEAREST = 32
-"""Passages that are brought for their meaning: a closer look changes their order more than that of those brought by
-words."""
 SHARE = 0.7
-"""Of the time that is left, what the meaning may take: the words need some to answer alone."""
+"""Share of the remaining time that semantic search may take: keyword search needs some to answer alone."""
 MAX_QUESTIONS = 256
 
 
 @dataclass(slots=True)
 class SemanticResult:
-    """What the vectors say, or why they say nothing."""
+    """The result of vector search, or notes why there is none."""
 
     question: "Vector | None" = None
     calibration: Calibration | None = None
@@ -51,27 +50,33 @@ class SemanticSearch:
         self._calibration: Calibration | None = None
         self._questions: LRUCache[str, Vector] = LRUCache(MAX_QUESTIONS)
 
-    async def near(self, asked: ParsedQuery, where: SearchFilter, left: Left) -> SemanticResult:
-        """The question's vector and what lies near it."""
+    async def near(self, asked: ParsedQuery, where: Where, left: Left) -> SemanticResult:
+        """Return the question's vector and the passages nearest to it."""
         try:
             calibration = await self._calibrated(left)
             if calibration is None:
-                # There are no vectors yet, so no model is loaded to look for them.
+                # There are no vectors yet, so do not load the model.
                 problem = await self._db.read(passages.problem, timeout=left() * SHARE)
                 return SemanticResult(notes=(f"Keyword search only. {problem}",) if problem else ())
             question = await self._question(asked.beginning, min(self._patience, left() * SHARE))
-            near = await self._vectors.nearest(self._embedder.model, where, question, NEAREST, timeout=left() * SHARE)
-            return SemanticResult(question, calibration, near)
+            model, timeout = self._embedder.model, left() * SHARE
+            lists = await asyncio.gather(
+                *(self._vectors.nearest(model, one, question, NEAREST, timeout=timeout) for one in each(where))
+            )
+            near = sorted(chain.from_iterable(lists), key=lambda found: (-found[1], -found[0]))
+            return SemanticResult(question, calibration, near[:NEAREST])
         except (KhoError, TimeoutError) as failure:
             return SemanticResult(notes=_keywords_only(failure))
 
     async def vectors(
-        self, meant: SemanticResult, where: SearchFilter, seqs: Sequence[int], left: Left
+        self, meant: SemanticResult, where: Where, seqs: Sequence[int], left: Left
     ) -> "dict[int, Vector]":
         if meant.question is None or not seqs:
             return {}
         try:
-            return await self._vectors.get(self._embedder.model, where, seqs, timeout=left())
+            model, timeout = self._embedder.model, left()
+            found = await asyncio.gather(*(self._vectors.get(model, one, seqs, timeout=timeout) for one in each(where)))
+            return dict(chain.from_iterable(one.items() for one in found))
         except KhoError as failure:
             meant.question, meant.notes = None, _keywords_only(failure)
             return {}
@@ -101,7 +106,7 @@ def added(
     parts: Sequence[ScoreParts],
     vectors: "dict[int, Vector]",
 ) -> list[ScoreParts]:
-    """The parts of passages' scores, with what they mean."""
+    """Add the semantic scores to the score parts of passages."""
     import numpy as np
 
     have = [n for n, one in enumerate(looked) if one.ref.seq in vectors]

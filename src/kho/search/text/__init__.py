@@ -1,1 +1,1 @@
-"""Text in Vietnamese, Chinese and English: tokens, sentences, languages, characters."""
+"""Text in Vietnamese, Chinese and English: tokens, stems, stop words, languages."""

@@ -1,33 +1,34 @@
-"""Compounds: identifiers, paths, versions, error codes, addresses and hyphenated words, as a whole and in parts.
+"""Compounds: identifiers, paths, versions, error codes, URLs and hyphenated words, tokenised whole and in parts.
 
-A compound is what a reader takes for one thing: word characters with single joiners between them. It comes apart at
-its joiners, the strongest first (`/ : @ …`, then `.`, then `-`, then `_` and camelCase). Each node of that tree is a
-part, and so are two neighbours below `/` or `.`, so that `nginx/nginx.conf` and `path.join` are found as well.
+A compound is what a reader takes for one thing: word characters with single joiners between them. It is split at its
+joiners, the strongest first (`/ : @ …`, then `.`, then `-`, then `_` and camelCase). Each node of that tree is a part,
+and so are pairs of neighbours below `/` or `.`, so that `nginx/nginx.conf` and `path.join` are found as well.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
 from kho.lib.lazy_regex import pattern
-from kho.search.text.unicode import WORD
 
 MAX_TOKEN_LENGTH = 128
-"""A longer compound (a blob, a signed address) has no whole, only parts; a longer word is cut here."""
+"""A longer compound (a blob, a signed URL) yields only its parts, not the whole; a longer word is cut here."""
 BLOB = 4_096
-"""What is longer than this without a space is no text: of the rest nothing is read."""
+"""Longer runs without a space are not text: the rest is ignored."""
 MAX_NEIGHBOURS = 12
 MAX_HUMPS = 8
-"""A word of more humps than this is a key or a blob, not camelCase."""
+"""A word with more humps than this is a key or a blob, not camelCase."""
 
 WHOLE, PARTS, HUMPS = 1.0, 0.8, 0.4
-"""What the whole of a compound weighs in a query, and all its parts together. The whole weighs as a word does, and as
-it is rarer it decides. The parts together weigh a little less than one word, so that an identifier of five parts does
-not outvote the rest of the query. The humps of camelCase weigh less again: many write `GitHub` as `github`."""
+"""Query weights of the whole of a compound, of all its parts together, and of all its camelCase humps together. The
+whole weighs as much as a word and decides, as it is rarer. The parts together weigh a little less than one word, so
+that an identifier of five parts does not outvote the rest of the query. The humps weigh less again: many write `GitHub`
+as `github`."""
 HYPHENATED, JOINED = 0.4, 0.2
-"""Words joined by hyphens are words, and weigh as such (1.0 each); that they stand joined (`well-known`), or even
-written together (`wi-fi`, `wifi`), is worth this much more."""
+"""Words joined by hyphens weigh as words (1.0 each). These are the extra weights for the joined form (`well-known`) and
+for the form written together (`wi-fi` as `wifi`)."""
 MAX_PER_PART = 0.5
 
 
@@ -35,13 +36,32 @@ class Part(NamedTuple):
     start: int
     end: int
     text: str
-    """As it is compared: the whole in one form of its separators."""
+    """Normalised for comparison: the whole has one form of its separators."""
     share: float
-    """Its importance in a query, 0..1."""
+    """Importance in a query, 0..1."""
     leaf: bool
-    """A word, to be stemmed and to be judged by its accents; else a name, to be taken literally."""
+    """True for a word, which is stemmed and matched by its accents; False for a name, which is taken literally."""
 
 
+def _ranges(points: list[int]) -> str:
+    """Format code points as ranges for a character class."""
+    text: list[str] = []
+    start = last = points[0]
+    for point in [*points[1:], -1]:
+        if point != last + 1:
+            text.append(f"\\u{start:04x}-\\u{last:04x}")
+            start = point
+        last = point
+    return "".join(text)
+
+
+# Python's `re` has no Unicode properties, so the class is built here, once, as text for use inside `[…]`. Marks are
+# parts of letters, but `\w` does not match them: without these, Hindi would be split at every vowel.
+_MARKED_BLOCKS = (range(0x300, 0x1E00), range(0x20D0, 0x2100), range(0x2DE0, 0x2E00), range(0xA66F, 0xAC00))
+MARKS = _ranges(
+    [point for block in _MARKED_BLOCKS for point in block if unicodedata.category(chr(point)) in ("Mn", "Mc")]
+)
+WORD = rf"\w{MARKS}"
 _W = f"[{WORD}]"
 _COMPOUND = pattern(
     rf"(?:(?<![{WORD}.])[.#@$]|(?<![{WORD}\-])--?)?"
@@ -68,7 +88,7 @@ _EDGES = "/\\:.@#$&'-_+?=~%*,;!"
 
 
 def parts(text: str) -> Iterator[Part]:
-    """The words and compounds of a text in its plain form, of a script with spaces, each with all its parts."""
+    """Yield the words and compounds of a plain text in a script with spaces, each with all its parts."""
     position = 0
     if "://" in text:
         for found in _URL.finditer(text):
@@ -89,7 +109,7 @@ def _compounds(text: str, start: int, end: int) -> Iterator[Part]:
 
 
 def _address(url: str, start: int) -> Iterator[Part]:
-    """The scheme is a part; the whole goes without it, as people leave it out."""
+    """Yield the parts of a URL. The scheme is a part, but not in the whole, as people leave it out."""
     scheme, _, rest = url.partition("://")
     yield Part(start, start + len(scheme), scheme, MAX_PER_PART / 5, True)
     yield from _taken_apart(rest[:BLOB].rstrip("/"), start + len(url) - len(rest))
@@ -110,7 +130,7 @@ def _taken_apart(text: str, start: int) -> Iterator[Part]:
     if not bare:
         return
     inner = start + text.index(bare)
-    if "," in bare and _GROUPED.fullmatch(bare):  # 1,000 is 1000, and nothing else
+    if "," in bare and _GROUPED.fullmatch(bare):  # 1,000 is 1000 and nothing else
         yield Part(inner, inner + len(bare), re.sub("[.,]", "", bare), 1.0, True)
         return
     nodes = list(_nodes(bare, inner, 0))
@@ -142,7 +162,8 @@ def _only_words_and_hyphens(text: str, leaves: list[_Node]) -> bool:
 
 
 def _written_together(text: str, leaves: list[_Node]) -> tuple[str, float] | None:
-    """1,000 as 1000, U.S. as us, wi-fi as wifi, user_name as username; and what that weighs in a query."""
+    """Return the form written together and its query weight: 1,000 as 1000, U.S. as us, wi-fi as wifi, user_name as
+    username."""
     together = "".join(leaf.text for leaf in leaves[:4])
     if _GROUPED.fullmatch(text):
         return re.sub("[.,]", "", text), PARTS
@@ -155,13 +176,13 @@ def _written_together(text: str, leaves: list[_Node]) -> tuple[str, float] | Non
 
 
 def _one_form(text: str) -> str:
-    """One form of a whole: absolute or relative, with either slash, it is the same path."""
+    """Normalise a path: absolute or relative, with either slash, it is the same."""
     text = text.replace("\\", "/")
     return text.strip("/:") if "/" in text else text
 
 
 def _nodes(text: str, start: int, level: int) -> Iterator[_Node]:
-    """The tree of a compound, from the strongest separator down."""
+    """Yield the tree of a compound, from the strongest separator down."""
     if level == len(_LEVELS):
         yield from _humps(text, start)
         return
@@ -177,7 +198,7 @@ def _nodes(text: str, start: int, level: int) -> Iterator[_Node]:
                 if not set(pair).isdisjoint("?&=#%,"):
                     continue
                 yield _Node(one, other + len(last), _one_form(pair), False)
-        if "++" in text:  # the language of c++17
+        if "++" in text:  # the language in c++17
             cut = text.index("++") + 2
             yield _Node(start, start + cut, text[:cut], False)
     for at, piece in pieces:

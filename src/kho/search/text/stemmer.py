@@ -1,18 +1,18 @@
 """A light English stemmer: plurals, -ed, -ing, -ly, a final y or e, and a few irregular forms.
 
-The steps and the measure are those of Porter's algorithm, which conflates `store, stores, stored, storing`; its later
-steps (-ation, -ness, -ize …) are left out, because they merge words that differ in meaning and names that only look
-alike. No Vietnamese syllable without its marks is changed: none ends in s, -ed or -ing, and the rules about a final y
-and e ask for a vowel and a consonant before it, which no such syllable has.
+The steps and the measure are those of Porter's algorithm, which conflates `store, stores, stored, storing`. Its later
+steps (-ation, -ness, -ize …) are left out, because they merge words of different meaning and names that only look
+alike. No Vietnamese syllable without marks is changed: none ends in s, -ed or -ing, and the rules for a final y and e
+require a vowel and a consonant before it, which no such syllable has.
 """
 
 import re
 from functools import lru_cache
 
 MIN_WORD_LENGTH = 4
-"""Shorter words stay as they are: `bus`, `ing`, `use`, and most syllables of other languages."""
+"""Shorter words are not stemmed: `bus`, `ing`, `use`, and most syllables of other languages."""
 MAX_WORD_LENGTH = 32
-"""Longer ones are no words."""
+"""Longer strings are not words."""
 
 _VOWEL = re.compile(r"[aeiou]|(?<=[^aeiou])y")
 _MEASURE = re.compile(r"(?:[aeiou]|(?<=[^aeiou])y)+(?:[^aeiouy]|(?<=[aeiou])y|^y)+")
@@ -22,8 +22,8 @@ _NO_PLURAL = re.compile(r"(?:ss|us|is)$")
 _SIBILANT_PLURAL = re.compile(r"(?:ss|sh|ch|x|zz)es$")
 _ADVERB = re.compile(r"[^aiflp]ly$")
 
-# Forms that no rule reaches. Words that are also Vietnamese syllables (men, met, ran, sang, sung, hung) are not here,
-# nor are those with two readings (found, left, saw, felt, rose).
+# Irregular forms. Words that are also Vietnamese syllables (men, met, ran, sang, sung, hung) are left out, and so are
+# those with two readings (found, left, saw, felt, rose).
 _FORMS = """
     used:use using:use uses:use dying:die lying:lie tying:tie children:child women:woman mice:mouse feet:foot
     teeth:tooth
@@ -43,7 +43,7 @@ _AS_IT_IS = frozenset("news does species series always perhaps lens alias bias a
 
 @lru_cache(maxsize=32_768)
 def stem(word: str) -> str:
-    """The stem of a folded word; anything but plain English letters comes back as it is."""
+    """Return the stem of a folded word; anything but plain English letters is returned unchanged."""
     if (
         not MIN_WORD_LENGTH <= len(word) <= MAX_WORD_LENGTH
         or not word.isascii()
@@ -102,7 +102,8 @@ def _adverb(word: str) -> str:
 
 
 def _final(word: str) -> str:
-    """A final y is i after a consonant, as in `queri(es)`; a final e goes, unless the word would be too short."""
+    """Turn a final y after a consonant into i, as in `queri(es)`; drop a final e, unless the word would be too
+    short."""
     if word.endswith("y") and len(word) > 2 and word[-2] not in "aeiou" and _VOWEL.search(word[:-1]):
         return word[:-1] + "i"
     if word.endswith("e"):

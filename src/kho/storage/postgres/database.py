@@ -1,4 +1,4 @@
-"""The scale-out database: PostgreSQL, through a pool of connections driven from threads."""
+"""PostgreSQL as the database for several hosts, through a connection pool used from threads."""
 
 import asyncio
 import logging
@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from kho.kernel import errors
+from kho.kernel.call import within
 from kho.kernel.ports import Row, Tx
+from kho.lib.dataclass import dataclass
 from kho.storage.postgres.transaction import Contended, PostgresTx, translate
-from kho.storage.unit_of_work import finish, within
+from kho.storage.unit_of_work import finish
 
 if TYPE_CHECKING:
     import psycopg
@@ -30,11 +31,11 @@ T = TypeVar("T")
 class PostgresLimits:
     pool_size: int = 8
     connect_timeout: float = 10.0
-    """Seconds that a piece of work waits for a connection."""
+    """Seconds that a unit of work waits for a connection."""
     max_attempts: int = 8
-    """Attempts of a write that conflicts with others at the same rows."""
+    """Attempts of a write that conflicts with others on the same rows."""
     first_backoff: float = 0.005
-    """Seconds before the second attempt, doubled each time. The pause is random up to that."""
+    """Seconds before the second attempt, doubled each time. The actual pause is random, up to that."""
 
 
 _DEFAULT_LIMITS = PostgresLimits()
@@ -49,7 +50,7 @@ class Postgres:
         self._pool = pool
         self._driver_error = driver_error
         self._limits = limits
-        # Apart, so that a write never waits behind a row of slow searches.
+        # Separate pools, so that a write never waits for slow searches.
         readers = max(1, limits.pool_size * 3 // 8)
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="kho-postgres-reader")
         self._writers = ThreadPoolExecutor(max(1, limits.pool_size - readers), thread_name_prefix="kho-postgres-writer")
@@ -57,7 +58,7 @@ class Postgres:
 
     @classmethod
     def open(cls, url: str, limits: PostgresLimits = _DEFAULT_LIMITS) -> Self:
-        """Connections are made in the background: a wrong address shows at the first use."""
+        """Open the pool. Connections are made in the background: a wrong address shows at the first use."""
         try:
             import psycopg
             from psycopg_pool import ConnectionPool
@@ -140,14 +141,14 @@ class Postgres:
         except self._driver_error as error:
             raise translate(error) from error
         finally:
-            with suppress(self._driver_error):  # then it is gone, and its settings with it
+            with suppress(self._driver_error):  # fails if the connection is lost, and its settings with it
                 for name in settings:
                     _command(connection, f"RESET {name}")
             self._give_back(connection)
 
     def _begin(self, statement: str) -> "Connection":
-        """A connection that died while idle is only noticed here, before any work; then the next one is taken.
-        After a restart of the server all of them may be dead."""
+        """Take a connection and begin. A connection that died while idle is only noticed here, before any work; then
+        the next one is taken. After a restart of the server all of them may be dead."""
         others = self._limits.pool_size
         while True:
             connection = self._take()
@@ -200,14 +201,14 @@ def _configure(connection: "Connection") -> None:
     from psycopg.adapt import Buffer, Loader
 
     class PlainNumber(Loader):
-        """SUM over BIGINT is NUMERIC here and a whole number in SQLite; stores see the latter."""
+        """Loads NUMERIC as int or float: SUM over BIGINT is NUMERIC here, but an integer in SQLite."""
 
         def load(self, data: Buffer) -> int | float:
             text = bytes(data).decode()
             return int(text) if text.lstrip("-").isdigit() else float(text)
 
     connection.adapters.register_loader("numeric", PlainNumber)
-    # Compiling a plan takes longer than any of our queries.
+    # JIT-compiling a plan takes longer than any of our queries.
     connection.execute("SET jit = off")
-    # Many short queries at once: each keeps to one core, or all of them wait for each other.
+    # With many short queries at once each should use one core, or all of them wait for each other.
     connection.execute("SET max_parallel_workers_per_gather = 0")

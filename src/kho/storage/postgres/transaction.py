@@ -1,4 +1,4 @@
-"""One PostgreSQL transaction, and the plain words for what can go wrong in it."""
+"""One PostgreSQL transaction, and translation of driver errors."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ class Contended(errors.DatabaseError):
 
 
 def translate(error: "psycopg.Error") -> errors.KhoError:
-    """The kernel's error for the driver's. The message names no host and no SQL; the log has the details."""
+    """Convert a driver error to one of the kernel. The message contains no host and no SQL; the log has the details."""
     state = error.sqlstate or ""
     if state == _UNIQUE_VIOLATION:
         return errors.UniqueViolation()
@@ -49,10 +49,10 @@ def translate(error: "psycopg.Error") -> errors.KhoError:
 
 
 class PostgresTx:
-    """The `Tx` port over a connection on which someone else begins and commits.
+    """The `Tx` port on a connection; the caller begins and commits.
 
-    PostgreSQL answers COMMIT after a failed statement with a silent rollback, so whoever commits must
-    look at `failure`.
+    PostgreSQL answers COMMIT after a failed statement with a silent rollback, so the caller must check `failure` before
+    it commits.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class PostgresTx:
     def script(self, sql: str) -> None:
         self._check_usable()
         try:
-            # Several statements travel together only when they are not prepared.
+            # Several statements can be sent together only if they are not prepared.
             self._connection.execute(_literal(sql), prepare=False)
         except self._driver_error as error:
             raise self._fail(error) from error
 
     def end(self) -> None:
-        """Makes the transaction unusable, even for work that kept a reference to it."""
+        """Make the transaction unusable, even for work that kept a reference to it."""
         self.failure = self.failure or errors.DatabaseError("The transaction is over.")
 
     def _execute(self, sql: str, params: Sequence[Value]) -> "psycopg.Cursor[Row]":
@@ -124,5 +124,5 @@ def _prepared(sql: str, params: Sequence[Value]) -> list[Value]:
 
 
 def _literal(sql: str) -> Any:
-    """The driver's type for a query is a literal string; ours come through the `Tx` port as `str`."""
+    """Cast for the driver, which types a query as a literal string; ours come through the `Tx` port as `str`."""
     return sql

@@ -1,7 +1,7 @@
-"""Copies of the embedded database, made beside it before a migration changes it.
+"""Copies of the SQLite database, made beside it before a migration changes it.
 
-`kho.db.before-documents-005_audit` is the store as it was before that migration and those that came with it. It is a
-database of its own; docs/storage.md says how to go back to it.
+`kho.db.before-documents-005_audit` is the database as it was before that migration and those that came with it. It is a
+complete database; docs/storage.md says how to go back to it.
 """
 
 import filecmp
@@ -18,17 +18,17 @@ from kho.storage.sqlite.connection import connect
 log = logging.getLogger(__name__)
 
 KEPT = 2
-"""Copies that are kept: as it was before the last migrations, and before those."""
+"""Number of copies kept: from before the last migrations, and from before those."""
 _BESIDE = (".part", "-wal", "-shm", "-journal")
-"""What may stand beside a copy: an unfinished one, and what SQLite puts there when somebody opens it."""
+"""Suffixes of files beside a copy: an unfinished copy, and what SQLite creates when somebody opens it."""
 
 
 def keep(path: Path, before: str) -> None:
-    """Copies the database at `path`, as it was last committed, and removes copies that are older than the last two.
+    """Copy the database at `path`, as it was last committed, and remove copies that are older than the last two.
 
     The caller holds the database's write lock: nobody changes what is being copied, and no other process copies it at
-    the same time. A copy is never overwritten. One of the same content is there when the migration failed and is tried
-    again: then it stays alone.
+    the same time. A copy is never overwritten. If one of the same content exists, because the migration failed and is
+    retried, no second one is kept.
     """
     copy = path.with_name(f"{path.name}.before-{before}")
     part = copy.with_name(f"{copy.name}.part")
@@ -49,18 +49,18 @@ def keep(path: Path, before: str) -> None:
 
 
 def copies(path: Path) -> list[Path]:
-    """The copies of the database at `path`, the oldest first."""
+    """Return the copies of the database at `path`, oldest first."""
     start = f"{path.name}.before-"
     named = [one for one in path.parent.iterdir() if one.name.startswith(start) and not one.name.endswith(_BESIDE)]
     return sorted(named, key=lambda one: (one.stat().st_mtime_ns, one.name))
 
 
 def _write(path: Path, part: Path) -> None:
-    part.unlink(missing_ok=True)  # of a process that was killed
+    part.unlink(missing_ok=True)  # left by a killed process
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     source, target = connect(str(path)), connect(str(part))
     try:
-        target.execute("PRAGMA journal_mode = OFF")  # an unfinished copy is thrown away as a whole
+        target.execute("PRAGMA journal_mode = OFF")  # an unfinished copy is discarded as a whole
         with target.backup("main", source, "main") as backup:
             backup.step(-1)
     finally:
@@ -69,7 +69,7 @@ def _write(path: Path, part: Path) -> None:
 
 
 def _named(part: Path, copy: Path) -> Path:
-    """Gives a finished copy its name, or the next free one if the store was another when that name was given."""
+    """Rename a finished copy to its name, or to the next free one if a copy with other content has that name."""
     for number in count(2):
         if not copy.exists():
             part.rename(copy)

@@ -1,4 +1,4 @@
-"""The part of apsw that is used here, with types: its own name a class that Python 3.11 does not have."""
+"""Types for the part of apsw that is used here: its own stubs refer to a class that Python 3.11 does not have."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast

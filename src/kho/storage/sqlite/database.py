@@ -1,11 +1,16 @@
-"""The embedded database: one SQLite file in WAL mode, shared by threads and by processes."""
+"""The embedded database: one SQLite file in WAL mode, shared by threads and by processes.
+
+Reads run in parallel to the writer: a few threads, each read on its own connection and its own snapshot.
+"""
 
 import asyncio
 import logging
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Self, TypeVar
@@ -13,22 +18,111 @@ from typing import Literal, Self, TypeVar
 import apsw
 
 from kho.kernel import errors
+from kho.kernel.call import within
 from kho.kernel.ports import Tx
 from kho.storage.sqlite.connection import Connection, connect
-from kho.storage.sqlite.reader_pool import ReaderPool
-from kho.storage.sqlite.transaction import translate
+from kho.storage.sqlite.transaction import SqliteTx, translate
 from kho.storage.sqlite.writer import Writer
+from kho.storage.unit_of_work import finish
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
+_AGAIN = 0.05
+"""Seconds after which a stopped read is interrupted once more."""
 _SOUND_SINCE = (3, 51, 3)
 _WAL_KEPT_AFTER_CHECKPOINT = 64 * 1024 * 1024
 _READER_CACHE_KIB = 32 * 1024
-"""Page cache of each reader: the default of 2 MB sends every search of a large index back to the file."""
+"""Page cache of each reader: with the default of 2 MB every search of a large index reads from the file."""
 _CHECKPOINT_AFTER_PAGES = 4_000
 """16 MB: a checkpoint costs two more fsyncs, so under load it should be rare."""
+
+
+class ReaderPool:
+    """At most `size` threads and as many connections, created on demand."""
+
+    def __init__(self, connect: Callable[[], Connection], size: int) -> None:
+        self._connect = connect
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="kho-sqlite-reader")
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    async def read(self, work: Callable[[Tx], T], timeout: float | None) -> T:
+        if self._closed:
+            raise errors.DatabaseError("The database is closed.")
+        loop = asyncio.get_running_loop()
+        reading = _Reading()
+        answer = loop.run_in_executor(self._threads, self._run, work, reading)
+        try:
+            return await within(timeout, answer)
+        finally:
+            if answer.cancelled():
+                reading.stop(loop)
+
+    def close(self) -> None:
+        """Wait for running reads, then close. Blocks; safe to call again."""
+        self._closed = True
+        self._threads.shutdown()
+        while self._idle:
+            self._idle.pop().close()
+
+    def _run(self, work: Callable[[Tx], T], reading: "_Reading") -> T:
+        connection = self._take()
+        try:
+            connection.execute("BEGIN")
+            reading.begin(connection)
+            return finish(work, SqliteTx(connection, reading.is_stopped))
+        except apsw.Error as error:
+            raise translate(error) from error
+        finally:
+            reading.end()
+            self._give_back(connection)
+
+    def _take(self) -> Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _give_back(self, connection: Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._idle.append(connection)
+        except apsw.Error as error:
+            log.warning("sqlite: a reader is replaced: %s", error)
+            connection.close(True)
+
+
+class _Reading:
+    """Stops one read, and never the next one on the same connection: the connection is known here only from `begin` to
+    `end`, and the lock keeps `stop` from acting outside of that."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._stopped = False
+
+    def is_stopped(self) -> bool:
+        return self._stopped
+
+    def begin(self, connection: Connection) -> None:
+        with self._lock:
+            if self._stopped:
+                raise errors.Timeout()
+            self._connection = connection
+
+    def end(self) -> None:
+        with self._lock:
+            self._connection = None
+
+    def stop(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._connection is not None:
+                self._connection.interrupt()
+                # An interrupt just before a statement starts has no effect on it.
+                loop.call_later(_AGAIN, self.stop, loop)
 
 
 class Sqlite:
@@ -41,7 +135,8 @@ class Sqlite:
 
     @classmethod
     def open(cls, path: Path | None, *, durable: bool = True, busy_timeout: float = 10.0, readers: int = 2) -> Self:
-        """`path` None is a private database for a test: a temporary file, never synced, gone with `aclose`.
+        """Open a database. `path` None is a private database for a test: a temporary file, never synced, deleted by
+        `aclose`.
 
         `durable=False` leaves out the fsync. It exists to measure what durability costs.
         """
@@ -70,14 +165,14 @@ class Sqlite:
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._readers.close)
-        # Last, because the last connection to close folds the write-ahead log into the file.
+        # Last, because the last connection to close merges the write-ahead log into the file.
         await asyncio.to_thread(self._writer.close)
         if self._scratch is not None:
             self._scratch.cleanup()
 
 
 def refuse_broken(version: str) -> None:
-    """Refuses a SQLite whose WAL-reset bug can corrupt a file that two connections write (3.7.0 to 3.51.2)."""
+    """Reject a SQLite whose WAL-reset bug can corrupt a file that two connections write (3.7.0 to 3.51.2)."""
     if tuple(int(part) for part in version.split(".")) < _SOUND_SINCE:
         raise errors.DatabaseError(
             f"SQLite {version} can corrupt the database (WAL-reset bug, fixed in 3.51.3). "
@@ -86,7 +181,7 @@ def refuse_broken(version: str) -> None:
 
 
 def _make_private(path: Path) -> None:
-    """SQLite gives the -wal and -shm files the mode of the database file, so that one is made first."""
+    """Create the database file with private permissions: SQLite gives the -wal and -shm files its mode."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Only ever a new file: closing a second descriptor of a file in use would drop its locks in this process.
@@ -125,7 +220,8 @@ def _connect_reader(name: str, busy_timeout: float) -> Connection:
 
 
 def _use_wal(connection: Connection, busy_timeout: float) -> None:
-    """Two processes that open a new file at once collide here, and SQLite does not wait in this one place."""
+    """Switch to WAL, with retries: two processes that open a new file at once collide, and SQLite does not wait
+    here."""
     deadline = time.monotonic() + busy_timeout
     while True:
         try:

@@ -1,4 +1,4 @@
-"""One SQLite transaction, and the plain words for what can go wrong in it."""
+"""One SQLite transaction, and translation of driver errors."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ class Busy(errors.DatabaseError):
 
 
 def translate(error: apsw.Error) -> errors.KhoError:
-    """The kernel's error for the driver's. The message names no path and no SQL; the log has the details."""
+    """Convert a driver error to one of the kernel. The message contains no path and no SQL; the log has the details."""
     if isinstance(error, apsw.InterruptError):
         return errors.Timeout()
     if isinstance(error, apsw.ConstraintError) and getattr(error, "extendedresult", 0) in _DUPLICATE:
@@ -45,10 +45,10 @@ def translate(error: apsw.Error) -> errors.KhoError:
 
 
 class SqliteTx:
-    """The `Tx` port over a connection on which someone else begins and commits.
+    """The `Tx` port on a connection; the caller begins and commits.
 
-    After a failed statement the transaction is lost, as on PostgreSQL: `failure` says why, and whoever
-    commits must look at it.
+    After a failed statement the transaction is lost, as on PostgreSQL: `failure` says why, and the caller must check it
+    before it commits.
     """
 
     def __init__(self, connection: Connection, stopped: Callable[[], bool] | None = None) -> None:
@@ -86,7 +86,7 @@ class SqliteTx:
             raise self._fail(error) from error
 
     def end(self) -> None:
-        """Makes the transaction unusable, even for work that kept a reference to it."""
+        """Make the transaction unusable, even for work that kept a reference to it."""
         self.failure = self.failure or errors.DatabaseError("The transaction is over.")
 
     def _fetch(self, sql: str, params: Sequence[Value], *, only_first: bool = False) -> list[Row]:

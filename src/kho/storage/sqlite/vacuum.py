@@ -1,8 +1,8 @@
-"""Rewrites the embedded database's file, so that nothing is left of rows that were deleted.
+"""Rewrites the SQLite file, so that nothing is left of deleted rows.
 
-SQLite keeps deleted rows in pages that it has not used again, the word index keeps the terms of a deleted passage until
-it merges its segments, and the write-ahead log keeps old pages until it starts over. Copies made before a migration
-(backup.py) hold all that was deleted since, so they are removed.
+SQLite keeps deleted rows in pages that it has not reused, the word index keeps the terms of a deleted passage until it
+merges its segments, and the write-ahead log keeps old pages until it starts over. Copies made before a migration
+(backup.py) contain everything deleted since, so they are removed.
 """
 
 import asyncio
@@ -16,16 +16,17 @@ from kho.storage.sqlite.connection import connect
 from kho.storage.sqlite.transaction import translate
 
 BUSY_TIMEOUT = 60
-"""Seconds to wait for other connections to finish what they write or read."""
+"""Seconds to wait for other connections to finish their reads and writes."""
 
 
 async def vacuum(path: Path) -> None:
-    """Takes as long as copying the file does, and as much room on the disk. Others read meanwhile, but do not write."""
+    """Rewrite the file. Takes as long as copying it, and as much disk space. Others can read meanwhile, but not
+    write."""
     await asyncio.to_thread(_wipe, str(path))
 
 
 def _wipe(name: str) -> None:
-    # A connection of its own: VACUUM runs in no transaction, and the writer's are shared with others.
+    # A separate connection: VACUUM cannot run in a transaction, and the writer's transactions are shared.
     try:
         connection = connect(name)
         try:

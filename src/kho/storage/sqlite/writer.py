@@ -1,9 +1,10 @@
-"""The one thread that writes: whatever is waiting is committed together, with one fsync for all of it."""
+"""The one thread that writes: all waiting writes are committed together, with one fsync."""
 
 import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
@@ -11,6 +12,7 @@ import apsw
 
 from kho.kernel import errors
 from kho.kernel.ports import Tx
+from kho.lib.dataclass import dataclass
 from kho.storage.sqlite.connection import Connection
 from kho.storage.sqlite.transaction import SqliteTx, translate
 from kho.storage.unit_of_work import CapturedError, finish
@@ -21,18 +23,22 @@ T = TypeVar("T")
 MAX_GROUP = 256
 
 
+@dataclass(slots=True, eq=False)
 class WriteJob:
-    """One caller's work, and what came of it."""
+    """One caller's work, and its result."""
 
-    def __init__(self, work: Callable[[Tx], Any], loop: asyncio.AbstractEventLoop) -> None:
-        self.work = work
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.value: Any = None
-        self.error: BaseException | None = errors.DatabaseError("The database stopped before this was written.")
+    work: Callable[[Tx], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any] = field(init=False)
+    value: Any = None
+    error: BaseException | None = None
+    attempted: bool = False
+
+    def __post_init__(self) -> None:
+        self.future = self.loop.create_future()
 
     def attempt(self, connection: Connection) -> None:
-        self.value = None
+        self.value, self.attempted = None, True
         with CapturedError() as caught:
             self.value = finish(self.work, SqliteTx(connection))
         self.error = caught.error
@@ -40,10 +46,12 @@ class WriteJob:
     def settle(self) -> None:
         if self.future.done():
             return
-        if self.error is None:
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        elif self.attempted:
             self.future.set_result(self.value)
         else:
-            self.future.set_exception(self.error)
+            self.future.set_exception(errors.DatabaseError("The database stopped before this was written."))
 
 
 class Writer:
@@ -68,7 +76,7 @@ class Writer:
         return cast(T, await job.future)
 
     def close(self) -> None:
-        """Writes what is queued, then closes the connection. Blocks; safe to call again."""
+        """Write what is queued, then close the connection. Blocks; safe to call again."""
         with self._lock:
             self._closed = True
             self._queue.put(None)
@@ -81,7 +89,7 @@ class Writer:
             while self._serve_next_batch():
                 pass
         finally:
-            # Reached on close, and if this thread ever fails: nobody may wait for a thread that is gone.
+            # Reached on close, and if this thread ever fails: no caller may wait for a thread that is gone.
             with self._lock:
                 self._closed = True
             _deliver([job for job in self._take_waiting() if job is not None])
@@ -113,19 +121,20 @@ class Writer:
                 self._commit_alone(job)
                 done += 1
         except errors.KhoError as refusal:
-            # The transaction did not even begin: nobody's work is to blame, and each would only wait as long again.
+            # The transaction did not even begin: no job is to blame, and each would only wait as long again.
             for job in jobs[done:]:
                 job.error = type(refusal)(refusal.message)
 
     def _commit_together(self, jobs: list[WriteJob]) -> bool:
-        """False when the group as a whole could not be committed; then nothing of it was."""
+        """Commit jobs in one transaction. False if the group as a whole could not be committed; then nothing was
+        written."""
         self._begin()
         try:
             for job in jobs:
                 self._connection.execute("SAVEPOINT job")
                 job.attempt(self._connection)
                 if not self._connection.in_transaction:
-                    return False  # a full disk or a failing one makes SQLite roll back everything
+                    return False  # on a full or failing disk SQLite rolls back everything
                 if job.error is not None:
                     self._connection.execute("ROLLBACK TO job")
                 self._connection.execute("RELEASE job")

@@ -1,14 +1,14 @@
 """Shared by the vector indexes: checks of vectors, the registry of models, and filters.
 
-Whatever comes in is brought to length 1, so that a dot product is the cosine on every engine.
+All vectors are normalised to length 1, so that a dot product is the cosine on every engine.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel import errors
 from kho.kernel.ports import PassageRef, SearchFilter, Tx
+from kho.lib.dataclass import dataclass
 from kho.storage.digests import number_of
 
 if TYPE_CHECKING:
@@ -27,16 +27,12 @@ class Model:
 
 
 def register(tx: Tx, engine: str, model: str, dimension: int) -> Model:
-    """The model's number, given out now if it has none. Another dimension under the same name is refused."""
+    """Return the model, registering it if it is new. Raises for another dimension under the same name."""
     if not 1 <= dimension <= MAX_DIMENSION:
         raise errors.InvalidParams(f"A vector has 1 to {MAX_DIMENSION} numbers; the model {model!r} gives {dimension}.")
     # Two processes may do this at once: one of them inserts.
-    tx.run(
-        "INSERT INTO vector_models (engine, model, dimension) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
-        engine,
-        model,
-        dimension,
-    )
+    sql = "INSERT INTO vector_models (engine, model, dimension) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+    tx.run(sql, engine, model, dimension)
     known = find(tx, engine, model)
     if known.dimension != dimension:
         raise errors.InvalidParams(
@@ -64,12 +60,12 @@ def registered(tx: Tx, engine: str) -> list[Model]:
 
 
 def latest(rows: "Sequence[tuple[PassageRef, Vector]]") -> "list[tuple[PassageRef, Vector]]":
-    """One row per passage: the last one, where it comes twice."""
+    """Keep one row per passage: the last one, if it occurs twice."""
     return list({filed.seq: (filed, vector) for filed, vector in rows}.values())
 
 
 def matrix(model: str, dimension: int, vectors: "Sequence[Vector]") -> "Matrix":
-    """The vectors as rows of length 1. One that cannot be compared is refused."""
+    """Return the vectors as rows of length 1. Raises for a vector that cannot be compared."""
     import numpy as np
 
     for vector in vectors:
@@ -79,7 +75,7 @@ def matrix(model: str, dimension: int, vectors: "Sequence[Vector]") -> "Matrix":
             )
     if not vectors:
         return np.zeros((0, dimension), np.float32)
-    # In double precision: the square of a large float32 is no float32.
+    # In double precision: the square of a large float32 may overflow a float32.
     rows = np.stack(vectors).astype(np.float64)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not (lengths > 0).all():
@@ -92,7 +88,7 @@ def vector_of(model: str, dimension: int, vector: "Vector") -> "Vector":
 
 
 class IndexFilter:
-    """The filters of a search, as numbers."""
+    """Filters of a search, as numbers."""
 
     def __init__(self, where: SearchFilter) -> None:
         self.collections = [number_of(name) for name in where.collections]
@@ -108,7 +104,8 @@ class IndexFilter:
         return bool(times or self.collections or self.kinds or self.tags or self.any_tags)
 
     def sql(self) -> str:
-        """All but the tags, as conditions on a row. Numbers of our own making, so they stand in the text."""
+        """Return all filters but the tags, as SQL conditions. The numbers are our own digests, so they are safe in the
+        text."""
         conditions = ""
         if self.collections:
             conditions += f" AND collection IN ({', '.join(map(str, self.collections))})"
@@ -122,7 +119,7 @@ class IndexFilter:
 
 
 def best_first(seqs: Any, cosines: Any, limit: int) -> list[tuple[int, float]]:
-    """Pairs of arrays as the answer: best first, newest first among equals."""
+    """Convert arrays of numbers and cosines to the result: best first, newest first among equals."""
     import numpy as np
 
     order = np.lexsort((-seqs, -cosines))[:limit]

@@ -1,22 +1,23 @@
 """Vectors in blocks of short codes, searched by counting bits.
 
-A number of a vector becomes three bits: is it above the usual, clearly below it, clearly above it? So the bits in
-which two codes differ grow with the distance of their vectors. A code is an eighth of a half-precision vector, and
-numpy compares a million of them in about 40 ms; the best are then scored with the vectors themselves.
+Each number of a vector becomes three bits: is it above the mean, clearly below it, clearly above it? So the number of
+bits in which two codes differ grows with the distance of their vectors. A code is an eighth of the size of a
+half-precision vector, and numpy compares a million of them in about 40 ms; the best are then scored with the vectors
+themselves.
 
-Three bits rather than one: among 100,000 vectors that look like those of multilingual-e5-small, the best 800 of a
-query hold 92 % of its true ten with one bit, 98 % with two and 99.8 % with three. Without subtracting the mean it
+Three bits instead of one: among 100,000 vectors that look like those of multilingual-e5-small, the best 800 of a query
+contain 92 % of its true top ten with one bit, 98 % with two and 99.8 % with three. Without subtracting the mean it
 would be 38 %: all vectors of such models point roughly the same way.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
+from kho.lib.dataclass import dataclass
 from kho.storage.vector_index.base import IndexFilter
 
 if TYPE_CHECKING:
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 CLEAR_DEVIATION = 0.67
-"""Share of a standard deviation that counts as clear: a quarter of the numbers is then below, a quarter above."""
+"""Standard deviations that count as clear: a quarter of the numbers is then below, a quarter above."""
 
 ISIN_THRESHOLD = 32
-"""Values from which numpy's own search for any of them pays."""
+"""Number of values from which numpy's isin is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The centre and width of the codes, learnt from a sample. A block stays in the frame it was made in."""
+    """Centre and width of the codes, learnt from a sample. A block keeps the frame it was encoded with."""
 
     number: int
     centre: "Vector"
@@ -51,7 +52,7 @@ def learn(number: int, sample: "Matrix") -> Frame:
 
 
 def encode(frame: Frame, vectors: "Matrix") -> "Bits":
-    """One column per vector: scanning goes word by word over all vectors, which numpy does fastest."""
+    """Encode vectors, one column each: the scan goes word by word over all vectors, which is fastest in numpy."""
     import numpy as np
 
     away = vectors - frame.centre
@@ -63,7 +64,7 @@ def encode(frame: Frame, vectors: "Matrix") -> "Bits":
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """Vectors of one owner with what a search may be narrowed by. It never changes; who died is kept beside it."""
+    """Vectors of one owner with their filter columns. Immutable; deleted vectors are recorded outside of it."""
 
     frame: int
     seqs: "Integers"
@@ -71,9 +72,9 @@ class CodeBlock:
     kinds: "Integers"
     times: "Integers"
     tags: "Integers"
-    """Tags of all its vectors, one after the other."""
+    """Tags of all its vectors, concatenated."""
     tag_places: "NDArray[np.uint16]"
-    """For each tag, the place of the vector that it belongs to."""
+    """For each tag, the index of its vector in the block."""
     codes: "Bits"
 
     @property
@@ -83,7 +84,7 @@ class CodeBlock:
 
 
 def matching(index_filter: IndexFilter, block: CodeBlock) -> "Mask | None":
-    """Mask of the block's vectors that pass the filter; None for all."""
+    """Return the mask of the block's vectors that pass the filter; None for all."""
     import numpy as np
 
     if not index_filter.any:
@@ -105,7 +106,7 @@ def matching(index_filter: IndexFilter, block: CodeBlock) -> "Mask | None":
 
 
 def _tagged(block: CodeBlock, tags: Sequence[int]) -> "Mask":
-    """Mask of the vectors that have at least one of the tags."""
+    """Return the mask of the vectors that have at least one of the tags."""
     import numpy as np
 
     found = np.zeros(len(block.seqs), np.bool_)
@@ -114,7 +115,7 @@ def _tagged(block: CodeBlock, tags: Sequence[int]) -> "Mask":
 
 
 def _any_of(column: "Integers", values: Sequence[int]) -> "Mask":
-    """Like numpy's isin, which is slow to start and worth it for many."""
+    """Like numpy's isin, which has a high fixed cost and pays off only for many values."""
     import numpy as np
 
     if len(values) > ISIN_THRESHOLD:
@@ -128,8 +129,8 @@ def _any_of(column: "Integers", values: Sequence[int]) -> "Mask":
 def candidates(
     blocks: "Iterable[tuple[CodeBlock, Mask | None]]", frames: "dict[int, Bits]", index_filter: IndexFilter, limit: int
 ) -> "Integers":
-    """The numbers of the `limit` passages whose codes are nearest to the query's. `frames` has the query's code in each
-    frame; a mask says which vectors of a block are alive."""
+    """Return the numbers of the `limit` passages whose codes are nearest to the query's. `frames` has the query's code
+    in each frame; a mask says which vectors of a block are alive."""
     import numpy as np
 
     seqs: list[Integers] = []
@@ -159,16 +160,16 @@ def candidates(
     every, far = np.concatenate(seqs), np.concatenate(distances)
     if len(every) <= limit:
         return every
-    # Distances are small whole numbers: counting them finds the last one wanted faster than sorting.
+    # Distances are small integers: counting them finds the last one wanted faster than sorting.
     last = np.searchsorted(np.cumsum(np.bincount(far)), limit)
     closer, ties = every[far < last], every[far == last]
-    # Thousands of equal vectors are no reason to score thousands. The newest would come first anyway.
+    # Do not score thousands of equal vectors; the newest of them would come first anyway.
     return np.concatenate([closer, np.sort(ties)[len(closer) - limit :]])
 
 
 class BlockCache:
-    """Blocks that were read before, several together, as numpy likes it. Blocks never change and their numbers are
-    never used twice, so nothing here goes stale, whoever writes; only the room is limited."""
+    """Cache of blocks, joined into groups for numpy. Blocks never change and their numbers are never reused, so no
+    entry becomes stale, whichever process writes; only the size is limited."""
 
     def __init__(self, max_bytes: int) -> None:
         self._lock = threading.Lock()
@@ -179,19 +180,19 @@ class BlockCache:
     def get(
         self, key: tuple[int, ...], numbers: tuple[int, ...], load: Callable[[Sequence[int]], CodeBlock]
     ) -> CodeBlock:
-        """The group under this key, if it is still made of these blocks."""
+        """Return the group under this key, if it still consists of these blocks; else load it."""
         with self._lock:
             known = self._groups.get(key)
         if known is not None and known[0] == numbers:
             return known[1]
         block = load(numbers)
-        with self._lock, suppress(ValueError):  # a group that is larger than all the room is not kept
+        with self._lock, suppress(ValueError):  # a group larger than the whole cache is not kept
             self._groups[key] = numbers, block
         return block
 
 
 def join(blocks: Sequence[CodeBlock]) -> CodeBlock:
-    """Blocks of one frame as one."""
+    """Join blocks of one frame."""
     import numpy as np
 
     sizes = [len(block.seqs) for block in blocks]
@@ -209,7 +210,7 @@ def join(blocks: Sequence[CodeBlock]) -> CodeBlock:
 
 
 def array(data: Any, kind: str) -> Any:
-    """The numbers that were stored as bytes, in the same order of bytes on every machine."""
+    """Read numbers that were stored as bytes, in the same byte order on every machine."""
     import numpy as np
 
     return np.frombuffer(data, kind)

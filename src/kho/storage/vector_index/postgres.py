@@ -1,10 +1,10 @@
-"""The vector index on PostgreSQL: pgvector's HNSW graph, half-precision vectors (cosines are right to 0.001).
+"""Vector index on PostgreSQL: pgvector's HNSW graph, half-precision vectors (cosines are accurate to 0.001).
 
-A graph is walked from vector to vector, so a filter that few rows pass would make it walk for long and miss some.
-Therefore the rows that pass are counted first, up to MAX_EXACT: if they are so few, all of them are scored. So they are
-while there is no graph yet: it is built when there are many rows and none wait, because row by row that takes five
-times as long. It is built in memory, of which it is given as much as it needs: with the 64 MB that a server allows by
-itself, a graph of more than some thirty thousand vectors is built on disk, which takes several times as long.
+A search walks the graph from vector to vector, so a filter that few rows pass would make it slow and miss some.
+Therefore the rows that pass are counted first, up to MAX_EXACT; if there are no more, all of them are scored. The same
+is done while there is no graph yet: it is built once there are many rows and none are pending, because adding row by
+row takes five times as long. It is built in memory and given as much as it needs: with the server's default of 64 MB, a
+graph of more than about thirty thousand vectors is built on disk, which takes several times as long.
 """
 
 import json
@@ -26,22 +26,23 @@ log = logging.getLogger(__name__)
 
 ENGINE = "postgres"
 MAX_EXACT = 5_000
-"""Rows that are scored one by one rather than through the graph."""
+"""Rows up to which all are scored, without the graph."""
 M, EF_CONSTRUCTION = 24, 128
-"""Connections of the graph. Twice pgvector's own: vectors that all point roughly the same way need it. With a
-filter that one row in ten passes (40,000 vectors like those of multilingual-e5-small), the true ten are found to 98 %
-with pgvector's graph, to 99.3 % with this one (both at 400 below), which takes twice as long to build."""
+"""Connections of the graph. Twice pgvector's default: vectors that all point roughly the same way need it. With a
+filter that one row in ten passes (40,000 vectors like those of multilingual-e5-small), 98 % of the true top ten are
+found with pgvector's default, 99.3 % with this one (both with 400 for EF_SEARCH below). It takes twice as long to
+build."""
 EF_SEARCH = 600
-"""Vectors asked of the graph at a time, at least: the larger the store, the more are needed."""
+"""Minimum number of vectors requested from the graph at a time: the larger the index, the more are needed."""
 MAX_EF_SEARCH = 1_000
-"""pgvector allows no more; the iterative scan goes on from there."""
+"""pgvector's maximum; beyond it, the iterative scan continues."""
 OVERSAMPLING = 4
-"""Times the limit that is taken from the graph, because its order is only roughly right."""
+"""Multiple of the limit that is taken from the graph, because its order is only approximate."""
 MAX_SCANNED = 40_000
-"""Vectors after which an iterative scan gives up: enough for 80 hits where one row in 500 passes the filters."""
+"""Vectors after which an iterative scan stops: enough for 80 hits if one row in 500 passes the filters."""
 
 MAX_BUILD_MEMORY = 2 * 1024**3
-"""Bytes in which a graph is built: a million vectors of 384 numbers fit."""
+"""Maximum memory in bytes to build a graph: a million vectors of 384 numbers fit."""
 
 _LOCK = 0x6B686F_76  # "khov": two processes may prepare at once
 _NEEDED = (0, 8)
@@ -59,7 +60,7 @@ CREATE TABLE IF NOT EXISTS vectors_{n} (
 CREATE INDEX IF NOT EXISTS vectors_{n}_filed ON vectors_{n} (space, tenant, collection, kind, created_at);
 CREATE INDEX IF NOT EXISTS vectors_{n}_tags ON vectors_{n} USING gin (tags);
 """
-# Beside running writes, which would wait for minutes otherwise.
+# Concurrently, because writes would wait for minutes otherwise.
 _GRAPH = """
 CREATE INDEX CONCURRENTLY IF NOT EXISTS vectors_{n}_graph ON vectors_{n} USING hnsw (vector halfvec_ip_ops)
 WITH (m = {m}, ef_construction = {ef})
@@ -144,12 +145,12 @@ class PostgresVectors:
         return await self._db.read(lambda tx: _get(tx, model, where, seqs), timeout=timeout)
 
     async def deliver(self) -> int:
-        """Builds the graphs that are missing where rows have become many."""
+        """Build missing graphs of models with many rows."""
         for known in await self._db.read(lambda tx: registered(tx, ENGINE)):
             number = known.number
             graph = await self._db.read(lambda tx, number=number: _graph(tx, number, self._exact))
             if graph in ("missing", "broken"):
-                if graph == "broken":  # whoever built it was ended
+                if graph == "broken":  # the process that built it was killed
                     await self._db.maintain(_NO_GRAPH.format(n=number))
                 log.info("vectors: the graph of vectors_%d is being built", number)
                 await self._build(number, known.dimension)
@@ -158,28 +159,28 @@ class PostgresVectors:
     async def _build(self, number: int, dimension: int) -> None:
         count = await self._db.read(lambda tx: tx.one(f"SELECT count(*) FROM vectors_{number}"))
         rows = 0 if count is None else count[0]
-        # A vector, its neighbours (twice M on the lowest level), and what holds them together.
+        # Bytes for a vector, its neighbours (twice M on the lowest level), and overhead.
         memory = min(max(rows * (2 * dimension + 2 * M * 16 + 512), 64 * 1024**2), MAX_BUILD_MEMORY)
         graph = _GRAPH.format(n=number, m=M, ef=EF_CONSTRUCTION)
         wanted = f"{memory // 1024}kB"
         try:
             await self._db.maintain(graph, maintenance_work_mem=wanted)
         except errors.DatabaseError as problem:
-            # Several processes build in shared memory, of which a container may have next to none. One needs none.
+            # A parallel build needs shared memory, of which a container may have next to none. One process does not.
             log.warning("vectors: the graph of vectors_%d is built by one process: %s", number, problem.message)
             await self._db.maintain(_NO_GRAPH.format(n=number))
             await self._db.maintain(graph, maintenance_work_mem=wanted, max_parallel_maintenance_workers="0")
 
     async def aclose(self) -> None:
-        """Nothing is held open but the database, which has other users."""
+        """Does nothing: only the database is open, and others use it."""
 
     async def _extension(self) -> None:
-        """Sees to it that pgvector is there, and new enough to search on when a filter leaves too little."""
+        """Ensure that pgvector is installed, and new enough for iterative scans when a filter leaves too few hits."""
         if await self._db.read(_version) is None:
             try:
                 await self._db.write(lambda tx: tx.script("CREATE EXTENSION IF NOT EXISTS vector"))
             except errors.DatabaseError as error:
-                # Another process may just have made it.
+                # Another process may just have created it.
                 if await self._db.read(_version) is None:
                     raise errors.DatabaseError(
                         "PostgreSQL lacks pgvector, or Kho may not create it. Install pgvector 0.8 or newer and let an "
@@ -224,13 +225,12 @@ def _near(tx: Tx, model: str, where: SearchFilter, vector: "Vector", limit: int,
         rows = tx.all(_EXACT.format(n=known.number, more=more), where.space, where.tenant, query, limit)
     else:
         wanted = max(OVERSAMPLING * limit, 40)
-        # For this transaction only. Without sorting the planner has no choice but to walk the graph.
-        tx.one(
+        # For this transaction only. Without sorting the planner has no choice but to use the graph.
+        sql = (
             "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('enable_sort', 'off', true), "
-            "set_config('hnsw.ef_search', $1, true), set_config('hnsw.max_scan_tuples', $2, true)",
-            str(min(max(EF_SEARCH, wanted), MAX_EF_SEARCH)),
-            str(MAX_SCANNED),
+            "set_config('hnsw.ef_search', $1, true), set_config('hnsw.max_scan_tuples', $2, true)"
         )
+        tx.one(sql, str(min(max(EF_SEARCH, wanted), MAX_EF_SEARCH)), str(MAX_SCANNED))
         rows = tx.all(_WALK.format(n=known.number, more=more), query, where.space, where.tenant, wanted, limit)
     return [(seq, min(1.0, max(-1.0, cosine))) for seq, cosine in rows]
 
@@ -241,14 +241,12 @@ def _get(tx: Tx, model: str, where: SearchFilter, seqs: Sequence[int]) -> "dict[
     known = look_up(tx, ENGINE, model)
     if known is None:
         return {}
-    # As bytes: a header of four, then the numbers. As text it takes ten times as long to read.
-    rows = tx.all(
+    # As bytes: a header of four, then the numbers. Reading it as text takes ten times as long.
+    sql = (
         f"SELECT seq, halfvec_send(vector) FROM vectors_{known.number} "
-        "WHERE seq = ANY($1::bigint[]) AND space = $2 AND tenant = $3",
-        _array(seqs),
-        where.space,
-        where.tenant,
+        "WHERE seq = ANY($1::bigint[]) AND space = $2 AND tenant = $3"
     )
+    rows = tx.all(sql, _array(seqs), where.space, where.tenant)
     vectors = matrix(
         model, known.dimension, [np.frombuffer(row[1], ">f2", offset=4).astype(np.float32) for row in rows]
     )
@@ -256,7 +254,7 @@ def _get(tx: Tx, model: str, where: SearchFilter, seqs: Sequence[int]) -> "dict[
 
 
 def _columns(filed: PassageRef) -> tuple[str, str, int, int, int, str]:
-    """The columns that a search can be filtered by."""
+    """Return the columns that a search can be filtered by."""
     tags = _array(map(number_of, dict.fromkeys(filed.tags)))
     return filed.space, filed.tenant, number_of(filed.collection), number_of(filed.kind), filed.created_at, tags
 

@@ -1,9 +1,9 @@
-"""The vector index in Qdrant: a server or cluster by URL, or its in-process mode.
+"""Vector index in Qdrant: a server or cluster by URL, or its in-process mode.
 
-Qdrant knows nothing of our transactions. So `put` and `drop` write to an outbox in the caller's transaction, and
-`deliver` brings Qdrant up to date, soon after: the hub's background loop calls it. `near` asks Qdrant as it is. It
-does not deliver first: a search should not wait for a backlog of thousands of vectors, and words find new passages at
-once. A passage that was dropped may still be named until the next delivery; its number is never used again.
+Qdrant does not take part in our transactions. So `put` and `drop` write to an outbox in the caller's transaction, and
+`deliver`, called by the hub's background loop, brings Qdrant up to date soon after. `nearest` queries Qdrant as it is.
+It does not deliver first: a search should not wait for a backlog of thousands of vectors, and keyword search finds new
+passages at once. A dropped passage may still be returned until the next delivery; its number is never reused.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kho.kernel import errors
+from kho.kernel.call import within
 from kho.kernel.ports import Database, PassageRef, SearchFilter, Tx
 from kho.lib.clock import Clock, system_clock
 from kho.storage.leases import SqlLeases
-from kho.storage.unit_of_work import within
 from kho.storage.vector_index import qdrant_outbox as outbox
 from kho.storage.vector_index.base import BATCH_SIZE, find, latest, look_up, matrix, register, registered, vector_of
 
@@ -34,12 +34,12 @@ T = TypeVar("T")
 ENGINE = "qdrant"
 REQUEST_TIMEOUT = 10
 MAX_REQUESTS = 4
-"""Requests to a server at once. Its in-process mode is not safe for threads and gets one."""
+"""Concurrent requests to a server. The in-process mode is not thread-safe and gets one."""
 OVERSAMPLING = 2.0
-"""Times the limit that Qdrant takes by its int8 copies before it scores with the vectors themselves."""
+"""Multiple of the limit that Qdrant takes by its int8 copies before it scores with the vectors themselves."""
 EF_SEARCH = 128
 MAX_HITS = 10_000
-"""Hits that are asked for at most: Qdrant answers in one message."""
+"""Maximum number of hits requested: Qdrant answers in one message."""
 
 
 class QdrantVectors:
@@ -68,7 +68,8 @@ class QdrantVectors:
         self._lease = SqlLeases(clock).rows("vector_deliveries", ("model",), outbox.LEASE_DURATION)
 
     async def prepare(self, model: str, dimension: int) -> None:
-        """Registers the model. Its collection is made with the first delivery or search: Qdrant may be away now."""
+        """Register the model. Its collection is created on the first delivery or search, because Qdrant may be down
+        now."""
         await self._db.write(lambda tx: register(tx, ENGINE, model, dimension))
 
     def put(self, tx: Tx, model: str, rows: "Sequence[tuple[PassageRef, Vector]]") -> None:
@@ -106,10 +107,10 @@ class QdrantVectors:
         return await within(timeout, self._get(model, where, seqs))
 
     async def deliver(self) -> int:
-        """Tells Qdrant what it does not know yet, and returns how many rows of the outbox that were.
+        """Send the outbox to Qdrant, and return the number of rows sent.
 
-        Raises `errors.Unavailable` when Qdrant fails: the rows stay, and until a pause is over (it doubles with
-        every failure) further calls do nothing. They also leave alone what another process is delivering.
+        Raises `errors.Unavailable` when Qdrant fails: the rows stay, and further calls do nothing until a pause is
+        over, which doubles with every failure. Models that another process is delivering are skipped.
         """
         count = 0
         for number in await self._db.read(outbox.models_waiting):
@@ -154,7 +155,7 @@ class QdrantVectors:
                 if not await self._db.write(
                     lambda tx, numbers=numbers: outbox.delivered(tx, self._lease, number, numbers)
                 ):
-                    return count  # it took too long, and another process goes on
+                    return count  # it took too long, and another process continues
         except errors.Unavailable:
             await self._db.write(lambda tx: outbox.failed(tx, self._lease, number, self._clock()))
             raise
@@ -162,7 +163,7 @@ class QdrantVectors:
         return count
 
     async def _collection(self, number: int) -> str:
-        """The name of the model's collection, which exists from here on."""
+        """Return the name of the model's collection, creating it if needed."""
         if self._identity is None:
             row = await self._db.read(lambda tx: tx.one("SELECT id FROM vector_identity"))
             self._identity = str(row[0]) if row else ""
@@ -177,7 +178,7 @@ class QdrantVectors:
         return name
 
     async def _ask(self, work: "Callable[[QdrantClient], T]") -> T:
-        """Runs `work` in a thread of its own: the in-process mode, too, would hold up the event loop."""
+        """Run `work` in a thread: even the in-process mode would block the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
 
     def _work(self, work: "Callable[[QdrantClient], T]") -> T:
@@ -200,7 +201,7 @@ class QdrantVectors:
             elif self._local:
                 self._client = QdrantClient(location=self._location)
             else:
-                # It would ask the server for its version now, and warn.
+                # Else it asks the server for its version now, and warns.
                 self._client = QdrantClient(
                     url=self._location, api_key=self._api_key, timeout=REQUEST_TIMEOUT, check_compatibility=False
                 )
@@ -221,11 +222,11 @@ class QdrantVectors:
                 ),
             )
         except UnexpectedResponse:
-            # Another process may just have made it.
+            # Another process may just have created it.
             if not client.collection_exists(name):
                 raise
         if self._local:
-            return  # it scans, and would warn of indexes
+            return  # the in-process mode scans, and would warn about indexes
         keyword = models.PayloadSchemaType.KEYWORD
         client.create_payload_index(
             name, "owner", models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
@@ -263,7 +264,7 @@ def _send(client: "QdrantClient", name: str, rows: Sequence[outbox.OutboxRow]) -
     last: dict[int, outbox.OutboxRow] = {}
     for row in rows:
         before = last.get(row.seq)
-        # Filed, and then filed elsewhere: the vector came with the first.
+        # Indexed and then moved: the vector came with the first row.
         last[row.seq] = replace(row, vector=before.vector) if before and row.payload and not row.vector else row
     points = [
         models.PointStruct(
@@ -283,7 +284,8 @@ def _send(client: "QdrantClient", name: str, rows: Sequence[outbox.OutboxRow]) -
 
 
 def _move(client: "QdrantClient", name: str, payloads: Mapping[int, str]) -> None:
-    """Only of points that are there: others may still wait for their vectors, and Qdrant refuses the whole request."""
+    """Update payloads of existing points only: others may still wait for their vectors, and Qdrant would reject the
+    whole request."""
     from qdrant_client import models
 
     there = client.retrieve(name, list(payloads), with_payload=False)
@@ -322,7 +324,7 @@ def _payload(filed: PassageRef) -> str:
 
 
 def _owner(space: str, tenant: str) -> str:
-    # As JSON, so that no two pairs read the same.
+    # As JSON, so that two different pairs never have the same text.
     return json.dumps([space, tenant])
 
 

@@ -1,17 +1,17 @@
-"""Changes that an index server has not received yet: written with the rows in one transaction, delivered afterwards.
+"""Outbox of changes for an index server: written in one transaction with the rows, delivered afterwards.
 
-One process at a time delivers for a model, on a lease, in the order of writing: a passage that was filed and then
-dropped must not come back. A delivery that is cut short is repeated; telling a server twice does no harm.
+One process at a time delivers for a model, on a lease, in the order of writing: a passage that was indexed and then
+dropped must not come back. An interrupted delivery is repeated; sending a change twice does no harm.
 """
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kho.kernel.ports import Lease, Tx
+from kho.lib.dataclass import dataclass
 
 LEASE_DURATION = 30_000_000
-"""Microseconds. Longer than any request to a server may take (qdrant.REQUEST_SECONDS)."""
+"""Microseconds. Longer than any request to a server may take (qdrant.REQUEST_TIMEOUT)."""
 FIRST_BACKOFF = 1_000_000
 MAX_BACKOFF = 60_000_000
 
@@ -21,17 +21,15 @@ class OutboxRow:
     number: int
     seq: int
     payload: str | None
-    """None: forget the passage."""
+    """None: delete the passage."""
     vector: bytes | None
     """None: only the payload changes."""
 
 
 def add(tx: Tx, model: int, rows: Iterable[tuple[int, str, bytes | None]]) -> None:
-    """Passages to be filed: number, payload, vector."""
-    tx.many(
-        "INSERT INTO vector_outbox (model, seq, payload, vector) VALUES ($1, $2, $3, $4)",
-        ((model, seq, payload, vector) for seq, payload, vector in rows),
-    )
+    """Queue passages to be indexed: number, payload, vector."""
+    sql = "INSERT INTO vector_outbox (model, seq, payload, vector) VALUES ($1, $2, $3, $4)"
+    tx.many(sql, ((model, seq, payload, vector) for seq, payload, vector in rows))
 
 
 def add_deleted(tx: Tx, model: int, seqs: Iterable[int]) -> None:
@@ -39,7 +37,7 @@ def add_deleted(tx: Tx, model: int, seqs: Iterable[int]) -> None:
 
 
 def models_waiting(tx: Tx) -> list[int]:
-    """The models that have something to deliver."""
+    """Return the models that have something to deliver."""
     rows = tx.all(
         "SELECT number FROM vector_models WHERE EXISTS "
         "(SELECT 1 FROM vector_outbox WHERE vector_outbox.model = vector_models.number) ORDER BY number"
@@ -48,34 +46,31 @@ def models_waiting(tx: Tx) -> list[int]:
 
 
 def claim(tx: Tx, lease: Lease, model: int, now: int) -> bool:
-    """Takes the lease of a model's deliveries. False while another process has it, or a failure is too recent."""
+    """Take the lease of a model's deliveries. False while another process holds it, or a failure is too recent."""
     tx.run("INSERT INTO vector_deliveries (model) VALUES ($1) ON CONFLICT DO NOTHING", model)
     due = tx.one("SELECT 1 FROM vector_deliveries WHERE model = $1 AND due_at <= $2", model, now)
     return due is not None and lease.take(tx, model)
 
 
 def take(tx: Tx, model: int, limit: int) -> list[OutboxRow]:
-    rows = tx.all(
-        "SELECT number, seq, payload, vector FROM vector_outbox WHERE model = $1 ORDER BY number LIMIT $2", model, limit
-    )
+    sql = "SELECT number, seq, payload, vector FROM vector_outbox WHERE model = $1 ORDER BY number LIMIT $2"
+    rows = tx.all(sql, model, limit)
     return [OutboxRow(*row) for row in rows]
 
 
 def delivered(tx: Tx, lease: Lease, model: int, numbers: Sequence[int]) -> bool:
-    """Deletes what was delivered, and holds the lease. False if another process holds it by now."""
+    """Delete what was delivered, and extend the lease. False if another process holds it by now."""
     held = lease.hold(tx, model)
     if held:
         tx.run("UPDATE vector_deliveries SET attempts = 0, due_at = 0 WHERE model = $1", model)
     values = "json_each($1)" if tx.engine == "sqlite" else "jsonb_array_elements_text($1::jsonb)"
-    tx.run(
-        f"DELETE FROM vector_outbox WHERE number IN (SELECT CAST(value AS BIGINT) FROM {values})",
-        json.dumps(list(numbers)),
-    )
+    sql = f"DELETE FROM vector_outbox WHERE number IN (SELECT CAST(value AS BIGINT) FROM {values})"
+    tx.run(sql, json.dumps(list(numbers)))
     return held
 
 
 def failed(tx: Tx, lease: Lease, model: int, now: int) -> None:
-    """Ends the lease. Each failure in a row doubles the pause before the next attempt, of whichever process."""
+    """Release the lease. Each consecutive failure doubles the pause before the next attempt by any process."""
     if not lease.hold(tx, model):
         return
     row = tx.one("SELECT attempts FROM vector_deliveries WHERE model = $1", model)

@@ -1,13 +1,13 @@
-"""The vector index on SQLite: ordinary tables, in the same file and transaction as everything else.
+"""Vector index on SQLite: ordinary tables, in the same file and transaction as everything else.
 
-A vector is a row, in half precision (cosines are right to 0.0002). The rows of an owner (a tenant in a space) that
-came last are its tail, which a search scores in full: small stores are exact. Whenever a tail reaches BLOCK_ROWS rows
-they are packed into a block of short codes; a search compares the codes, then scores the best with their rows.
+A vector is a row, in half precision (cosines are accurate to 0.0002). The latest rows of an owner (a tenant in a space)
+are its tail, which a search scores in full: small indexes are exact. When a tail reaches BLOCK_ROWS rows they are
+packed into a block of short codes; a search compares the codes, then scores the best with their rows.
 
 sqlite-vec was measured for this and not taken. Its vec0 spends most of a search on picking the k best of each chunk,
-which grows with k: among 100,000 vectors of one tenant, 26 ms for 200 candidates by one bit per number, 66 to 97 ms
-for 400, and 44 ms for 100 with two filters. Here comparing all
-codes of three bits takes 3 to 5 ms, for however many candidates, filters or not.
+which grows with k: among 100,000 vectors of one tenant, 26 ms for 200 candidates by one bit per number, 66 to 97 ms for
+400, and 44 ms for 100 with two filters. Here comparing all codes of three bits takes 3 to 5 ms, for any number of
+candidates, with or without filters.
 """
 
 import json
@@ -17,19 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kho.kernel.ports import Database, PassageRef, Row, SearchFilter, Tx
 from kho.storage.digests import number_of
-from kho.storage.vector_index.base import (
-    BATCH_SIZE,
-    IndexFilter,
-    Model,
-    best_first,
-    find,
-    latest,
-    look_up,
-    matrix,
-    register,
-    registered,
-    vector_of,
-)
+from kho.storage.vector_index import base
 from kho.storage.vector_index.bit_codes import BlockCache, CodeBlock, Frame, array, candidates, encode, join, learn
 
 if TYPE_CHECKING:
@@ -38,20 +26,22 @@ if TYPE_CHECKING:
 
 ENGINE = "sqlite"
 BLOCK_ROWS = 256
-"""Rows in a block. A tail is up to as long, and is scored in less than 1 ms."""
+"""Rows in a block. A tail has up to as many, and is scored in less than 1 ms."""
 GROUP_BLOCKS = 16
-"""Blocks that are kept in memory, and scanned, as one: fewer calls, and still small enough for the CPU's cache."""
+"""Blocks cached and scanned as one group: fewer calls, and still small enough for the CPU's cache."""
 MIN_CANDIDATES, MAX_CANDIDATES = 240, 1_600
-"""Candidates whose vectors are scored in full after the codes were compared, at least and at most."""
+"""Minimum and maximum number of candidates whose vectors are scored in full after the codes were compared."""
 ROWS_PER_CANDIDATE = 250
-"""One candidate more for so many rows: that makes 280 of 10,000 and 640 of 100,000, and among these are more
-than 99 % of the true ten. The share that is needed falls with the number of rows."""
+"""One candidate more for this many rows: that makes 280 for 10,000 and 640 for 100,000, and these contain more than
+99 % of the true top ten. The share that is needed falls with the number of rows."""
 RELEARN_FACTOR = 8
-"""There is a new frame each time there are this many times the blocks: the first texts may be unlike the later."""
+"""A new frame is learnt each time the number of blocks has grown by this factor: the first texts may differ from later
+ones."""
 SAMPLE_SIZE = 4_096
 """Vectors from which a frame is learnt."""
 CACHE_BYTES = 256 * 1024 * 1024
-"""For the codes of 1.4 million vectors of 384 numbers; more are read from the file at every search."""
+"""Enough for the codes of 1.4 million vectors of 384 numbers; beyond that, codes are read from the file at every
+search."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS vectors_{n} (
@@ -104,26 +94,26 @@ class SqliteVectors:
 
     async def prepare(self, model: str, dimension: int) -> None:
         def work(tx: Tx) -> None:
-            tx.script(_TABLES.format(n=register(tx, ENGINE, model, dimension).number))
+            tx.script(_TABLES.format(n=base.register(tx, ENGINE, model, dimension).number))
 
         await self._db.write(work)
 
     def put(self, tx: Tx, model: str, rows: "Sequence[tuple[PassageRef, Vector]]") -> None:
-        known = find(tx, ENGINE, model)
-        rows = latest(rows)
-        halves = matrix(model, known.dimension, [vector for _, vector in rows]).astype("<f2")
+        known = base.find(tx, ENGINE, model)
+        rows = base.latest(rows)
+        halves = base.matrix(model, known.dimension, [vector for _, vector in rows]).astype("<f2")
         _put(tx, known, [(filed, half.tobytes()) for (filed, _), half in zip(rows, halves, strict=True)])
 
     def move(self, tx: Tx, model: str, rows: Sequence[PassageRef]) -> None:
-        known = look_up(tx, ENGINE, model)
-        for start in range(0, len(rows) if known else 0, BATCH_SIZE):
+        known = base.look_up(tx, ENGINE, model)
+        for start in range(0, len(rows) if known else 0, base.BATCH_SIZE):
             assert known is not None
-            some = {filed.seq: filed for filed in rows[start : start + BATCH_SIZE]}
-            # A block holds what its rows are filed under, so they leave it.
+            some = {filed.seq: filed for filed in rows[start : start + base.BATCH_SIZE]}
+            # A block contains the filter columns of its rows, so changed rows leave it.
             _put(tx, known, [(some[seq], vector) for seq, vector in _rows(tx, known, list(some))])
 
     def drop(self, tx: Tx, seqs: Sequence[int]) -> None:
-        for known in registered(tx, ENGINE):
+        for known in base.registered(tx, ENGINE):
             for owner in _forget(tx, known, seqs):
                 _pack(tx, known, owner)
 
@@ -143,29 +133,29 @@ class SqliteVectors:
         return 0
 
     async def aclose(self) -> None:
-        """Nothing is held open but the database, which has other users."""
+        """Does nothing: only the database is open, and others use it."""
 
     def _near(self, tx: Tx, model: str, where: SearchFilter, vector: "Vector", limit: int) -> list[tuple[int, float]]:
-        known = look_up(tx, ENGINE, model)
+        known = base.look_up(tx, ENGINE, model)
         if known is None:
             return []
-        query = vector_of(model, known.dimension, vector)
+        query = base.vector_of(model, known.dimension, vector)
         row = tx.one("SELECT number FROM vector_owners WHERE space = $1 AND tenant = $2", where.space, where.tenant)
         if row is None:
             return []
-        index_filter = IndexFilter(where)
+        index_filter = base.IndexFilter(where)
         rows = _tail(tx, known, row[0], index_filter)
         frames = {frame.number: encode(frame, query[None, :]) for frame in _frames(tx, known)}
-        blocks = tx.all(
-            f"SELECT number, place, frame, dead FROM vectors_{known.number}_blocks WHERE owner = $1 ORDER BY place",
-            row[0],
-        )
+        sql = f"SELECT number, place, frame, dead FROM vectors_{known.number}_blocks WHERE owner = $1 ORDER BY place"
+        blocks = tx.all(sql, row[0])
         count = max(min(MIN_CANDIDATES + len(blocks) * BLOCK_ROWS // ROWS_PER_CANDIDATE, MAX_CANDIDATES), 4 * limit)
         seqs = candidates(self._groups(tx, known, row[0], blocks), frames, index_filter, count)
         rows += _rows(tx, known, seqs.tolist())
         return _scored(rows, known, query, limit)
 
-    def _groups(self, tx: Tx, known: Model, owner: int, rows: list[Row]) -> "Iterator[tuple[CodeBlock, Mask | None]]":
+    def _groups(
+        self, tx: Tx, known: base.Model, owner: int, rows: list[Row]
+    ) -> "Iterator[tuple[CodeBlock, Mask | None]]":
         import numpy as np
 
         for (place, frame), group in groupby(rows, lambda row: (row[1] // GROUP_BLOCKS, row[2])):
@@ -179,7 +169,7 @@ class SqliteVectors:
             yield block, np.unpackbits(array(dead, "u1")) == 0 if any(dead) else None
 
 
-def _put(tx: Tx, known: Model, rows: Sequence[tuple[PassageRef, bytes]]) -> None:
+def _put(tx: Tx, known: base.Model, rows: Sequence[tuple[PassageRef, bytes]]) -> None:
     _forget(tx, known, [filed.seq for filed, _ in rows])
     owners = {key: _owner(tx, *key) for key in {(filed.space, filed.tenant) for filed, _ in rows}}
     tx.many(
@@ -213,13 +203,11 @@ def _tags(tags: Iterable[str]) -> bytes:
     return b"".join(number_of(tag).to_bytes(8, "little", signed=True) for tag in dict.fromkeys(tags))
 
 
-def _tail(tx: Tx, known: Model, owner: int, index_filter: IndexFilter) -> list[Row]:
-    """The rows of the tail that are meant: number and vector."""
+def _tail(tx: Tx, known: base.Model, owner: int, index_filter: base.IndexFilter) -> list[Row]:
+    """Return the rows of the tail that pass the filter: number and vector."""
     wanted, some = (_set(tags) for tags in (index_filter.tags, index_filter.any_tags))
-    rows = tx.all(
-        f"SELECT seq, vector, tags FROM vectors_{known.number} WHERE owner = $1 AND block = 0{index_filter.sql()}",
-        owner,
-    )
+    sql = f"SELECT seq, vector, tags FROM vectors_{known.number} WHERE owner = $1 AND block = 0{index_filter.sql()}"
+    rows = tx.all(sql, owner)
     if not wanted and not some:
         return [row[:2] for row in rows]
     tagged = ((row[:2], _eights(row[2])) for row in rows)
@@ -234,44 +222,42 @@ def _eights(data: bytes) -> set[bytes]:
     return {data[start : start + 8] for start in range(0, len(data), 8)}
 
 
-def _rows(tx: Tx, known: Model, seqs: Sequence[int]) -> list[Row]:
+def _rows(tx: Tx, known: base.Model, seqs: Sequence[int]) -> list[Row]:
     return tx.all(f"SELECT seq, vector FROM vectors_{known.number} WHERE seq {_ANY_OF}", json.dumps(seqs))
 
 
 def _get(tx: Tx, model: str, where: SearchFilter, seqs: Sequence[int]) -> "dict[int, Vector]":
-    known = look_up(tx, ENGINE, model)
+    known = base.look_up(tx, ENGINE, model)
     if known is None:
         return {}
-    rows = tx.all(
+    sql = (
         f"SELECT seq, vector FROM vectors_{known.number} WHERE seq {_ANY_OF} "
-        "AND owner = (SELECT number FROM vector_owners WHERE space = $2 AND tenant = $3)",
-        json.dumps(list(seqs)),
-        where.space,
-        where.tenant,
+        "AND owner = (SELECT number FROM vector_owners WHERE space = $2 AND tenant = $3)"
     )
-    vectors = matrix(model, known.dimension, list(_matrix((row[1] for row in rows), known)))
+    rows = tx.all(sql, json.dumps(list(seqs)), where.space, where.tenant)
+    vectors = base.matrix(model, known.dimension, list(_matrix((row[1] for row in rows), known)))
     return {row[0]: vector for row, vector in zip(rows, vectors, strict=True)}
 
 
-def _scored(rows: list[Row], known: Model, query: "Vector", limit: int) -> list[tuple[int, float]]:
+def _scored(rows: list[Row], known: base.Model, query: "Vector", limit: int) -> list[tuple[int, float]]:
     import numpy as np
 
     if not rows:
         return []
     seqs = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-    return best_first(seqs, _matrix((row[1] for row in rows), known) @ query, limit)
+    return base.best_first(seqs, _matrix((row[1] for row in rows), known) @ query, limit)
 
 
-def _matrix(vectors: Iterable[bytes], known: Model) -> "Matrix":
+def _matrix(vectors: Iterable[bytes], known: base.Model) -> "Matrix":
     return array(b"".join(vectors), "<f2").reshape(-1, known.dimension).astype("f4")
 
 
-def _frames(tx: Tx, known: Model) -> list[Frame]:
+def _frames(tx: Tx, known: base.Model) -> list[Frame]:
     rows = tx.all(f"SELECT number, centre, width FROM vectors_{known.number}_frames ORDER BY number")
     return [Frame(number, array(centre, "<f4"), width) for number, centre, width in rows]
 
 
-def _load(tx: Tx, known: Model, numbers: Sequence[int]) -> CodeBlock:
+def _load(tx: Tx, known: base.Model, numbers: Sequence[int]) -> CodeBlock:
     rows = tx.all(
         "SELECT number, frame, seqs, collections, kinds, times, tags, tag_places, codes "
         f"FROM vectors_{known.number}_codes WHERE number {_ANY_OF}",
@@ -287,13 +273,13 @@ def _block(row: Row) -> CodeBlock:
     return CodeBlock(row[1], seqs, collections, kinds, times, tags, array(row[7], "<u2"), codes)
 
 
-def _forget(tx: Tx, known: Model, seqs: Sequence[int]) -> set[int]:
-    """Deletes rows, and marks them dead in their blocks. A block of which less than half is left is given up, and its
-    rows go back to the tail: deleting rots neither the speed nor the size. Returns the owners of such blocks."""
+def _forget(tx: Tx, known: base.Model, seqs: Sequence[int]) -> set[int]:
+    """Delete rows, and mark them dead in their blocks. A block of which less than half is left is dissolved, and its
+    rows go back to the tail, so that deletions degrade neither speed nor size. Returns the owners of such blocks."""
     table = f"vectors_{known.number}"
     dead: dict[int, list[int]] = {}
-    for start in range(0, len(seqs), BATCH_SIZE):
-        some = json.dumps(list(seqs[start : start + BATCH_SIZE]))
+    for start in range(0, len(seqs), base.BATCH_SIZE):
+        some = json.dumps(list(seqs[start : start + base.BATCH_SIZE]))
         rows = tx.all(f"SELECT block, place FROM {table} WHERE seq {_ANY_OF}", some)
         for block, place in rows:
             if block:
@@ -315,50 +301,43 @@ def _bury(tx: Tx, table: str, block: int, places: Iterable[int]) -> list[int]:
     codes = tx.one(f"SELECT seqs FROM {table}_codes WHERE number = $1", block)
     assert codes is not None
     seqs = json.dumps(array(codes[0], "<i8").tolist())
-    # Of those numbers, some may be in another block by now, or in none.
+    # Some of these rows may be in another block by now, or in none.
     tx.run(f"UPDATE {table} SET block = 0, place = 0 WHERE seq {_ANY_OF} AND block = $2", seqs, block)
     tx.run(f"DELETE FROM {table}_blocks WHERE number = $1", block)
     tx.run(f"DELETE FROM {table}_codes WHERE number = $1", block)
     return [row[0]]
 
 
-def _pack(tx: Tx, known: Model, owner: int) -> None:
-    """Turns a tail that has become long into blocks."""
+def _pack(tx: Tx, known: base.Model, owner: int) -> None:
+    """Pack a long tail into blocks."""
     table = f"vectors_{known.number}"
     length = tx.one(f"SELECT count(*) FROM {table} WHERE owner = $1 AND block = 0", owner)
     for _ in range((length[0] if length else 0) // BLOCK_ROWS):
-        rows = tx.all(
+        sql = (
             f"SELECT seq, collection, kind, created_at, tags, vector FROM {table} "
-            "WHERE owner = $1 AND block = 0 ORDER BY seq LIMIT $2",
-            owner,
-            BLOCK_ROWS,
+            "WHERE owner = $1 AND block = 0 ORDER BY seq LIMIT $2"
         )
+        rows = tx.all(sql, owner, BLOCK_ROWS)
         vectors = _matrix((row[5] for row in rows), known)
         frame = _frame(tx, known, vectors)
-        tx.run(
+        sql = (
             f"INSERT INTO {table}_blocks (owner, place, frame, dead) "
-            f"SELECT $1, 1 + coalesce(max(place), 0), $2, $3 FROM {table}_blocks WHERE owner = $1",
-            owner,
-            frame.number,
-            bytes(BLOCK_ROWS // 8),
+            f"SELECT $1, 1 + coalesce(max(place), 0), $2, $3 FROM {table}_blocks WHERE owner = $1"
         )
-        tx.run(
+        tx.run(sql, owner, frame.number, bytes(BLOCK_ROWS // 8))
+        sql = (
             f"INSERT INTO {table}_codes (number, frame, seqs, collections, kinds, times, tags, tag_places, codes) "
-            "VALUES (last_insert_rowid(), $1, $2, $3, $4, $5, $6, $7, $8)",
-            frame.number,
-            *_columns(rows),
-            encode(frame, vectors).tobytes(),
+            "VALUES (last_insert_rowid(), $1, $2, $3, $4, $5, $6, $7, $8)"
         )
+        tx.run(sql, frame.number, *_columns(rows), encode(frame, vectors).tobytes())
         newest = tx.one(f"SELECT max(number) FROM {table}_blocks")
         assert newest is not None
-        tx.many(
-            f"UPDATE {table} SET block = $1, place = $2 WHERE seq = $3",
-            ((newest[0], place, row[0]) for place, row in enumerate(rows)),
-        )
+        sql = f"UPDATE {table} SET block = $1, place = $2 WHERE seq = $3"
+        tx.many(sql, ((newest[0], place, row[0]) for place, row in enumerate(rows)))
 
 
 def _columns(rows: list[Row]) -> Iterator[bytes]:
-    """The seqs, collections, kinds, times, tags and places of the tags, each as one run of bytes."""
+    """Yield the seqs, collections, kinds, times, tags and places of the tags, each as bytes."""
     import numpy as np
 
     for column in range(4):
@@ -368,8 +347,8 @@ def _columns(rows: list[Row]) -> Iterator[bytes]:
     yield np.array(list(places), "<u2").tobytes()
 
 
-def _frame(tx: Tx, known: Model, vectors: "Matrix") -> Frame:
-    """The newest frame, or a new one if there are many more vectors by now than those it was learnt from."""
+def _frame(tx: Tx, known: base.Model, vectors: "Matrix") -> Frame:
+    """Return the newest frame, or learn a new one if there are many more vectors by now than it was learnt from."""
     import numpy as np
 
     table = f"vectors_{known.number}"
@@ -383,12 +362,8 @@ def _frame(tx: Tx, known: Model, vectors: "Matrix") -> Frame:
     spread = sorted({ends[0] + (ends[1] - ends[0]) * step // SAMPLE_SIZE for step in range(SAMPLE_SIZE + 1)})
     sample = _matrix((vector for _, vector in _rows(tx, known, spread)), known)
     frame = learn(0, np.concatenate([sample, vectors]) if row is None else sample)
-    tx.run(
-        f"INSERT INTO {table}_frames (blocks, width, centre) VALUES ($1, $2, $3)",
-        blocks,
-        frame.width,
-        frame.centre.astype("<f4").tobytes(),
-    )
+    sql = f"INSERT INTO {table}_frames (blocks, width, centre) VALUES ($1, $2, $3)"
+    tx.run(sql, blocks, frame.width, frame.centre.astype("<f4").tobytes())
     number = tx.one(f"SELECT max(number) FROM {table}_frames")
     assert number is not None
     return Frame(number[0], frame.centre, frame.width)

@@ -1,19 +1,19 @@
-"""Query planning that both word indexes share: token weights, and which entries are worth scoring.
+"""Query planning shared by both word indexes: token weights, and which entries to score.
 
-An index has terms. A term is a letter, which says what it is, and a text: "w" and a token, "c" and a collection, "k"
-and a kind, "t" and a tag, "e" alone for every entry. One entry in 64 (`PlanLimits.sampled`) carries all its terms
-again behind an "s": counting these tells how common a common term is, at a fraction of the cost.
+An index consists of terms. A term is a letter for its type, and a text: "w" and a token, "c" and a collection, "k" and
+a kind, "t" and a tag, "e" alone for every entry. One entry in 64 (`PlanLimits.sampled`) has all its terms a second time
+with the prefix "s": counting these estimates how common a common term is, at a fraction of the cost.
 
-Weights are whole numbers, so that sums are exact, and equal entries tie alike on both databases.
+Weights are integers, so that sums are exact, and equal entries tie in the same way on both databases.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, islice
-from math import isfinite, log
+from math import isfinite
 from typing import Protocol
 
-from kho.kernel.ports import PassageRef, SearchFilter, WordEntry, WordMatches
+from kho.kernel.ports import PassageRef, SearchFilter, WordEntry, WordMatches, rarity_of
+from kho.lib.dataclass import dataclass
 from kho.storage.digests import digest
 
 MAX_QUERY_TOKENS = 64
@@ -28,32 +28,33 @@ _STEP = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """Limits of a query's walk through the index. The same for both engines, so that they answer alike."""
+    """Limits of a query's search through the index. The same for both engines, so that they give the same answers."""
 
     rare: int = 1_200
-    """Entries that hold a token of fewer entries than this are all scored, unless better ones fill the list first."""
+    """Tokens in fewer entries than this are rare: their entries are all scored, unless better ones fill the list
+    first."""
     exact: int = 40
-    """The first so many of a list (or a quarter of it) are exact: behind them, an entry that holds only common tokens
+    """This many of a list's first results (or a quarter of it) are exact: after them, an entry with only common tokens
     may be missed."""
     reach: int = 1_500
-    """About how many entries are scored for the sake of common tokens."""
+    """Approximate number of entries scored for common tokens."""
     walk: int = 400_000
-    """About how many postings are passed while looking for entries that hold several common tokens."""
+    """Approximate number of postings read while looking for entries with several common tokens."""
     combined: int = 8
-    """The weightiest common tokens, so many of them, are tried in combinations of two and three."""
+    """Number of the weightiest common tokens that are tried in combinations of two and three."""
     max_clauses: int = 24
     """Combinations in one statement."""
     sampled: int = 64
-    """One entry in this many carries its terms a second time, for counting. Fixed once a store has entries."""
+    """One entry in this many has its terms a second time, for counting. Fixed once an index has entries."""
     enough: int = 64
-    """A term that so many sampled entries hold is not counted further: it is in about 4,000, give or take an eighth."""
+    """Sampled entries from which a term is not counted exactly: it is in about 4,000, give or take an eighth."""
 
 
 DEFAULT_LIMITS = PlanLimits()
 
 Term = tuple[str, str]
 Scored = list[tuple[int, int]]
-"""Entries (their seq) with their points, best first, newest first among equals."""
+"""(seq, points) of entries, best first, newest first among equals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,39 +65,40 @@ class WeightedToken:
 
 
 Clause = tuple[WeightedToken, ...]
-"""Tokens that an entry must hold together."""
+"""Tokens that an entry must all contain."""
 
 
 class IndexQuery(Protocol):
-    """One query on an engine: it knows the tenant, the filter and the weights."""
+    """One query on an engine, which holds the tenant, the filter and the weights."""
 
     def count(self, terms: Sequence[Term]) -> list[int]:
-        """Counts the tenant's entries that hold each term."""
+        """Count the tenant's entries that have each term."""
         ...
 
     def recent(self, limit: int) -> int:
-        """Counts the tenant's entries in the time asked for, up to `limit`."""
+        """Count the tenant's entries in the requested time range, up to `limit`."""
         ...
 
     def look(
         self, clauses: Sequence[Clause], tokens: Sequence[WeightedToken], newest: int | None, limit: int
     ) -> Scored:
-        """The best of the entries that fit the filter and any of the clauses; only of the `newest`, if given."""
+        """Return the best entries that match the filter and any of the clauses; only of the `newest`, if given."""
         ...
 
     def look_at_newest(self, tokens: Sequence[WeightedToken], newest: int, limit: int) -> Scored:
-        """The best of the newest entries that fit the filter and hold all the tokens, as a good part of all do."""
+        """Return the best of the newest entries that match the filter and have all the tokens. For tokens that many
+        entries have."""
         ...
 
     def look_at_all(self, tokens: Sequence[WeightedToken], by_time: bool, limit: int) -> Scored:
-        """The best of all entries that fit the filter, which is known to be narrow, in time or otherwise."""
+        """Return the best of all entries that match the filter, which is known to be narrow, in time or otherwise."""
         ...
 
 
 def search(
     search: IndexQuery, where: SearchFilter, tokens: Sequence[tuple[str, float]], limit: int, limits: PlanLimits
 ) -> WordMatches:
-    """The whole of a match; what differs between the databases is behind `search`."""
+    """Run a whole match; what differs between the databases is behind `search`."""
     importance = query_tokens(tokens)
     if not importance:
         return WordMatches([], {})
@@ -105,11 +107,12 @@ def search(
     asked = [every, *(("w", token) for token in importance), *(term for group in groups for term in group)]
     counted = dict(zip(asked, frequencies(search.count, asked, limits), strict=True))
     entries = counted[every]
-    rarity = {token: log(1 + (entries + 10) / (counted["w", token] + 1)) for token in importance}
-    weighed = weigh(importance, rarity, {token: counted["w", token] for token in importance})
+    holders = {token: counted["w", token] for token in importance}
+    rarity = {token: rarity_of(entries, number) for token, number in holders.items()}
+    weighed = weigh(importance, rarity, holders)
     known = [item for item in weighed if item.frequency]
     if not known or limit < 1:
-        return WordMatches([], rarity)
+        return WordMatches([], rarity, entries, holders)
     fitting = min([entries, *(sum(counted[term] for term in group) for group in groups)])
     timed = where.since is not None or where.until is not None
     in_time = search.recent(limits.reach + 1) if timed else entries
@@ -118,11 +121,11 @@ def search(
     else:
         found = best(known, entries, min(1.0, fitting / max(1, entries)), search, limit, limits)
     total = full_score(weighed)
-    return WordMatches([(seq, points / total) for seq, points in found], rarity)
+    return WordMatches([(seq, points / total) for seq, points in found], rarity, entries, holders)
 
 
 def query_tokens(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """The distinct tokens that count, the most important first, with their importance."""
+    """Return the distinct valid tokens, most important first, with their importance."""
     importance: dict[str, float] = {}
     for token, value in tokens:
         if token and value > 0 and isfinite(value):
@@ -131,7 +134,7 @@ def query_tokens(tokens: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def filters(where: SearchFilter) -> list[list[Term]]:
-    """Groups of terms: an entry must hold one of each group."""
+    """Return groups of terms: an entry must have one of each group."""
     groups: list[list[Term]] = []
     if where.collections:
         groups.append([("c", name) for name in dict.fromkeys(where.collections)])
@@ -144,7 +147,7 @@ def filters(where: SearchFilter) -> list[list[Term]]:
 
 
 def frequencies(count: Callable[[Sequence[Term]], list[int]], terms: Sequence[Term], limits: PlanLimits) -> list[int]:
-    """Counts the entries that hold each term: exact up to some thousands, estimated above."""
+    """Count the entries that have each term: exact up to some thousands, estimated above."""
     found = [sampled * limits.sampled for sampled in count([(f"s{letter}", text) for letter, text in terms])]
     few = [place for place, number in enumerate(found) if number < limits.enough * limits.sampled]
     for place, number in zip(few, count([terms[place] for place in few]) if few else (), strict=True):
@@ -153,7 +156,7 @@ def frequencies(count: Callable[[Sequence[Term]], list[int]], terms: Sequence[Te
 
 
 def weigh(importance: dict[str, float], rarity: dict[str, float], counted: dict[str, int]) -> list[WeightedToken]:
-    """Rarer tokens weigh more."""
+    """Weigh tokens: rarer ones more."""
     highest = max(importance.values())
     return [
         WeightedToken(token, max(1, round(_STEP * value / highest * rarity[token])), counted[token])
@@ -164,11 +167,11 @@ def weigh(importance: dict[str, float], rarity: dict[str, float], counted: dict[
 def best(
     known: Sequence[WeightedToken], entries: int, fitting: float, search: IndexQuery, limit: int, limits: PlanLimits
 ) -> Scored:
-    """The best entries for a query, without looking at all that hold any of its tokens.
+    """Return the best entries for a query, without reading all that have any of its tokens.
 
-    The rare tokens come first, weightiest first, until nothing that holds only the rest could still enter the list:
-    exact so far. Of the common tokens, a filter of which lets only the share `fitting` through, those combinations
-    are looked for that weigh most. If there is no rare token, entries that hold the whole query are found first.
+    Rare tokens come first, weightiest first, until no entry with only the rest could still enter the list: exact so
+    far. For common tokens, the weightiest combinations are searched, assuming that the share `fitting` of entries
+    passes the filter. If there is no rare token, entries with the whole query are searched first.
     """
     ranked = sorted(known, key=lambda item: (-item.weight, item.token))
     rare = [item for item in ranked if item.frequency < limits.rare]
@@ -198,15 +201,15 @@ def best(
 
 
 def _is_settled(found: dict[int, int], rest: Iterable[WeightedToken], limit: int, exact: int) -> bool:
-    """True if no entry that holds nothing but the rest could be among the best of the list."""
+    """True if no entry that has only the remaining tokens could be among the best of the list."""
     best = min(limit, max(exact, limit // 4))
     return len(found) >= best and top(found, best)[-1][1] > full_score(rest)
 
 
 def clauses(common: Sequence[WeightedToken], entries: int, fitting: float, limits: PlanLimits) -> list[Clause]:
-    """Chooses the combinations to look for: the weightiest, as many as the limits `reach` and `walk` allow.
+    """Choose the combinations to search: the weightiest, as many as the limits `reach` and `walk` allow.
 
-    As the weight of a token is the logarithm of its rarity, these are nearly all that few entries hold.
+    As the weight of a token is the logarithm of its rarity, these are mostly those that few entries have.
     """
     options: list[tuple[int, float, frozenset[WeightedToken]]] = []
     for size in (1, 2, 3):
@@ -216,7 +219,7 @@ def clauses(common: Sequence[WeightedToken], entries: int, fitting: float, limit
     options.sort(key=lambda option: (-option[0], len(option[2])))
     picked, kept = options[:1], list[tuple[int, float, frozenset[WeightedToken]]]()
     for option in options:
-        # What holds fewer of the same tokens covers it: with a lower weight there may be less to ask for.
+        # A subset of the same tokens covers the option: with a lower weight there may be fewer clauses.
         kept = [*(other for other in kept if not other[2] >= option[2]), option]
         walked = sum(item.frequency for _, _, group in kept for item in group)
         reached = sum(number for _, number, _ in kept)
@@ -226,7 +229,7 @@ def clauses(common: Sequence[WeightedToken], entries: int, fitting: float, limit
 
 
 def expected(tokens: Iterable[WeightedToken], entries: int, fitting: float) -> float:
-    """Expected number of entries that hold all the tokens, if tokens were independent of each other."""
+    """Return the expected number of entries with all the tokens, if tokens were independent of each other."""
     number = entries * fitting
     for item in tokens:
         number *= min(1.0, item.frequency / max(1, entries))
@@ -238,13 +241,13 @@ def top(found: dict[int, int], limit: int) -> Scored:
 
 
 def full_score(weighed: Iterable[WeightedToken]) -> int:
-    """The score of an entry that has every token in its head."""
+    """Return the score of an entry that has every token in its head."""
     return (IN_BODY + IN_HEAD) * sum(token.weight for token in weighed)
 
 
 def distinct(entry: WordEntry) -> tuple[list[str], int, bytes]:
-    """An entry's tokens, once each, those of the head first; how many those are; and what each counts, as a byte. At
-    most MAX_ENTRY_TOKENS."""
+    """Return an entry's distinct tokens, those of the head first; the number of those; and each token's count, as a
+    byte. At most MAX_ENTRY_TOKENS."""
     both = entry.body
     if entry.head:
         both = dict(entry.head)
@@ -256,12 +259,12 @@ def distinct(entry: WordEntry) -> tuple[list[str], int, bytes]:
 
 
 def count_of(counts: bytes, place: int) -> float:
-    """The count of the token at this place. An entry from before tokens were counted has each once."""
+    """Return the count of the token at this place. Entries from before tokens were counted have each once."""
     return counts[place] / QUARTERS if counts else 1.0
 
 
 class _AsByte(dict[float, int]):
-    """Counts in quarters. What occurs more than 63 times counts as if it did 63 times: to BM25 that is all the same."""
+    """Counts in quarters, as bytes. More than 63 occurrences count as 63, which makes no difference to BM25."""
 
     def __missing__(self, count: float) -> int:
         byte = max(1, min(255, round(count * QUARTERS)))
@@ -274,19 +277,19 @@ _AS_BYTE = _AsByte()
 
 
 def marks(filed: PassageRef) -> list[Term]:
-    """An entry's terms beside its tokens."""
+    """Return an entry's terms in addition to its tokens."""
     return [("e", ""), ("c", filed.collection), ("k", filed.kind), *(("t", tag) for tag in dict.fromkeys(filed.tags))]
 
 
 def is_sampled(seq: int, one_in: int) -> bool:
-    """Chooses by a scrambled number, because the numbers of two tenants may alternate."""
+    """True if an entry is in the sample. Hashes the number, because the numbers of two tenants may alternate."""
     return (seq * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 32 < 0x1_0000_0000 // one_in
 
 
 def scope(where: SearchFilter | PassageRef) -> tuple[str, int]:
-    """Digests of (space, tenant): a mark in every term, and a number in every row.
+    """Return digests of (space, tenant): a mark in every term, and a number in every row.
 
-    A query walks the postings of its own mark; the number, of other bits, guards against two tenants of one mark.
+    A query reads the postings of its own mark; the number, from other bits, protects against two tenants with one mark.
     """
     both = digest(where.space, where.tenant, size=14)
     return both[:6].hex(), int.from_bytes(both[6:], "big", signed=True)

@@ -1,30 +1,14 @@
-"""The word index on PostgreSQL: an array of 64-bit terms per entry, under a GIN index.
+"""Word index on PostgreSQL: an array of 64-bit terms per entry, with a GIN index.
 
-A term's number stands for (space, tenant) as well, so that a query walks its own tenant's postings only. Numbers
-rather than a tsvector: any token fits, however long or odd, a row is half the size, and there is no query grammar.
+A term's number includes (space, tenant), so that a query reads its own tenant's postings only. Numbers instead of a
+tsvector: any token fits, however long or unusual, a row is half the size, and there is no query grammar.
 """
 
 from collections.abc import Iterable, Sequence
 
 from kho.kernel.ports import PassageRef, SearchFilter, TokenCounts, Tx, WordEntry, WordMatches
 from kho.storage.digests import number_of
-from kho.storage.word_index.base import (
-    DEFAULT_LIMITS,
-    IN_BODY,
-    IN_HEAD,
-    Clause,
-    PlanLimits,
-    Scored,
-    Term,
-    WeightedToken,
-    count_of,
-    distinct,
-    filters,
-    is_sampled,
-    marks,
-    scope,
-    search,
-)
+from kho.storage.word_index import base
 
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
@@ -46,24 +30,24 @@ _RECENT = """
 SELECT count(*) FROM
 (SELECT 1 FROM words_entries WHERE scope = $1 AND created_at >= $2 AND created_at <= $3 LIMIT $4) AS recent
 """
-# Each entry is scored from its own terms, so that a common token costs no walk over all that hold it.
+# Each entry is scored from its own terms, so that a common token does not require reading all entries that have it.
 _SCORED = """
 SELECT seq, {points} AS points FROM words_entries
 WHERE scope = $1 AND created_at >= $2 AND created_at <= $3{fitting}
 """
 _BEST = "SELECT seq, points FROM ({entries}) AS looked_at ORDER BY points DESC, seq DESC LIMIT $4"
-# OFFSET keeps the two apart: entries are to be found by their terms and sorted without them.
+# OFFSET separates the two steps: entries are to be found by their terms and then sorted without them.
 _NEWEST = "SELECT seq, points FROM ({scored} OFFSET 0) AS scored ORDER BY seq DESC LIMIT {newest}"
-# Here entries are met by their numbers, from the newest on.
+# Here entries are read by number, newest first.
 _FIRST_MET = "{scored} ORDER BY seq DESC LIMIT {newest}"
-# The cost of the list of unmerged terms, once for each of many clauses, would make the planner read the whole table.
+# The estimated cost of the pending list, added for each of many clauses, would make the planner read the whole table.
 _BY_INDEX, _AS_BEFORE = "SET LOCAL enable_seqscan = off", "SET LOCAL enable_seqscan TO DEFAULT"
 
 
 class PostgresWords:
     """The `Words` port."""
 
-    def __init__(self, limits: PlanLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: base.PlanLimits = base.DEFAULT_LIMITS) -> None:
         self._limits = limits
 
     def put(self, tx: Tx, entries: Iterable[WordEntry]) -> None:
@@ -71,13 +55,13 @@ class PostgresWords:
         numbers: dict[int, _Numbers] = {}
         for entry in entries:
             filed = entry.ref
-            tokens, heads, counts = distinct(entry)
+            tokens, heads, counts = base.distinct(entry)
             mark, number = _scope(filed)
             if mark not in numbers:
                 numbers[mark] = _Numbers(mark)
             terms = list(map(numbers[mark].__getitem__, tokens))
-            others = marks(filed)
-            if is_sampled(filed.seq, self._limits.sampled):
+            others = base.marks(filed)
+            if base.is_sampled(filed.seq, self._limits.sampled):
                 others += [(f"s{letter}", text) for letter, text in [*others, *(("w", token) for token in tokens)]]
             terms += (str(mark ^ number_of(*term)) for term in others)
             held = '"{' + ",".join(terms) + '}"'
@@ -92,7 +76,7 @@ class PostgresWords:
 
     def match(self, tx: Tx, where: SearchFilter, tokens: Sequence[tuple[str, float]], limit: int) -> WordMatches:
         tx.run(_BY_INDEX)
-        found = search(_Search(tx, where), where, tokens, limit, self._limits)
+        found = base.search(_Search(tx, where), where, tokens, limit, self._limits)
         tx.run(_AS_BEFORE)
         return found
 
@@ -104,12 +88,12 @@ class PostgresWords:
         found: dict[int, TokenCounts] = {}
         for seq, terms, counts, length in tx.all(_COUNTED, _array(seqs), number):
             held = wanted.keys() & set(terms)
-            found[seq] = {wanted[term]: count_of(counts, terms.index(term)) for term in held}, length or len(terms)
+            found[seq] = {wanted[term]: base.count_of(counts, terms.index(term)) for term in held}, length or len(terms)
         return found
 
 
 class _Search:
-    """Numbers are written into the statements: they are of our own making, digests and weights."""
+    """One query. Numbers are written into the statements: they are our own digests and weights."""
 
     def __init__(self, tx: Tx, where: SearchFilter) -> None:
         self._tx = tx
@@ -119,10 +103,10 @@ class _Search:
             _FIRST if where.since is None else where.since,
             _LAST if where.until is None else where.until - 1,
         )
-        groups = [[self._term(term) for term in group] for group in filters(where)]
+        groups = [[self._term(term) for term in group] for group in base.filters(where)]
         self._fitting = "".join(f" AND terms {'@>' if len(group) == 1 else '&&'} {_literal(group)}" for group in groups)
 
-    def count(self, terms: Sequence[Term]) -> list[int]:
+    def count(self, terms: Sequence[base.Term]) -> list[int]:
         return [row[0] for row in self._tx.all(_COUNTS, _array(self._term(term) for term in terms))]
 
     def recent(self, limit: int) -> int:
@@ -130,38 +114,38 @@ class _Search:
         return row[0] if row else 0
 
     def look(
-        self, clauses: Sequence[Clause], tokens: Sequence[WeightedToken], newest: int | None, limit: int
-    ) -> Scored:
+        self, clauses: Sequence[base.Clause], tokens: Sequence[base.WeightedToken], newest: int | None, limit: int
+    ) -> base.Scored:
         single = [self._term(("w", clause[0].token)) for clause in clauses if len(clause) == 1]
         leading = [f"terms && {_literal(single)}"] if single else []
         leading += (self._together(clause) for clause in clauses if len(clause) > 1)
         scored = self._scored(tokens, f" AND ({' OR '.join(leading)})")
         return self._best(scored if newest is None else _NEWEST.format(scored=scored, newest=newest), limit)
 
-    def look_at_newest(self, tokens: Sequence[WeightedToken], newest: int, limit: int) -> Scored:
+    def look_at_newest(self, tokens: Sequence[base.WeightedToken], newest: int, limit: int) -> base.Scored:
         scored = self._scored(tokens, f" AND {self._together(tokens)}")
         return self._best(_FIRST_MET.format(scored=scored, newest=newest), limit)
 
-    def look_at_all(self, tokens: Sequence[WeightedToken], by_time: bool, limit: int) -> Scored:
+    def look_at_all(self, tokens: Sequence[base.WeightedToken], by_time: bool, limit: int) -> base.Scored:
         return self._best(self._scored(tokens, ""), limit)
 
-    def _scored(self, tokens: Sequence[WeightedToken], leading: str) -> str:
+    def _scored(self, tokens: Sequence[base.WeightedToken], leading: str) -> str:
         points = " + ".join(_points(self._term(("w", item.token)), item.weight) for item in tokens)
         return _SCORED.format(points=points, fitting=leading + self._fitting)
 
-    def _best(self, entries: str, limit: int) -> Scored:
+    def _best(self, entries: str, limit: int) -> base.Scored:
         rows = self._tx.all(_BEST.format(entries=entries), *self._window, limit)
         return [(row[0], row[1]) for row in rows if row[1]]
 
-    def _together(self, tokens: Sequence[WeightedToken]) -> str:
+    def _together(self, tokens: Sequence[base.WeightedToken]) -> str:
         return f"terms @> {_literal(self._term(('w', item.token)) for item in tokens)}"
 
-    def _term(self, term: Term) -> int:
+    def _term(self, term: base.Term) -> int:
         return self._mark ^ number_of(*term)
 
 
 class _Numbers(dict[str, str]):
-    """The terms of tokens, as text. Most passages of a batch share most of their tokens."""
+    """Cache of the terms of tokens, as text. Most passages of a batch share most of their tokens."""
 
     def __init__(self, mark: int) -> None:
         super().__init__()
@@ -175,13 +159,14 @@ class _Numbers(dict[str, str]):
 def _points(term: int, weight: int) -> str:
     return (
         f"CASE WHEN {term} = ANY(terms) THEN"
-        f" CASE WHEN {term} = ANY(terms[1:heads]) THEN {weight * (IN_BODY + IN_HEAD)} ELSE {weight * IN_BODY} END"
+        f" CASE WHEN {term} = ANY(terms[1:heads]) THEN {weight * (base.IN_BODY + base.IN_HEAD)}"
+        f" ELSE {weight * base.IN_BODY} END"
         f" ELSE 0 END"
     )
 
 
 def _scope(where: SearchFilter | PassageRef) -> tuple[int, int]:
-    mark, number = scope(where)
+    mark, number = base.scope(where)
     return int(mark, 16), number
 
 

@@ -1,6 +1,6 @@
-"""The word index on SQLite: FTS5 as a bare inverted index, which brings entries, and a row per entry to score it by.
+"""Word index on SQLite: FTS5 as a bare inverted index to find entries, and a row per entry to score it.
 
-Every term begins with a mark of its (space, tenant), so that a query walks its own tenant's postings only.
+Every term begins with a mark of its (space, tenant), so that a query reads its own tenant's postings only.
 """
 
 import json
@@ -11,29 +11,12 @@ from zlib import crc32
 
 from kho.kernel.ports import SearchFilter, TokenCounts, Tx, WordEntry, WordMatches
 from kho.storage.digests import digest
-from kho.storage.word_index.base import (
-    DEFAULT_LIMITS,
-    IN_BODY,
-    IN_HEAD,
-    Clause,
-    PlanLimits,
-    Scored,
-    Term,
-    WeightedToken,
-    count_of,
-    distinct,
-    filters,
-    is_sampled,
-    marks,
-    scope,
-    search,
-    top,
-)
+from kho.storage.word_index import base
 
 NUMPY_PAYS, LOADING_NUMPY_PAYS = 40, 250
-"""Rows from which numpy is faster: when it is loaded already, and when it has to be loaded first."""
+"""Rows from which numpy is faster: if it is loaded already, and if it has to be loaded first."""
 
-# What the tokenizer 'ascii' leaves whole and as it is; a surrogate cannot be stored.
+# Tokens that the tokenizer 'ascii' neither splits nor changes; a surrogate cannot be stored.
 _AS_IT_IS = re.compile("(?!0x)[0-9a-z\x80-\ud7ff\ue000-\U0010ffff]{1,64}")
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
@@ -45,7 +28,7 @@ _RECENT = """
 SELECT count(*) FROM
 (SELECT 1 FROM words_entries WHERE scope = $1 AND created_at >= $2 AND created_at <= $3 LIMIT $4)
 """
-# The order is that of the index itself, so that the walk ends with the limit.
+# The order is that of the index itself, so that the scan ends with the limit.
 _LOOK = """
 SELECT entries.seq, entries.heads, entries.tokens
 FROM words_index CROSS JOIN words_entries AS entries ON entries.seq = words_index.rowid
@@ -55,14 +38,14 @@ ORDER BY words_index.rowid DESC LIMIT $5
 _IN_TIME = "SELECT seq, heads, tokens FROM words_entries WHERE scope = $1 AND created_at >= $2 AND created_at <= $3"
 _AND_FITTING = " AND seq IN (SELECT rowid FROM words_index WHERE words_index MATCH $4)"
 
-# Said with "=", the scope would be walked instead of looking the numbers up.
+# With "=", SQLite would scan the scope instead of looking up the numbers.
 _COUNTED = """
 SELECT seq, tokens, counts, length FROM words_entries
 WHERE seq IN (SELECT value FROM json_each($1)) AND NOT scope <> $2
 """
 
 MAX_CACHED_TERMS = 200_000
-"""Tokens whose terms are kept at hand."""
+"""Tokens whose terms are cached."""
 
 Row = tuple[int, int, bytes]
 
@@ -70,7 +53,7 @@ Row = tuple[int, int, bytes]
 class SqliteWords:
     """The `Words` port."""
 
-    def __init__(self, limits: PlanLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: base.PlanLimits = base.DEFAULT_LIMITS) -> None:
         self._limits = limits
         self._forms = _Forms()
 
@@ -81,13 +64,13 @@ class SqliteWords:
             self._forms.clear()
         for entry in entries:
             filed = entry.ref
-            tokens, heads, counts = distinct(entry)
+            tokens, heads, counts = base.distinct(entry)
             forms = list(map(self._forms.__getitem__, tokens))
             plain = [term for term, _ in forms]
-            plain += (_term(term) for term in marks(filed))
-            if is_sampled(filed.seq, self._limits.sampled):
+            plain += (_term(term) for term in base.marks(filed))
+            if base.is_sampled(filed.seq, self._limits.sampled):
                 plain += [f"s{term}" for term in plain]
-            mark, number = scope(filed)
+            mark, number = base.scope(filed)
             rows.append(
                 (
                     filed.seq,
@@ -114,16 +97,16 @@ class SqliteWords:
         tx.run("DELETE FROM words_entries WHERE seq IN (SELECT value FROM json_each($1))", gone)
 
     def match(self, tx: Tx, where: SearchFilter, tokens: Sequence[tuple[str, float]], limit: int) -> WordMatches:
-        return search(_Search(tx, where), where, tokens, limit, self._limits)
+        return base.search(_Search(tx, where), where, tokens, limit, self._limits)
 
     def counted(
         self, tx: Tx, where: SearchFilter, seqs: Sequence[int], tokens: Iterable[str]
     ) -> dict[int, TokenCounts]:
         wanted = [(token, _number(token)) for token in tokens]
         found: dict[int, TokenCounts] = {}
-        for seq, numbers, counts, length in tx.all(_COUNTED, json.dumps(list(seqs)), scope(where)[1]):
+        for seq, numbers, counts, length in tx.all(_COUNTED, json.dumps(list(seqs)), base.scope(where)[1]):
             places = ((token, _place(numbers, number)) for token, number in wanted)
-            held = {token: count_of(counts, place) for token, place in places if place >= 0}
+            held = {token: base.count_of(counts, place) for token, place in places if place >= 0}
             found[seq] = held, length or len(numbers) // 4
         return found
 
@@ -131,14 +114,14 @@ class SqliteWords:
 class _Search:
     def __init__(self, tx: Tx, where: SearchFilter) -> None:
         self._tx = tx
-        self._mark, self._scope = scope(where)
+        self._mark, self._scope = base.scope(where)
         self._since = _FIRST if where.since is None else where.since
         self._until = _LAST if where.until is None else where.until - 1
         self._fitting = " AND ".join(
-            "(" + " OR ".join(self._term(term) for term in group) + ")" for group in filters(where)
+            "(" + " OR ".join(self._term(term) for term in group) + ")" for group in base.filters(where)
         )
 
-    def count(self, terms: Sequence[Term]) -> list[int]:
+    def count(self, terms: Sequence[base.Term]) -> list[int]:
         row = self._tx.one(_COUNTS, json.dumps([self._term(term) for term in terms]))
         return json.loads(row[0]) if row else []
 
@@ -147,17 +130,17 @@ class _Search:
         return row[0] if row else 0
 
     def look(
-        self, clauses: Sequence[Clause], tokens: Sequence[WeightedToken], newest: int | None, limit: int
-    ) -> Scored:
+        self, clauses: Sequence[base.Clause], tokens: Sequence[base.WeightedToken], newest: int | None, limit: int
+    ) -> base.Scored:
         leading = " OR ".join(
             "(" + " AND ".join(self._term(("w", item.token)) for item in clause) + ")" for clause in clauses
         )
         return self._best(f"({leading}) AND {self._fitting}" if self._fitting else leading, tokens, newest, limit)
 
-    def look_at_newest(self, tokens: Sequence[WeightedToken], newest: int, limit: int) -> Scored:
+    def look_at_newest(self, tokens: Sequence[base.WeightedToken], newest: int, limit: int) -> base.Scored:
         return self.look([tuple(tokens)], tokens, newest, limit)
 
-    def look_at_all(self, tokens: Sequence[WeightedToken], by_time: bool, limit: int) -> Scored:
+    def look_at_all(self, tokens: Sequence[base.WeightedToken], by_time: bool, limit: int) -> base.Scored:
         if not by_time:
             return self._best(self._fitting or self._term(("e", "")), tokens, None, limit)
         window = (self._scope, self._since, self._until)
@@ -165,50 +148,52 @@ class _Search:
             return best_of(self._tx.all(_IN_TIME + _AND_FITTING, *window, self._fitting), tokens, limit)
         return best_of(self._tx.all(_IN_TIME, *window), tokens, limit)
 
-    def _best(self, expression: str, tokens: Sequence[WeightedToken], newest: int | None, limit: int) -> Scored:
+    def _best(
+        self, expression: str, tokens: Sequence[base.WeightedToken], newest: int | None, limit: int
+    ) -> base.Scored:
         limit_rows = -1 if newest is None else newest
         rows = self._tx.all(_LOOK, expression, self._scope, self._since, self._until, limit_rows)
         return best_of(rows, tokens, limit)
 
-    def _term(self, term: Term) -> str:
+    def _term(self, term: base.Term) -> str:
         return f'"{self._mark}{_term(term)}"'
 
 
 class _Forms(dict[str, tuple[str, bytes]]):
-    """The terms and the numbers of tokens. Passages share most of their tokens."""
+    """Cache of the terms and the numbers of tokens. Passages share most of their tokens."""
 
     def __missing__(self, token: str) -> tuple[str, bytes]:
         self[token] = forms = f"w{_plain(token)}", _number(token)
         return forms
 
 
-def best_of(rows: Sequence[Row], tokens: Sequence[WeightedToken], limit: int) -> Scored:
-    """The best of some entries."""
+def best_of(rows: Sequence[Row], tokens: Sequence[base.WeightedToken], limit: int) -> base.Scored:
+    """Score entries and return the best."""
     weights = [(_number(item.token), item.weight) for item in tokens]
     many = len(rows) >= (NUMPY_PAYS if "numpy" in sys.modules else LOADING_NUMPY_PAYS)
     return best_of_many(rows, weights, limit) if many else best_of_few(rows, weights, limit)
 
 
-def best_of_few(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> Scored:
+def best_of_few(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> base.Scored:
     found: dict[int, int] = {}
     for seq, heads, numbers in rows:
         places = ((weight, _place(numbers, number)) for number, weight in weights)
-        points = sum(weight * (IN_BODY + IN_HEAD * (place < heads)) for weight, place in places if place >= 0)
+        points = sum(weight * (base.IN_BODY + base.IN_HEAD * (place < heads)) for weight, place in places if place >= 0)
         if points:
             found[seq] = points
-    return top(found, limit)
+    return base.top(found, limit)
 
 
 def _place(numbers: bytes, number: bytes) -> int:
-    """The place of a number among others, or -1. Searched for as bytes: faster than reading them all as numbers."""
+    """Return the index of a number among others, or -1. Searched as bytes: faster than reading them all as numbers."""
     at = numbers.find(number)
-    while at > 0 and at % 4:  # the end of one number and the beginning of the next
+    while at > 0 and at % 4:  # across the end of one number and the beginning of the next
         at = numbers.find(number, at + 1)
     return at // 4
 
 
-def best_of_many(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> Scored:
-    """The same, for thousands: all their tokens in one array."""
+def best_of_many(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limit: int) -> base.Scored:
+    """Same, for thousands of entries: all their tokens in one array."""
     import numpy as np
 
     seqs, heads, tokens = zip(*rows, strict=True)
@@ -218,7 +203,7 @@ def best_of_many(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limi
     wanted = np.frombuffer(b"".join([number for number, _ in weights]), "<u4")
     order = np.argsort(wanted)
     wanted, worth = wanted[order], np.array([weight for _, weight in weights])[order]
-    # Half of each number, looked up in a table, leaves few that are not wanted: faster than comparing with each.
+    # A table lookup of half of each number leaves few that are not wanted: faster than comparing with each.
     half = np.zeros(1 << 16, np.bool_)
     half[wanted & 0xFFFF] = True
     places = np.flatnonzero(half[numbers & 0xFFFF])
@@ -226,7 +211,7 @@ def best_of_many(rows: Sequence[Row], weights: Sequence[tuple[bytes, int]], limi
     right = wanted[found] == numbers[places]
     places, found = places[right], found[right]
     holders = np.searchsorted(ends, places, side="right")
-    got = worth[found] * (IN_BODY + IN_HEAD * (places < head_ends[holders]))
+    got = worth[found] * (base.IN_BODY + base.IN_HEAD * (places < head_ends[holders]))
     points = np.bincount(holders, got, len(rows)).astype(np.int64)
     best = np.lexsort((-np.array(seqs), -points))[:limit]
     return [(seqs[place], int(points[place])) for place in best.tolist() if points[place]]
@@ -236,12 +221,12 @@ def _number(token: str) -> bytes:
     return crc32(token.encode("utf-8", "surrogatepass")).to_bytes(4, "little")
 
 
-def _term(term: Term) -> str:
-    """Behind the mark. Tokens as they are; other names, which may be long and odd, as digests."""
+def _term(term: base.Term) -> str:
+    """Return a term without the mark: tokens unchanged; other names, which may be long or unusual, as digests."""
     letter, text = term
     return letter + (_plain(text) if letter.endswith("w") else digest(text).hex() if text else "")
 
 
 def _plain(token: str) -> str:
-    """The token, or its digest (0x…) where FTS5 would split or fold it."""
+    """Return the token, or its digest (0x…) if FTS5 would split or fold it."""
     return token if _AS_IT_IS.fullmatch(token) else "0x" + digest(token).hex()

@@ -1,0 +1,82 @@
+"""Rate limits of pairing: wrong guesses of codes (six digits) per tenant, and unapproved boards per source address.
+Without them somebody with the right to approve could try all codes and take a board that another tenant is about to
+approve; and with thousands of codes in use, a random guess would hit one."""
+
+from collections import deque
+from dataclasses import field
+
+from cachetools import LRUCache
+
+from kho.kernel.errors import KhoError
+from kho.kernel.ports import Tx
+from kho.lib.clock import SECOND, iso
+from kho.lib.dataclass import dataclass
+from kho.lib.lazy_regex import pattern
+
+MINUTES = 15
+LASTS = MINUTES * 60 * SECOND
+MAX_GUESSES = 10
+"""Maximum wrong guesses within LASTS."""
+MAX_BOARDS = 60
+"""Maximum unapproved boards per source address within WITHIN (microseconds)."""
+WITHIN = 600 * SECOND
+MAX_ADDRESSES = 4096
+_CODE = pattern(r"[0-9]{6}")
+
+
+class TooManyGuesses(KhoError):
+    """Too many codes were wrong."""
+
+    code = "TOO_MANY_GUESSES"
+    status = 429
+    guidance = "Wait, and read the six digits from the board again: it shows new ones by then."
+
+
+def is_code(text: str) -> bool:
+    return _CODE.fullmatch(text) is not None
+
+
+def count(tx: Tx, tenant: str, now: int) -> None:
+    """Count a guess before it is checked, so that parallel guesses cannot bypass the limit. Raises TooManyGuesses."""
+    sql = (
+        "INSERT INTO device_guesses (tenant, since, wrong) VALUES ($1, $2, 1) ON CONFLICT (tenant) DO UPDATE SET "
+        "wrong = CASE WHEN device_guesses.since <= $3 THEN 1 ELSE device_guesses.wrong + 1 END, "
+        "since = CASE WHEN device_guesses.since <= $3 THEN excluded.since ELSE device_guesses.since END "
+        "RETURNING wrong, since"
+    )
+    row = tx.one(sql, tenant, now, now - LASTS)
+    if row is not None and row[0] > MAX_GUESSES:
+        until = iso(row[1] + LASTS)
+        raise TooManyGuesses(f"{MAX_GUESSES} codes were wrong. No more are accepted before {until}.", until=until)
+
+
+def was_right(tx: Tx, tenant: str) -> None:
+    """Take back the last count, as the guess was right. No more than that: approving one's own boards must not buy
+    further guesses."""
+    tx.run("UPDATE device_guesses SET wrong = wrong - 1 WHERE tenant = $1 AND wrong > 0", tenant)
+
+
+class TooManyBoards(KhoError):
+    """Too many boards that nobody has approved came from this address."""
+
+    code = "TOO_MANY_BOARDS"
+    status = 429
+    guidance = "Approve or switch off those that are waiting, and try again in ten minutes."
+
+
+@dataclass(slots=True)
+class RateLimit:
+    """Rate limit: unapproved boards per source address."""
+
+    most: int = MAX_BOARDS
+    within: int = WITHIN
+    came: LRUCache[str, deque[int]] = field(default_factory=lambda: LRUCache(MAX_ADDRESSES))
+
+    def admit(self, address: str, now: int) -> None:
+        """Count a board. Raises TooManyBoards."""
+        came = self.came.setdefault(address, deque())
+        while came and came[0] <= now - self.within:
+            came.popleft()
+        if len(came) >= self.most:
+            raise TooManyBoards
+        came.append(now)

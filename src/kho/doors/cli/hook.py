@@ -1,0 +1,146 @@
+"""`kho hook …`: what Claude Code runs when a session starts and after each answer (`kho connect claude --hooks`).
+
+A hook must never get in the way of a session: whatever goes wrong is a line on stderr, and the status is 0.
+"""
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import orjson
+
+from kho.doors.cli import output
+from kho.doors.cli.context import Program
+from kho.doors.cli.hints import Spell
+from kho.doors.connect import transcript
+from kho.doors.connect.transcript import Said
+from kho.kernel.errors import KhoError
+from kho.kernel.hub import Hub
+from kho.kernel.operation import Operation
+from kho.kernel.registry import Outcome
+
+RECENT = 8
+"""Things that a session begins with; they cost it a few hundred tokens."""
+SESSIONS = Path("connect", "sessions")
+"""Below the hub's home: a file for each session with the id of the last message that was stored."""
+FORGOTTEN = 30 * 24 * 3600.0
+"""Seconds after which a session's file goes."""
+HEADING = "Recently in Kho, the shared memory (search and fetch read more):"
+
+Asked = dict[str, Any]
+
+
+def register(group: click.Group, program: Program) -> None:
+    summary = "What clients run at their own events; see 'connect --hooks'."
+    hook = click.Group("hook", help=program.help(summary, "hook stop < event.json"), short_help=summary, hidden=True)
+
+    @hook.command(
+        "session-start", help=program.help("Print what was worked on recently.", "hook session-start < event.json")
+    )
+    def session_start() -> None:  # pyright: ignore[reportUnusedFunction]
+        _harmless(lambda asked: _recent(program, asked))
+
+    @hook.command(help=program.help("Keep the messages of the session's transcript.", "hook stop < event.json"))
+    def stop() -> None:  # pyright: ignore[reportUnusedFunction]
+        _harmless(lambda asked: _keep(program, asked))
+
+    group.add_command(hook)
+
+
+def _harmless(work: Callable[[Asked], None]) -> None:
+    try:
+        asked: Any = orjson.loads(sys.stdin.buffer.read() or b"{}")
+        work(cast(Asked, asked) if isinstance(asked, dict) else {})
+    except (KhoError, OSError, ValueError, click.exceptions.Exit) as problem:
+        # A failure of the hub has told what it is; its status is no concern of the session.
+        if not isinstance(problem, click.exceptions.Exit):
+            click.echo(f"kho hook: {problem}", err=True)
+
+
+def _recent(program: Program, asked: Asked) -> None:
+    found = [one for one in _operations(program) if one.name.rpartition(".")[2] == "recent" and one.cli]
+    if not found:
+        return
+    operation, command = found[0], found[0].cli[0]
+    arguments = _taken(operation, limit=RECENT, about=Path(str(asked.get("cwd") or Path.cwd())).name)
+    answer = program.ask_hub(program.name, operation, command, arguments) if program.ask_hub else {}
+    text: str | None = answer.get("text") if answer else None
+    if not answer:
+
+        async def work(hub: Hub) -> Outcome:
+            return await _call(hub, program, operation.name, **arguments)
+
+        outcome = program.run(work, operation.capability)
+        text = None if outcome.error else output.text(outcome, Spell(program, operation, command))
+    if text and text.strip():
+        click.echo(f"{HEADING}\n\n{text.strip()}")
+
+
+def _keep(program: Program, asked: Asked) -> None:
+    session, path = asked.get("session_id"), asked.get("transcript_path")
+    if not isinstance(session, str) or not isinstance(path, str) or not re.fullmatch(r"[\w.-]{1,100}", session):
+        raise ValueError("the event names no session_id and transcript_path.")
+    with Path(path).expanduser().open("rb") as lines:
+        said = list(transcript.messages(lines))
+    kept = program.home / SESSIONS / session
+    last = kept.read_text() if kept.is_file() else ""
+    ids = [one.id for one in said]
+    if last in ids:
+        said = said[ids.index(last) + 1 :]
+    if said:
+        stored = program.run(lambda hub: _append(hub, program, f"claude-code-{session}", said), "memory")
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kept.write_text(stored)
+        _forget_old(kept.parent)
+
+
+async def _append(hub: Hub, program: Program, conversation: str, said: list[Said]) -> str:
+    """Adds the messages and gives the id of the last. Each is known by its uuid: nothing is stored twice, even where
+    the note of what was sent is lost."""
+    opened = await _call(hub, program, "memory.get_or_create", conversation_id=conversation, agent_id="claude-code")
+    if opened.error is not None:
+        raise opened.error
+    for one in said:
+        added = await _call(
+            hub,
+            program,
+            "memory.add_message",
+            conversation_id=conversation,
+            role=one.role,
+            content=program.mask(one.content),
+            message_id=one.id,
+            at=one.at,
+            metadata={"project": one.folder} if one.folder else None,
+        )
+        if added.error is not None and added.error.status >= 500:
+            raise added.error
+        if added.error is not None:  # it will be refused the next time, too
+            click.echo(f"kho hook: message {one.id} was not stored: {added.error.message}", err=True)
+    return said[-1].id
+
+
+def _forget_old(folder: Path) -> None:
+    """Drops the notes of sessions that ended long ago."""
+    for file in folder.iterdir():
+        if file.stat().st_mtime < time.time() - FORGOTTEN:
+            file.unlink(missing_ok=True)
+
+
+async def _call(hub: Hub, program: Program, name: str, **arguments: Any) -> Outcome:
+    operation = next(one for one in hub.registry.operations(program.admin) if one.name == name)
+    return await hub.registry.call(operation, _taken(operation, **arguments), program.call())
+
+
+def _taken(operation: Operation, **arguments: Any) -> Asked:
+    """Those that the operation has."""
+    known = cast(dict[str, Any], operation.input_schema.get("properties", {}))
+    return {name: value for name, value in arguments.items() if name in known and value is not None}
+
+
+def _operations(program: Program) -> list[Operation]:
+    registry = program.registry(program.slices)
+    return [operation for capability in registry.capabilities for operation in capability.operations]

@@ -1,0 +1,72 @@
+"""Facts in `search`, `fetch` and `recent`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kho.facts.model import FactRecord
+from kho.facts.resources import title_of
+from kho.facts.service import FACTS
+from kho.facts.store import SPACE, Fact, Store
+from kho.facts.topic import topic_of
+from kho.kernel.call import Call
+from kho.kernel.operation import plain
+from kho.kernel.ports import Database, SearchFilter, Tx
+from kho.kernel.searchable import FoundPassage, Item, Searchable
+from kho.lib.clock import Clock
+from kho.lib.dataclass import dataclass
+
+
+def narrow(where: SearchFilter, about: str | None) -> SearchFilter:
+    return where if about is None else replace(where, collections=(topic_of(about),))
+
+
+@dataclass(frozen=True, slots=True)
+class FactSearch:
+    db: Database
+    store: Store
+    clock: Clock
+    timeout: float
+
+    def described(self, tx: Tx, tenant: str, found: Sequence[FoundPassage]) -> list[Item | None]:
+        """Without those that expired since they were indexed, or changed since they were found."""
+        now = self.clock()
+        facts = self.store.get_many(tx, tenant, [*{one.key for one in found}])
+        return [_item(fact) if (fact := facts.get(one.key)) and fact.is_current(now) else None for one in found]
+
+    async def fetch(self, call: Call, id: str) -> Item | None:
+        """Also one that was replaced or has expired: its metadata says so. Nothing that was forgotten."""
+
+        def work(tx: Tx) -> tuple[Fact, int] | None:
+            fact = self.store.get(tx, call.tenant, id)
+            if fact is None or fact.forgotten_at is not None:
+                return None
+            chain = [one.id for one in self.store.chain(tx, call.tenant, id)]
+            return fact, len(chain) - 1 + len(self.store.revisions(tx, call.tenant, chain))
+
+        found = await self.db.read(work, timeout=call.remaining(self.timeout))
+        if found is None:
+            return None
+        fact, earlier = found
+        record = plain(FactRecord.of(fact))
+        metadata = {name: value for name, value in record.items() if name not in ("id", "text")}
+        return _item(fact, {**metadata, "earlier_versions": earlier})
+
+    def recent(self, tx: Tx, tenant: str, since: int | None, limit: int) -> list[Item]:
+        return [_item(fact) for fact in self.store.recent(tx, tenant, since, limit, self.clock())]
+
+    def declared(self) -> Searchable:
+        return Searchable(
+            kind="fact",
+            prefix="fact",
+            space=SPACE,
+            scope=FACTS.read_scope,
+            tool="fetch",
+            described=self.described,
+            fetch=self.fetch,
+            recent=self.recent,
+            narrow=narrow,
+        )
+
+
+def _item(fact: Fact, metadata: dict[str, object] | None = None) -> Item:
+    return Item(fact.id, title_of(fact), fact.updated_at, fact.text, metadata or {})

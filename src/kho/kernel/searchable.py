@@ -1,0 +1,78 @@
+"""`Searchable`: a slice declares one for each kind of item that `search`, `fetch` and `recent` can find.
+
+A global id is the kind's prefix, a colon and the slice's own id: `fact:…`, `doc:…`. `#n` at its end names a passage.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any, NamedTuple
+
+from kho.kernel.access import Scope
+from kho.kernel.call import Call
+from kho.kernel.ports import SearchFilter, Tx
+from kho.lib.dataclass import dataclass
+
+
+class FoundPassage(NamedTuple):
+    """A passage that a search found, as the slice indexed it."""
+
+    key: str
+    collection: str
+    kind: str
+    part: int
+    heading: str
+    text: str
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a slice, as returned by `search`, `fetch` or `recent`."""
+
+    id: str
+    """The slice's own id, without the prefix; with `#n` it names that passage of the item."""
+    title: str
+    when: int
+    """Microseconds: when it was added or last changed."""
+    text: str = ""
+    """The text that `recent` shows, or the whole text for `fetch`. `search` shows the passage that it found."""
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def split_passage(id: str) -> tuple[str, int | None]:
+    """Split `id#n` into the id and the number of the passage; without `#n` there is no number."""
+    whole, _, number = id.rpartition("#")
+    return (whole, int(number)) if whole and is_number(number) else (id, None)
+
+
+def is_number(text: str) -> bool:
+    """Of at most 18 digits, which fit into a column."""
+    return 1 <= len(text) <= 18 and text.isascii() and text.isdecimal()
+
+
+def without_about(where: SearchFilter, about: str | None) -> SearchFilter | None:
+    """Default for kinds without a subject: no item matches a search with `about`."""
+    return where if about is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Searchable:
+    """Items of one kind that can be searched. Its functions are only called for callers who have `scope`."""
+
+    kind: str
+    """Name of the kind in hits and in the parameter `kinds`: 'fact', 'document'."""
+    prefix: str
+    """Prefix of its global ids."""
+    space: str
+    """Space in which its passages are indexed."""
+    scope: Scope
+    tool: str
+    """Tool that reads an item by its id; named when another tool gets such an id."""
+    described: Callable[[Tx, str, Sequence[FoundPassage]], Sequence[Item | None]]
+    """Returns the items of a tenant's passages, in the same order; None for one that must not be shown."""
+    fetch: Callable[[Call, str], Awaitable[Item | None]]
+    """Returns an item by its own id; None if there is none that the caller may see."""
+    recent: Callable[[Tx, str, int | None, int], Sequence[Item]]
+    """Returns a tenant's items added or changed since a time, latest first, up to a limit."""
+    narrow: Callable[[SearchFilter, str | None], SearchFilter | None] = without_about
+    """Adds `about` to a filter; None if no item of this kind can match."""

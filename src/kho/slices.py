@@ -1,0 +1,158 @@
+"""All slices: how each is described, and how it is opened with its dependencies. The only module that names them all;
+each is imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import cached_property, partial
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from kho.kernel.toolset import Instructions
+from kho.lib.lazy_module import lazy
+
+if TYPE_CHECKING:
+    from kho import parsers
+    from kho import settings as config
+    from kho.audit import capability as audit
+    from kho.devices import capability as devices
+    from kho.devices.mqtt import config as mqtt
+    from kho.documents import capability as documents
+    from kho.documents import knowledge
+    from kho.experiences import capability as experiences
+    from kho.facts import capability as facts
+    from kho.kernel import background, registry
+    from kho.kernel.call import Call
+    from kho.kernel.capability import Capability
+    from kho.kernel.registry import Registry
+    from kho.memory import capability as memory
+    from kho.models import factory
+    from kho.research import capability as research
+    from kho.research.ingest import allowed_paths
+    from kho.search.core import Core
+    from kho.settings import Settings
+    from kho.storage import api_keys
+    from kho.storage.sqlite import vacuum
+    from kho.toolbox import capability as toolbox
+    from kho.toolbox import duckduckgo
+    from kho.toolbox import errors as toolbox_errors
+else:
+    parsers, factory, background, registry = lazy(
+        "kho.parsers", "kho.models.factory", "kho.kernel.background", "kho.kernel.registry"
+    )
+    audit, devices, mqtt = lazy("kho.audit.capability", "kho.devices.capability", "kho.devices.mqtt.config")
+    documents, knowledge = lazy("kho.documents.capability", "kho.documents.knowledge")
+    facts, experiences, memory = lazy("kho.facts.capability", "kho.experiences.capability", "kho.memory.capability")
+    research, allowed_paths = lazy("kho.research.capability", "kho.research.ingest.allowed_paths")
+    toolbox, duckduckgo, toolbox_errors = lazy("kho.toolbox.capability", "kho.toolbox.duckduckgo", "kho.toolbox.errors")
+    api_keys, vacuum, config = lazy("kho.storage.api_keys", "kho.storage.sqlite.vacuum", "kho.settings")
+
+
+class Shared:
+    """Objects that several slices use."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.llm = factory.llm(settings.llm)
+        self.slices: list[Capability] = []
+        """The open ones, in order."""
+
+    async def aclose(self) -> None:
+        if self.llm is not None:
+            await self.llm.aclose()
+
+    @cached_property
+    def web_search(self) -> duckduckgo.DuckDuckGo:
+        return duckduckgo.DuckDuckGo(self._settings.toolbox)
+
+
+def open_facts(settings: Settings, core: Core, shared: Shared) -> Capability:
+    return facts.capability(core, settings.facts)
+
+
+def open_memory(settings: Settings, core: Core, shared: Shared) -> Capability:
+    return memory.capability(core, settings.memory, llm=shared.llm)
+
+
+def open_toolbox(settings: Settings, core: Core, shared: Shared) -> Capability:
+    reader = parsers.Worker()
+
+    async def read(content: bytes, name: str) -> str:
+        try:
+            return (await reader.read(content, name)).text
+        except parsers.UnreadableFile as problem:
+            raise toolbox_errors.ToolFailed(f"The page cannot be read: {problem.reason}") from None
+
+    return toolbox.capability(settings.toolbox, search=shared.web_search, read=read, stop=(reader.aclose,))
+
+
+def open_experiences(settings: Settings, core: Core, shared: Shared) -> Capability:
+    return experiences.capability(core, settings.experiences)
+
+
+def open_research(settings: Settings, core: Core, shared: Shared) -> Capability:
+    chosen = settings.research
+    allowed = allowed_paths.AllowedPaths.of(chosen.roots, chosen.shared_roots, kho_home=settings.home)
+    reader = parsers.Worker(parsers.ParserLimits(size=chosen.max_file), cut=True)
+    return research.capability(core, chosen, allowed_paths=allowed, reader=reader)
+
+
+def open_documents(settings: Settings, core: Core, shared: Shared) -> Capability:
+    async def web(query: str, call: Call) -> list[knowledge.External]:
+        found = await shared.web_search.results(query, call)
+        return [knowledge.External(one["title"], one["href"], one["body"]) for one in found]
+
+    rewrite = None
+    if settings.database_url is None:
+        rewrite = partial(vacuum.vacuum, settings.home / config.DATABASE)
+    return documents.capability(core, settings.documents, llm=shared.llm, web_search=web, vacuum=rewrite)
+
+
+def open_devices(settings: Settings, core: Core, shared: Shared) -> Capability:
+    mqtt.need(settings.devices)
+    seer = factory.vision(settings.vision)
+    return devices.capability(
+        core,
+        settings.devices,
+        sockets=settings.home / config.SOCKETS,
+        database_url=settings.database_url,
+        tenant=settings.local.tenant,
+        shared=api_keys.SqlApiKeys(core.db).in_use,  # without keys it serves this machine's user only
+        seer=seer,
+        stop=() if seer is None else (seer.aclose,),
+    )
+
+
+def open_audit(settings: Settings, core: Core, shared: Shared) -> Capability:
+    return audit.capability(core, shared.slices, [*SLICES])
+
+
+SLICES: dict[str, tuple[ModuleType, Callable[[Settings, Core, Shared], Capability]]] = {
+    "memory": (memory, open_memory),
+    "toolbox": (toolbox, open_toolbox),  # contract 002 lists these two first
+    "facts": (facts, open_facts),
+    "experiences": (experiences, open_experiences),
+    "research": (research, open_research),
+    "documents": (documents, open_documents),
+    "devices": (devices, open_devices),
+    "audit": (audit, open_audit),  # after the slices whose rows it shows
+}
+"""Every slice, in the order of tools and servers."""
+
+
+def describe(only: Collection[str] = SLICES) -> Registry:
+    """Return the operations of the slices without a store, for help texts. Nothing is opened."""
+    described = [module.described() for name, (module, _) in SLICES.items() if name in only]
+    return registry.Registry(described, background.Background())
+
+
+def instructions() -> dict[str, Instructions]:
+    """Return what each slice tells models, without importing its capability."""
+    return {name: getattr(import_module(f"kho.{name}"), "INSTRUCTIONS", Instructions()) for name in SLICES}
+
+
+def tools() -> list[str]:
+    """Return the names of all tools."""
+    operations = (operation for capability in describe().capabilities for operation in capability.operations)
+    return [operation.tool for operation in operations if operation.tool]
