@@ -31,7 +31,7 @@ def settings(tmp_path: Path) -> Settings:
         ("log", "[DEVICE]"),
         ("notifications", "[DEVICE]"),
         ("tools", "DEVICE"),
-        ("call", "DEVICE... TOOL"),
+        ("call", "DEVICE... TOOL [NAME=VALUE]..."),
         ("label", "DEVICE LABEL..."),
         ("forget", "DEVICE"),
     ],

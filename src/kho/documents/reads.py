@@ -144,8 +144,7 @@ class Reads:
     async def audit(self, params: model.DocumentAuditLog, call: Call) -> AuditLogPage:
         """Who did what to which document, when and why; the newest first.
 
-        Use it to answer who changed or refused what, when and why. Filter by slice, subject (an id), actor, action (an
-        operation), outcome and time. You see the slices whose read scope you have.
+        Use it to answer who changed a document, when and why.
         """
 
         def work(tx: Tx) -> AuditLogPage:

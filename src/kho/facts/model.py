@@ -83,7 +83,7 @@ def _never(value: Any) -> Any:
 
 class Remember(Params):
     text: Text = Field(description="The fact, in one or two sentences that make sense by themselves.")
-    tags: Tags | None = None
+    tags: Tags | None = Field(None, description="Words to filter by later.")
     about: About | None = Field(None, description="The person, project or agent it is about.")
     source: Source | None = Field(None, description="Where it comes from: a link, a file, a meeting.")
     expires_at: Moment | None = Field(None, description="When it stops being true, as in 2026-12-31T17:00:00Z.")
@@ -99,7 +99,7 @@ class Forget(FactById):
 
 
 class UpdateFact(FactById):
-    text: Text | None = None
+    text: Text | None = Field(None, description="The corrected fact.")
     tags: Tags | None = Field(None, description="All its tags; they replace those it has.")
     about: About | None = Field(None, description="Empty: about nobody in particular.")
     source: Source | None = Field(None, description="Empty: unknown.")
@@ -120,8 +120,8 @@ class ListFacts(Params):
     tags: Tags | None = Field(None, description="Only facts that have all of these tags.")
     since: Moment | None = Field(None, description="Only those first said at this time or later.")
     until: Moment | None = Field(None, description="Only those first said before this time.")
-    include_expired: bool = False
-    include_forgotten: bool = False
+    include_expired: bool = Field(False, description="Also facts that have expired.")
+    include_forgotten: bool = Field(False, description="Also facts that were forgotten.")
     limit: Annotated[int, Field(ge=1, le=200, description="How many."), Whole] = 50
     cursor: Cursor | None = None
 

@@ -327,8 +327,9 @@ async def test_each_board_by_itself_or_none(workers: Callable[..., HubWorker]) -
     assert "device" not in tools[name].input_schema["properties"]
     assert (await run(each, tools[name], {"volume": 9}))["device"] == B
     off = workers(tools="off", tenant=each.tenant)
-    await off.offering.run()
+    await off.offering.look()
     assert off.offering.operations() == []
+    assert each.tenant in off.offering.tenants()  # it has boards all the same
 
 
 async def test_another_process_offers_the_same(workers: Callable[..., HubWorker]) -> None:
