@@ -56,9 +56,10 @@ def test_every_command_is_there(settings: Settings) -> None:
         "admin purge", "audit list",
         "collections create", "collections delete", "collections info", "collections list",
         "collections move-documents", "collections rename",
-        "completion",
+        "completion", "connect",
         "devices approve", "devices attach", "devices call", "devices forget", "devices label", "devices list",
         "devices log", "devices notifications", "devices revoke", "devices simulate", "devices tools",
+        "disconnect",
         "docs audit", "docs create", "docs delete", "docs diff", "docs edit", "docs export", "docs get",
         "docs get-many", "docs history", "docs import", "docs list", "docs move", "docs query", "docs restore",
         "docs revert", "docs update",
@@ -67,7 +68,7 @@ def test_every_command_is_there(settings: Settings) -> None:
         "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
         "experiences rate", "experiences restore", "experiences submit", "experiences update",
         "facts export", "facts get", "facts history", "facts import", "facts list", "facts restore", "facts update",
-        "feedback", "forget", "history",
+        "feedback", "forget", "history", "hook session-start", "hook stop",
         "kb add-document", "kb add-external-result", "kb add-folder", "kb cancel-job", "kb clear-history", "kb export",
         "kb feedback", "kb import", "kb ingest-folder", "kb job-status", "kb jobs", "kb list-documents",
         "kb rebuild-index", "kb remove-document", "kb show-document", "kb status",
@@ -95,7 +96,7 @@ def test_every_help_shows_an_example_that_parses(
         shown = re.search(r"Example:\n((?:  +kho .*\n?)+)", text)
         assert shown is not None, f"{path}: {text}"
         for line in shown[1].splitlines():
-            words = shlex.split(line)
+            words = shlex.split(line.partition(" <")[0])  # the shell's part: what stdin is read from
             assert words[: len(path) + 1] == ["kho", *path]
             # Parses all options and arguments, and refuses what is missing, unknown or of a wrong type.
             command.make_context(path[-1], words[len(path) + 1 :]).close()

@@ -55,7 +55,7 @@ Start the hub with '{name} serve', or connect one MCP client with '{name} stdio'
 programs, and every --help shows an example."""
 TABLE = Path(__file__).parent / "commands.json"
 PURPOSES = {
-    "Serve and connect": ("serve", "stdio", "connect", "disconnect", "keys"),
+    "Serve and connect": ("serve", "stdio", "connect", "disconnect", "hook", "keys"),
     "Remember and search": (
         "remember",
         "recall",

@@ -36,7 +36,7 @@ Asked = dict[str, Any]
 
 def register(group: click.Group, program: Program) -> None:
     summary = "What clients run at their own events; see 'connect --hooks'."
-    hook = click.Group("hook", help=program.help(summary, "hook stop < event.json"), short_help=summary, hidden=True)
+    hook = click.Group("hook", help=program.help(summary, "hook stop < event.json"), short_help=summary)
 
     @hook.command(
         "session-start", help=program.help("Print what was worked on recently.", "hook session-start < event.json")
