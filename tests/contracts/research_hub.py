@@ -68,7 +68,7 @@ async def connected(wire: str, era: str, settings: Settings, **more: Any) -> Asy
         case "memory":
             async with open_hub(settings) as hub:
                 background = Background()
-                door = McpDoor(hub, background, lambda ctx: hub.local, ALL, 50)
+                door = McpDoor(hub, background, lambda ctx: hub.local, ALL, 200)
                 async with Client(door.server, mode=era, **more) as client:
                     yield client
                 await background.drain()

@@ -192,6 +192,6 @@ class Shelves:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["stdio"]:
-        asyncio.run(serve(lambda: open_hub(Settings(), (Shelves().capability,)), "0", {}, ALL, 50))
+        asyncio.run(serve(lambda: open_hub(Settings(), (Shelves().capability,)), "0", {}, ALL, 200))
     else:
         build(program_of(Settings(), Shelves().capability))(prog_name="kho")

@@ -109,7 +109,7 @@ def in_memory(era: str) -> Door:
     async def door(settings: Settings) -> AsyncGenerator[Ask, None]:
         async with open_hub(settings) as hub:
             background = Background()
-            server = McpDoor(hub, background, lambda ctx: hub.local, ALL, 50).server
+            server = McpDoor(hub, background, lambda ctx: hub.local, ALL, 200).server
             async with Client(server, mode=era) as client:
                 yield over_mcp(client)
             await background.drain()

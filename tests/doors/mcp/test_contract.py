@@ -35,7 +35,7 @@ async def connected(wire: str, era: str, home: Path) -> AsyncGenerator[Client, N
         case "memory":
             async with open_hub(settings, (capability,)) as hub:
                 background = Background()
-                door = McpDoor(hub, background, lambda ctx: hub.local, ALL, 50)
+                door = McpDoor(hub, background, lambda ctx: hub.local, ALL, 200)
                 async with Client(door.server, mode=era) as client:
                     yield client
                 await background.drain()
