@@ -203,6 +203,7 @@ async def fill(settings: Settings) -> dict[str, str]:
         await _documents(ada, bot)
         await _experiences(ada, bot)
         await _memory(ada, bot)
+        await _facts(ada, bot)
         await _research(ada, notes)
         await _devices(ada, hub.url)
     # One more webhook, whose next attempt is a day away: what waits for it is still waiting when the store is opened.
@@ -307,6 +308,25 @@ async def _experiences(ada: Caller, bot: Caller) -> None:
     await do("delete_experience", id=ports, reason="The suite has no fixed ports any more.")
     await do("delete_experience", id=wrong)
     await do("restore_experience", id=wrong)
+
+
+async def _facts(ada: Caller, bot: Caller) -> None:
+    """Current, edited, replaced, forgotten, expiring and restored ones."""
+
+    async def do(operation: str, /, **params: Any) -> Any:
+        return await ada.ask(f"facts-server/{operation}", **params)
+
+    lived = await do("remember", text="Lan lives in Đà Nẵng.", about="Lan", tags=["places"], source="the first letter")
+    await do("remember", text="Lan moved to Huế.", about="LAN", replaces=lived["id"])
+    lathe = await do("remember", text="The lathe needs three-phase power.", about="workshop")
+    await do("update_fact", id=lathe["id"], text="The lathe needs three-phase power and a fuse of 32 A.")
+    await do("remember", text="周会改到星期二上午十点。", expires_at="2100-01-01T00:00:00Z", tags=["meetings"])
+    kiln = await do("remember", text="The kiln stands in the shed.", about="workshop")
+    await do("forget", id=kiln["id"], reason="It was sold.")
+    door = await do("remember", text="The side door sticks in winter.")
+    await do("forget", id=door["id"])
+    await do("restore_fact", id=door["id"])
+    await bot.ask("facts-server/remember", text="Lan lives in Cần Thơ.", about="Lan")
 
 
 async def _memory(ada: Caller, bot: Caller) -> None:

@@ -48,7 +48,7 @@ def _rpc(method: str, params: Json) -> Json:
 async def record(hub: Served, keys: dict[str, str]) -> list[Json]:
     """All that can be read, as requests with their answers. Searches come last: they leave traces."""
     recorder = Recorder(hub, keys)
-    for slice in (_documents, _experiences, _memory, _research, _devices, _audit, _identity, _searches):
+    for slice in (_documents, _experiences, _memory, _facts, _research, _devices, _audit, _identity, _searches):
         await slice(recorder)
     return recorder.exchanges
 
@@ -100,6 +100,18 @@ async def _memory(recorder: Recorder) -> None:
             await ask("memory/export", key=key, conversation_id=id, limit=PAGE)
         for resource in (await ask("resources/list", key=key))["resources"]:
             await ask("resources/read", key=key, uri=resource["uri"])
+
+
+async def _facts(recorder: Recorder) -> None:
+    async def ask(operation: str, /, **params: Any) -> Any:
+        return await recorder.ask(f"facts-server/{operation}", **params)
+
+    for key in ("local", "acme"):
+        await ask("list_facts", key=key)
+        await ask("list_facts", key=key, about="lan", include_forgotten=True, include_expired=True)
+        for one in (await ask("export_facts", key=key))["lines"]:
+            await ask("get_fact", key=key, id=one["id"])
+            await ask("fact_history", key=key, id=one["id"])
 
 
 async def _research(recorder: Recorder) -> None:
@@ -189,6 +201,9 @@ async def record_writes(hub: Served, keys: dict[str, str]) -> list[Json]:
     note = {"content": "Celadon is a green glaze.", "source": "note", "collection": "Sources", "title": "Celadon"}
     await do(f"{kb}augment_knowledge", **note)
     await do(f"{kb}query_knowledge_base", "Celadon", query="celadon glaze", collections=["Sources"])
+    await do("facts-server/remember", "known", text="Lan moved to Huế.", about="Lan")
+    await do("facts-server/remember", text="The lathe was sold.", about="workshop")
+    await do("facts-server/list_facts", "The lathe was sold.", "fuse of 32 A", about="Workshop")
     await do("devices-server/device_label", device="bếp", label="khu bếp")
     await do("devices-server/devices_list", "khu bếp")
     return recorder.exchanges
