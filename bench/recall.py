@@ -31,7 +31,7 @@ from kho.kernel.ports import Embedder, SearchFilter
 from kho.memory.settings import MemorySettings
 from kho.models import factory
 from kho.models.settings import Embedding
-from kho.research.query.relevance import label, of_score
+from kho.search.query.relevance import label, of_score
 from kho.settings import Search, Settings
 
 FIRST = 5

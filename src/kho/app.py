@@ -29,7 +29,7 @@ from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher, SearchLimits
 from kho.settings import DATABASE, SOCKETS, Settings, local_principal
-from kho.slices import SLICES, Shared
+from kho.slices import READ_ALL, SLICES, Shared, kinds
 from kho.storage.api_keys import SqlApiKeys
 from kho.storage.audit import SqlRefusals
 from kho.storage.leases import SqlLeases
@@ -109,14 +109,17 @@ async def opened(
     limits: SearchLimits | None = None,
     only: Collection[str] = SLICES,
 ) -> AsyncGenerator[tuple[Core, list[Capability]], None]:
-    """Open the migrated store and the slices, or `only` some of them. No background work is started yet."""
+    """Open the migrated store and the slices, or `only` some of them; all if one of these reads all others. No
+    background work is started yet."""
     background, shared = Background(), Shared(settings)
     core = open_core(settings, background, limits)
     slices = shared.slices
     try:
-        for open_slice in (open_slice for name, (_, open_slice) in SLICES.items() if name in only):
+        needed = only if READ_ALL.isdisjoint(only) else SLICES
+        for open_slice in (open_slice for name, (_, open_slice) in SLICES.items() if name in needed):
             slices.append(open_slice(settings, core, shared))
         slices += more(core)
+        slices[:] = [one.finish(one, slices) if one.finish else one for one in slices]
         await migrate(core.db, _migrations(slices))
         yield core, slices
     finally:
@@ -149,13 +152,14 @@ async def open_hub(
     reach it while it runs. With `only` some slices, as for a command, the embedding queue does not run."""
     async with opened(settings, lambda core: [*extra, *more(core)], limits, only) as (core, slices):
         background = core.background
-        for work in (work for capability in slices for work in capability.start):
-            background.add(work)
+        for capability in slices:
+            for work in capability.start if capability.name in only or capability.name not in SLICES else ():
+                background.add(work)
         for work in (work for capability in slices if serving for work in capability.serve):
             background.add(work)
         if core.embedding_queue is not None and len(only) == len(SLICES):
             background.add(core.embedding_queue.run)
-        registry = Registry(slices, background)
+        registry = Registry(slices, background, kinds())
         refusals = SqlRefusals(core.db, background, core.clock, settings.local.tenant)
         registry.observers += [logs.log_call, refusals.observe]
         if settings.observe.otlp_endpoint is not None:

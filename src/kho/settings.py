@@ -58,6 +58,14 @@ class Http(Section):
     """Host names of the hub besides the loopback ones, e.g. 'kho.example.org'."""
     allowed_origins: list[Origin] = Field(default_factory=list[Origin])
     """Allowed origins besides the loopback ones, e.g. 'https://kho.example.org'."""
+    public_url: WebAddress = ""
+    """Address of the hub in links, e.g. 'https://kho.example.org'; made of host and port if empty."""
+
+    @property
+    def address(self) -> str:
+        """Address for links."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host.strip("[]"))
+        return self.public_url.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class Local(Section):
@@ -128,14 +136,15 @@ class Settings(BaseModel):
         """Digest of the version and the settings that affect answers: equal for two processes that would answer the
         same."""
         decisive = self.model_dump_json(exclude={"http", "mcp", "observe", "devices", "vision"})
-        return hashlib.blake2b(f"{__version__} {decisive}".encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(f"{__version__} {self.http.public_url} {decisive}".encode(), digest_size=16).hexdigest()
 
     @model_validator(mode="after")
-    def _known_to_boards(self) -> Self:
-        """Allow the host of the URL that boards are configured with."""
-        host = urlsplit(self.devices.public_url).netloc
-        if host and host not in self.http.allowed_hosts:
-            self.http.allowed_hosts.append(host)
+    def _known_by_our_links(self) -> Self:
+        """Allow the hosts of the URLs that boards are configured with and that links have."""
+        for url in (self.devices.public_url, self.http.public_url):
+            host = urlsplit(url).netloc
+            if host and host not in self.http.allowed_hosts:
+                self.http.allowed_hosts.append(host)
         return self
 
     @model_validator(mode="before")

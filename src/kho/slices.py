@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from kho.kernel.call import Call
     from kho.kernel.capability import Capability
     from kho.kernel.registry import Registry
+    from kho.kernel.vocabulary import Kind
     from kho.memory import capability as memory
     from kho.models import factory
+    from kho.recall import capability as recall
     from kho.research import capability as research
     from kho.research.ingest import allowed_paths
     from kho.search.core import Core
@@ -45,6 +47,7 @@ else:
     documents, knowledge = lazy("kho.documents.capability", "kho.documents.knowledge")
     facts, experiences, memory = lazy("kho.facts.capability", "kho.experiences.capability", "kho.memory.capability")
     research, allowed_paths = lazy("kho.research.capability", "kho.research.ingest.allowed_paths")
+    (recall,) = lazy("kho.recall.capability")
     toolbox, duckduckgo, toolbox_errors = lazy("kho.toolbox.capability", "kho.toolbox.duckduckgo", "kho.toolbox.errors")
     api_keys, vacuum, config = lazy("kho.storage.api_keys", "kho.storage.sqlite.vacuum", "kho.settings")
 
@@ -124,6 +127,10 @@ def open_devices(settings: Settings, core: Core, shared: Shared) -> Capability:
     )
 
 
+def open_recall(settings: Settings, core: Core, shared: Shared) -> Capability:
+    return recall.capability(core, shared.slices, settings.http.address)
+
+
 def open_audit(settings: Settings, core: Core, shared: Shared) -> Capability:
     return audit.capability(core, shared.slices, [*SLICES])
 
@@ -132,6 +139,7 @@ SLICES: dict[str, tuple[ModuleType, Callable[[Settings, Core, Shared], Capabilit
     "memory": (memory, open_memory),
     "toolbox": (toolbox, open_toolbox),  # contract 002 lists these two first
     "facts": (facts, open_facts),
+    "recall": (recall, open_recall),
     "experiences": (experiences, open_experiences),
     "research": (research, open_research),
     "documents": (documents, open_documents),
@@ -139,6 +147,8 @@ SLICES: dict[str, tuple[ModuleType, Callable[[Settings, Core, Shared], Capabilit
     "audit": (audit, open_audit),  # after the slices whose rows it shows
 }
 """Every slice, in the order of tools and servers."""
+READ_ALL = {"recall"}
+"""Those whose commands need all slices open."""
 
 
 def describe(only: Collection[str] = SLICES) -> Registry:
@@ -150,6 +160,11 @@ def describe(only: Collection[str] = SLICES) -> Registry:
 def instructions() -> dict[str, Instructions]:
     """Return what each slice tells models, without importing its capability."""
     return {name: getattr(import_module(f"kho.{name}"), "INSTRUCTIONS", Instructions()) for name in SLICES}
+
+
+def kinds() -> list[Kind]:
+    """Return the kinds of global ids, without importing the slices' capabilities."""
+    return [kind for name in SLICES if (kind := getattr(import_module(f"kho.{name}"), "KIND", None)) is not None]
 
 
 def tools() -> list[str]:

@@ -52,6 +52,7 @@ MEMORY = [
 ]  # fmt: skip
 TOOLBOX = ["duckduckgo_search", "fetch_url"]
 FACTS = ["remember", "forget", "restore_fact", "list_facts", "fact_history", "update_fact"]
+RECALL = ["search", "fetch", "recent"]
 EXPERIENCES = [
     "query_experiences", "submit_experience", "get_experience", "update_experience", "rate_experience",
     "delete_experience", "restore_experience",
@@ -69,8 +70,8 @@ DEVICES = ["devices_list", "device_tools", "device_call", "device_notifications"
 AUDIT = ["audit_log"]
 """The tools of each capability, in the order in which they are listed."""
 SERVERS = [
-    "memory-server", "tool-server", "facts-server", "experiences-server", "research-server", "documents-server",
-    "devices-server", "audit-server",
+    "memory-server", "tool-server", "facts-server", "recall-server", "experiences-server", "research-server",
+    "documents-server", "devices-server", "audit-server",
 ]  # fmt: skip
 
 KHO = str(Path(sys.executable).with_name("kho"))

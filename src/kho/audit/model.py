@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kho.kernel.audit import AuditFilters, Outcome
-from kho.kernel.params import Id
+from kho.kernel.params import Id, of_kind
 
 
 class AuditLog(AuditFilters):
@@ -16,7 +16,8 @@ class AuditLog(AuditFilters):
         str | None, Field(max_length=512, description="Only about this: the id of a document, conversation, device …")
     ] = None
     document_id: Annotated[
-        Id | None, Field(description="Only about this document: the same as subject, with slice 'documents'.")
+        Annotated[Id, of_kind("doc")] | None,
+        Field(description="Only about this document: the same as subject, with slice 'documents'."),
     ] = None
     outcome: Annotated[
         Outcome | None, Field(description="'done': it changed something; 'refused': the credential did not allow it.")

@@ -7,9 +7,10 @@ import orjson
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
+from kho.documents import KIND
 from kho.documents.events import OPERATIONS
 from kho.kernel.audit import AuditFilters
-from kho.kernel.params import Cursor, Id, Moment, Params, Reason, Result, Strings, Time, Whole
+from kho.kernel.params import Cursor, Id, Moment, Params, Reason, Result, Strings, Time, Whole, of_kind
 
 ROOT = "root"
 MAX_BODY = 4 * 1024 * 1024
@@ -91,7 +92,8 @@ Metadata = Annotated[
     ),
 ]
 Tag = Annotated[str, Field(max_length=4 * MAX_TAG), AfterValidator(_name)]
-DocumentId = Annotated[Id, Field(description="The document.")]
+AnyDocument = Annotated[Id, of_kind(KIND.prefix)]
+DocumentId = Annotated[AnyDocument, Field(description="The document.")]
 RevisionNumber = Annotated[int, Field(ge=1), Whole]
 LastKnown = Annotated[
     RevisionNumber, Field(description="Refused with CONFLICT if the document has changed since this revision.")
@@ -121,8 +123,8 @@ def check_json(mime_type: str, body: str) -> None:
 
 
 class CreateDocument(Params):
-    document_id: Annotated[Id | None, Field(description="Unique in the tenant; generated if left out.")] = None
-    parent_id: Annotated[Id, Field(description="The document above it, or 'root'.")] = ROOT
+    document_id: Annotated[AnyDocument | None, Field(description="Unique in the tenant; generated if left out.")] = None
+    parent_id: Annotated[AnyDocument, Field(description="The document above it, or 'root'.")] = ROOT
     content: NewContent
     metadata: Annotated[Metadata, Field(description="title, tags and any other fields.")] = Field(default_factory=dict)
     is_human_readable: Annotated[bool, Field(description="True if it is meant for people.")] = True
@@ -181,12 +183,14 @@ class Position(Params):
     ordering: Annotated[
         Annotated[int, Field(ge=0), Whole] | None, Field(description="Its place among its siblings, from 0.")
     ] = None
-    before: Annotated[Id | None, Field(description="The sibling to place it before; wins over ordering.")] = None
+    before: Annotated[AnyDocument | None, Field(description="The sibling to place it before; wins over ordering.")] = (
+        None
+    )
 
 
 class MoveDocument(Params):
     document_id: DocumentId
-    new_parent_id: Annotated[Id, Field(description="The new parent, or 'root'.")]
+    new_parent_id: Annotated[AnyDocument, Field(description="The new parent, or 'root'.")]
     position: Annotated[Position | None, Field(description="Left out: at the end.")] = None
 
 
@@ -198,8 +202,8 @@ class Filters(Params):
     tenant_id: Annotated[
         str | None, Field(max_length=128, description="The caller's own tenant; no other is accepted.")
     ] = None
-    parent_id: Annotated[Id | None, Field(description="Only documents directly below this one.")] = None
-    under: Annotated[Id | None, Field(description="Only documents below this one, at any depth.")] = None
+    parent_id: Annotated[AnyDocument | None, Field(description="Only documents directly below this one.")] = None
+    under: Annotated[AnyDocument | None, Field(description="Only documents below this one, at any depth.")] = None
     mime_type: Annotated[MimeType | None, Field(description="Only of this type.")] = None
     is_human_readable: Annotated[bool | None, Field(description="Only those meant for people, or only the others.")] = (
         None
@@ -255,7 +259,7 @@ class GetDocument(Params):
 
 class GetDocuments(Params):
     document_ids: Annotated[
-        list[Id],
+        list[AnyDocument],
         Field(
             min_length=1,
             max_length=MAX_DOCUMENTS,
@@ -266,7 +270,9 @@ class GetDocuments(Params):
 
 
 class ListDocuments(Params):
-    parent_id: Annotated[Id, Field(description="The parent whose children are listed; 'root' for the top.")] = ROOT
+    parent_id: Annotated[
+        AnyDocument, Field(description="The parent whose children are listed; 'root' for the top.")
+    ] = ROOT
     recursive: Annotated[bool, Field(description="Everything below it, each parent before its children.")] = False
     sort: Annotated[
         Literal["order", "title", "created_at", "updated_at"],
@@ -296,7 +302,7 @@ class RestoreRevision(Params):
 
 
 class DocumentAuditLog(AuditFilters):
-    document_id: Annotated[Id | None, Field(description="Only about this document.")] = None
+    document_id: Annotated[AnyDocument | None, Field(description="Only about this document.")] = None
     action: Annotated[
         Annotated[str, AfterValidator(_operation), Field(json_schema_extra={"enum": [*OPERATIONS]})] | None,
         Field(description="Only this."),

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kho.documents import store
+from kho.documents import KIND, store
 from kho.documents.contract import DOCUMENTS
 from kho.documents.deletion import CurrentReads, due_at
 from kho.documents.store import SPACE, StoredDocument
 from kho.kernel.call import Call
 from kho.kernel.ports import Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable, split_passage
+from kho.kernel.searchable import FoundPassage, Item, Searchable
+from kho.kernel.vocabulary import split_passage
 from kho.lib.clock import Clock
 from kho.search.indexing import passages
 
@@ -49,11 +50,9 @@ def searchable(reads: CurrentReads, clock: Clock) -> Searchable:
         return [_item(one, texts.get((one.parent, one.id), "")) for one in documents]
 
     return Searchable(
-        "document",
-        "doc",
+        KIND,
         SPACE,
         DOCUMENTS.read_scope,
-        "get_document",
         described=described,
         fetch=fetch,
         recent=recent,

@@ -1,7 +1,9 @@
 """Experience records: problem, cause, solution; ranked by relevance, use and freshness (contract 003)."""
 
 from kho.kernel.toolset import Instructions
+from kho.kernel.vocabulary import Kind
 
+KIND = Kind("experience", "exp", "get_experience")
 INSTRUCTIONS = Instructions(
     "Before solving a problem, call query_experiences; after solving one, offer submit_experience."
 )

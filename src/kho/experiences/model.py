@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from kho.experiences import KIND
 from kho.experiences.errors import ExperienceRefused
 from kho.kernel.errors import KhoError
 from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import plain
-from kho.kernel.params import Id, Moment, Params, Result, Strings, Time, Whole
+from kho.kernel.params import Id, Moment, Params, Result, Strings, Time, Whole, of_kind
 from kho.kernel.transfer import Line
 
 MAX_TEXT = 100_000
@@ -113,7 +114,7 @@ class SubmitExperience(ExperienceText):
 
 
 class ExperienceById(Params):
-    id: Id
+    id: Annotated[Id, of_kind(KIND.prefix)]
 
 
 class GetExperience(ExperienceById):

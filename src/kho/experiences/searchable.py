@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from kho.experiences import KIND
 from kho.experiences.service import EXPERIENCES
 from kho.experiences.store import SPACE, Experience, Store
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable, split_passage
+from kho.kernel.searchable import FoundPassage, Item, Searchable
+from kho.kernel.vocabulary import split_passage
 
 HEADINGS = {
     "problem_description": "Problem",
@@ -34,11 +36,9 @@ def searchable(db: Database, store: Store, timeout: float) -> Searchable:
         return list(map(_item, store.recent(tx, tenant, since, limit)))
 
     return Searchable(
-        "experience",
-        "exp",
+        KIND,
         SPACE,
         EXPERIENCES.read_scope,
-        "get_experience",
         described=described,
         fetch=fetch,
         recent=recent,

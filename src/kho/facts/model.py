@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from kho.facts import KIND
 from kho.facts.topic import topic_of
 from kho.kernel.hints import Sentence
-from kho.kernel.params import Cursor, Id, Moment, Params, Reason, Result, Strings, Time, Whole
+from kho.kernel.params import Cursor, Id, Moment, Params, Reason, Result, Strings, Time, Whole, of_kind
 from kho.kernel.transfer import Line
 from kho.search.text.tokens import plain
 
@@ -73,7 +74,7 @@ Text = Annotated[str, _limit(MAX_TEXT), AfterValidator(_text)]
 About = Annotated[str, _limit(MAX_ABOUT), AfterValidator(_about)]
 Tags = Annotated[Strings, Field(max_length=MAX_TAGS), AfterValidator(_tags)]
 Source = Annotated[str, _limit(MAX_SOURCE), AfterValidator(_source)]
-FactId = Annotated[Id, Field(description="The fact's id.")]
+FactId = Annotated[Id, of_kind(KIND.prefix), Field(description="The fact's id.")]
 RevisionNumber = Annotated[int, Field(ge=1), Whole]
 
 
@@ -87,7 +88,7 @@ class Remember(Params):
     about: About | None = Field(None, description="The person, project or agent it is about.")
     source: Source | None = Field(None, description="Where it comes from: a link, a file, a meeting.")
     expires_at: Moment | None = Field(None, description="When it stops being true, as in 2026-12-31T17:00:00Z.")
-    replaces: Id | None = Field(None, description="The id of the fact that this one supersedes.")
+    replaces: FactId | None = Field(None, description="The id of the fact that this one supersedes.")
 
 
 class FactById(Params):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kho.facts import KIND
 from kho.facts.model import FactRecord
 from kho.facts.resources import title_of
 from kho.facts.service import FACTS
@@ -56,11 +57,9 @@ class FactSearch:
 
     def declared(self) -> Searchable:
         return Searchable(
-            kind="fact",
-            prefix="fact",
-            space=SPACE,
-            scope=FACTS.read_scope,
-            tool="fetch",
+            KIND,
+            SPACE,
+            FACTS.read_scope,
             described=self.described,
             fetch=self.fetch,
             recent=self.recent,

@@ -184,3 +184,5 @@ class Capability:
     """Notifies of changed resources, after the commit."""
     searchable: Sequence[Searchable] = ()
     """What `search`, `fetch` and `recent` can find of it."""
+    finish: Callable[["Capability", Sequence["Capability"]], "Capability"] | None = None
+    """Called once all slices are open, for one that reads them all: adds what depends on them, such as its scope."""

@@ -5,7 +5,7 @@ completions, list-changed notifications, announcements, pages and streams. Doors
 neither doors nor slices check a scope themselves.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
@@ -15,6 +15,8 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Announcements, Capability, Changes, Level
 from kho.kernel.errors import Forbidden
 from kho.kernel.operation import Operation
+from kho.kernel.searchable import Searchable
+from kho.kernel.vocabulary import Kind
 from kho.kernel.web import Served
 from kho.lib.dataclass import dataclass
 
@@ -185,6 +187,23 @@ def trail_view(call: Call, slices: Sequence[Capability], wanted: str | None) -> 
     return TrailView(None if is_admin and wanted is None else shown, frozenset(() if is_admin else guarded))
 
 
+def search_scope(slices: Iterable[Capability]) -> frozenset[str]:
+    """Return the scopes that give access to `search`, each to its own kinds: those of everything searchable."""
+    every = (one.scope for capability in slices for one in capability.searchable)
+    return frozenset(name for scope in every for name in names(scope)) or frozenset({ADMIN})
+
+
+def searchables(call: Call, slices: Iterable[Capability], wanted: Collection[Kind] | None = None) -> list[Searchable]:
+    """Return what the caller may search; with `wanted`, these kinds, all of which it must be allowed to read."""
+    every = [one for capability in slices for one in capability.searchable]
+    if wanted is None:
+        return _allowed(call.principal, every)
+    chosen = [one for one in every if one.kind in wanted]
+    for one in chosen:
+        call.need(one.scope)
+    return chosen
+
+
 def _allowed(principal: Principal, things: Iterable[T]) -> list[T]:
     return [thing for thing in things if principal.allows(thing.scope)]
 
@@ -192,7 +211,7 @@ def _allowed(principal: Principal, things: Iterable[T]) -> list[T]:
 def _need_scopes(capability: Capability) -> None:
     """Refuse to start with anything declared with an empty scope, which '*' would allow."""
     told = (capability.resources, capability.resource_changes, capability.announcements)
-    served: list[Scoped] = [*capability.operations, *capability.prompts, *capability.web]
+    served: list[Scoped] = [*capability.operations, *capability.prompts, *capability.web, *capability.searchable]
     for thing in [*served, *(one for one in told if one is not None)]:
         if not isinstance(thing.scope, Open) and not all(names(thing.scope) or [""]):
             raise ValueError(f"{capability.name}: {thing} is served without a scope")

@@ -16,6 +16,7 @@ from kho.kernel.errors import InvalidParams, KhoError, about
 from kho.kernel.json_schema import JsonSchema
 from kho.kernel.toolset import Toolset
 from kho.kernel.validation import Problem, found
+from kho.kernel.vocabulary import Kind
 from kho.lib.dataclass import dataclass
 
 P = TypeVar("P", bound=BaseModel, default=Any)
@@ -140,9 +141,10 @@ class Operation(Generic[P, R]):
         kept = {name: value for name, value in given.items() if name in known}
         return kept | {name: None if given[name] is None else True for name in unknown[:MAX_UNKNOWN]}
 
-    def parse(self, arguments: Any) -> P:
+    def parse(self, arguments: Any, kinds: Mapping[str, Kind] | None = None) -> P:
+        """Validate the arguments. `kinds` are those of global ids, by prefix."""
         try:
-            return self.params.model_validate(arguments)
+            return self.params.model_validate(arguments, context=kinds)
         except ValidationError as failure:
             problems = found(failure)
         raise self.invalid(problems)

@@ -1,7 +1,9 @@
 """Base classes of params and results. Validators are built on first use, because a stdio client waits for the start."""
 
+import re
 import unicodedata
-from typing import Annotated, Any, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Self, cast
 
 import orjson
 from pydantic import (
@@ -12,6 +14,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     StringConstraints,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
@@ -19,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from kho.kernel.errors import InvalidParams
 from kho.kernel.validation import check_values, in_words
+from kho.kernel.vocabulary import Kind, split_passage
 from kho.lib import jsonrpc
 from kho.lib.clock import as_iso, from_iso, iso
 
@@ -90,11 +94,35 @@ def _json_list(value: Any) -> Any:
 
 Whole = WrapValidator(_whole)
 """Put it after the limits of an integer, so that the schema states them: `Annotated[int, Field(ge=1), Whole]`."""
-Strings = Annotated[list[str], BeforeValidator(_json_list)]
+JSON_LIST = BeforeValidator(_json_list)
+Strings = Annotated[list[str], JSON_LIST]
 ID = in_words(
     r"^[A-Za-z0-9._:/-]{1,128}$", "must be 1 to 128 letters without accents, digits or characters of . _ : / -"
 )
 Id = Annotated[str, StringConstraints(pattern=ID), Field(description="An id from an earlier answer.")]
+
+
+def of_kind(prefix: str) -> BeforeValidator:
+    """Let a parameter take global ids of its kind: `Annotated[Id, of_kind("fact")]` takes `fact:…` for the bare id. The
+    id of another kind is refused with what it is and which tool reads it; the registry says which kinds there are."""
+
+    def own(value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, list):
+            return [own(one, info) for one in cast(list[Any], value)]
+        if not isinstance(value, str) or not (found := _GLOBAL.fullmatch(value)):
+            return value
+        if found[1] == prefix:
+            return split_passage(found[2])[0]
+        kinds: Mapping[str, Kind] = info.context or {}
+        if kind := kinds.get(found[1]):
+            said = {"kind": kind.name, "tool": kind.tool}
+            raise PydanticCustomError("kind", "is an id of another kind ({kind}); the tool '{tool}' reads it", said)
+        return value
+
+    return BeforeValidator(own)
+
+
+_GLOBAL = re.compile(r"([a-z]+):(\S+)")
 MAX_FOREIGN_ID = 256
 
 

@@ -3,7 +3,7 @@
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kho.kernel import hints, validation, vocabulary
@@ -15,6 +15,7 @@ from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.operation import Operation
 from kho.kernel.validation import Problem, check_values
+from kho.kernel.vocabulary import Kind
 from kho.lib.dataclass import dataclass
 
 log = logging.getLogger("kho.registry")
@@ -35,7 +36,8 @@ Observer = Callable[[Operation, Call, Outcome, float], None]
 
 
 class Registry:
-    def __init__(self, capabilities: Sequence[Capability], background: Background) -> None:
+    def __init__(self, capabilities: Sequence[Capability], background: Background, kinds: Iterable[Kind] = ()) -> None:
+        """`kinds`: those of global ids whose slices may not be open, as in a command."""
         self.capabilities = capabilities
         self.observers: list[Observer] = []
         self._background = background
@@ -43,6 +45,8 @@ class Registry:
         self._actions = _index(capabilities, lambda _, operation: operation.action)
         self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
         self.checkpoint = Checkpoint(capabilities)
+        searched = (one.kind for capability in capabilities for one in capability.searchable)
+        self._kinds = {kind.prefix: kind for kind in (*kinds, *searched)}
 
     def operations(self, principal: Principal) -> Iterator[Operation]:
         """Yield every operation that the caller may use, in a fixed order: the slices' own, then those of live
@@ -110,15 +114,15 @@ class Registry:
         size = validation.size_of(arguments)
         if size > validation.LARGE:
             operation.params.model_rebuild()  # a validator is built on first use, which two threads must not do at once
-        return await validation.read_large(size, functools.partial(_parsed, operation, arguments))
+        return await validation.read_large(size, functools.partial(_parsed, operation, arguments, self._kinds))
 
 
-def _parsed(operation: Operation, arguments: Any) -> Any:
+def _parsed(operation: Operation, arguments: Any, kinds: Mapping[str, Kind]) -> Any:
     try:
         check_values(arguments)
     except InvalidParams as error:
         raise operation.invalid([Problem(error.details.get("field", ""), "value_error", error.message)]) from None
-    return operation.parse(arguments)
+    return operation.parse(arguments, kinds)
 
 
 def _failure(operation: Operation, error: KhoError) -> Outcome:

@@ -1,7 +1,4 @@
-"""`Searchable`: a slice declares one for each kind of item that `search`, `fetch` and `recent` can find.
-
-A global id is the kind's prefix, a colon and the slice's own id: `fact:…`, `doc:…`. `#n` at its end names a passage.
-"""
+"""`Searchable`: a slice declares one for each kind of item that `search`, `fetch` and `recent` can find."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
@@ -10,6 +7,7 @@ from typing import Any, NamedTuple
 from kho.kernel.access import Scope
 from kho.kernel.call import Call
 from kho.kernel.ports import SearchFilter, Tx
+from kho.kernel.vocabulary import Kind
 from kho.lib.dataclass import dataclass
 
 
@@ -39,17 +37,6 @@ class Item:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def split_passage(id: str) -> tuple[str, int | None]:
-    """Split `id#n` into the id and the number of the passage; without `#n` there is no number."""
-    whole, _, number = id.rpartition("#")
-    return (whole, int(number)) if whole and is_number(number) else (id, None)
-
-
-def is_number(text: str) -> bool:
-    """Of at most 18 digits, which fit into a column."""
-    return 1 <= len(text) <= 18 and text.isascii() and text.isdecimal()
-
-
 def without_about(where: SearchFilter, about: str | None) -> SearchFilter | None:
     """Default for kinds without a subject: no item matches a search with `about`."""
     return where if about is None else None
@@ -59,15 +46,10 @@ def without_about(where: SearchFilter, about: str | None) -> SearchFilter | None
 class Searchable:
     """Items of one kind that can be searched. Its functions are only called for callers who have `scope`."""
 
-    kind: str
-    """Name of the kind in hits and in the parameter `kinds`: 'fact', 'document'."""
-    prefix: str
-    """Prefix of its global ids."""
+    kind: Kind
     space: str
     """Space in which its passages are indexed."""
     scope: Scope
-    tool: str
-    """Tool that reads an item by its id; named when another tool gets such an id."""
     described: Callable[[Tx, str, Sequence[FoundPassage]], Sequence[Item | None]]
     """Returns the items of a tenant's passages, in the same order; None for one that must not be shown."""
     fetch: Callable[[Call, str], Awaitable[Item | None]]

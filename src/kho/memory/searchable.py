@@ -10,9 +10,10 @@ from typing import Any
 
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable, is_number, split_passage
+from kho.kernel.searchable import FoundPassage, Item, Searchable
+from kho.kernel.vocabulary import is_number, split_passage
 from kho.lib.clock import iso
-from kho.memory import store
+from kho.memory import KIND, store
 from kho.memory.contract import MEMORY
 from kho.memory.store import SPACE, Conversation, Labels, Message
 from kho.search.indexing import passages
@@ -28,11 +29,9 @@ def searchable(db: Database, timeout: float) -> Searchable:
         return await db.read(lambda tx: _fetched(tx, call.tenant, id), timeout=call.remaining(timeout))
 
     return Searchable(
-        "message",
-        "msg",
+        KIND,
         SPACE,
         MEMORY.read_scope,
-        "fetch",
         described=_described,
         fetch=fetch,
         recent=_recent,

@@ -2,7 +2,9 @@
 004)."""
 
 from kho.kernel.toolset import Instructions
+from kho.kernel.vocabulary import Kind
 
+KIND = Kind("research", "kb", "get_kb_document")
 INSTRUCTIONS = Instructions(
     "The user's papers, notes and code: ask query_knowledge_base and cite it; add with ingest_documents or "
     "augment_knowledge."

@@ -7,9 +7,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.hints import Sentence
-from kho.kernel.params import Id, Params, Reason, Result, Strings, Time, Whole
+from kho.kernel.params import JSON_LIST, Cursor, Id, Params, Reason, Result, Strings, Time, Whole, of_kind
 from kho.lib.jsonrpc import ParseError, check_size
-from kho.research import names
+from kho.research import KIND, names
+from kho.search.query.relevance import Label
 
 MAX_QUERY = 10_000
 """Maximum characters of a question: room for a paragraph, not for a paper."""
@@ -22,7 +23,6 @@ MAX_MOVED = 1_000
 CollectionType = Literal["fundamental", "project-specific"]
 Verdict = Literal["positive", "negative", "neutral"]
 ContentType = Literal["prose", "code_block", "table"]
-Label = Literal["Highly Relevant", "Very Relevant", "Relevant", "Somewhat Relevant", "Low Relevance"]
 
 
 class Asked(Params):
@@ -81,8 +81,8 @@ def _separated(value: Any) -> Any:
     return [part for part in value.split(",", 2 * MAX_MOVED) if part.strip()]
 
 
+OWN_ID = of_kind(KIND.prefix)
 _Separated = BeforeValidator(_separated, json_schema_input_type=str | list[str])
-
 Name = Annotated[str, AfterValidator(_name)]
 CollectionName = Annotated[str, AfterValidator(_collection)]
 CollectionNames = Annotated[
@@ -90,15 +90,15 @@ CollectionNames = Annotated[
     _Separated,
 ]
 Texts = Annotated[Annotated[Strings, Field(max_length=MAX_NAMES)], _Separated]
-References = Annotated[Annotated[Strings, Field(min_length=1, max_length=MAX_MOVED)], _Separated]
+References = Annotated[list[str], OWN_ID, JSON_LIST, Field(min_length=1, max_length=MAX_MOVED), _Separated]
 Tags = Annotated[
     Annotated[Strings, Field(max_length=32), AfterValidator(lambda v: _once([_name(one) for one in v]))], _Separated
 ]
 Page = Annotated[int, Field(ge=1, le=200), Whole]
-Cursor = Annotated[str, Field(max_length=2_000)]
 Path = Annotated[str, Field(max_length=4_096), AfterValidator(_not_blank)]
 OneLine = Annotated[str, Field(max_length=2_048), AfterValidator(_not_blank)]
 """A short text written by a person: a title, a source, a reason."""
+Reference = Annotated[OneLine, OWN_ID]
 
 _COLLECTIONS = "Names of collections, separated by commas, or a list of names."
 _CURSOR = "The next_cursor of the previous page."
@@ -231,7 +231,7 @@ class ListKbDocuments(Asked):
 
 
 class KbDocument(Asked):
-    document: OneLine = Field(description="Its id; or its path or title.")
+    document: Reference = Field(description="Its id; or its path or title.")
     collection: CollectionName | None = Field(None, description="The collection to look in.")
 
 
@@ -261,14 +261,14 @@ class OfCollection(Asked):
 
 
 class SimilarDocuments(Asked):
-    document: OneLine = Field(description="Its id; or its path or title.")
+    document: Reference = Field(description="Its id; or its path or title.")
     collection: CollectionName | None = Field(None, description="The collection that the document is in.")
     collections: CollectionNames | None = Field(None, description=f"{_COLLECTIONS} Where to look; else everywhere.")
     top_k: Annotated[int, Field(ge=1, le=100), Whole] = Field(10, description="How many documents to return.")
 
 
 class SubmitFeedback(Asked):
-    document_id: OneLine = Field(description="The document_id of the result; or the document's path or title.")
+    document_id: Reference = Field(description="The document_id of the result; or the document's path or title.")
     chunk: Annotated[int, Field(ge=0), Whole] | None = Field(
         None, description="The chunk_sequence_id of the result; left out, the document is meant."
     )

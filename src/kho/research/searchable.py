@@ -8,7 +8,9 @@ from typing import Any
 
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable, split_passage
+from kho.kernel.searchable import FoundPassage, Item, Searchable
+from kho.kernel.vocabulary import split_passage
+from kho.research import KIND
 from kho.research.contract import RESEARCH
 from kho.research.ingest.indexing import SPACE, Doc, header_path
 from kho.research.library import collection_store, document_store
@@ -20,11 +22,9 @@ def searchable(db: Database, timeout: float) -> Searchable:
         return await db.read(lambda tx: _fetched(tx, call.tenant, id), timeout=call.remaining(timeout))
 
     return Searchable(
-        "research",
-        "kb",
+        KIND,
         SPACE,
         RESEARCH.read_scope,
-        "get_kb_document",
         described=_described,
         fetch=fetch,
         recent=_recent,

@@ -14,6 +14,7 @@ from tests.doors.doors import (
     EXPERIENCES,
     FACTS,
     MEMORY,
+    RECALL,
     RESEARCH,
     SERVERS,
     TOOLBOX,
@@ -62,6 +63,7 @@ async def test_servers_are_listed_with_exactly_the_documented_keys(shared_hub: S
         ([], [], []),
         (TOOLBOX, [], []),
         (FACTS, [], []),
+        (RECALL, [], []),
         (EXPERIENCES, [], ["summarize_experience", "submit_doc_experience"]),
         (RESEARCH, ["Collections", "Query history"], ["refine_query", "extract_context"]),
         (DOCUMENTS, [], []),
@@ -87,7 +89,7 @@ async def test_one_server_s_capabilities_are_those_of_the_list(settings: Setting
             assert answer == {"server_name": server["name"], "capabilities": server["capabilities"]}
 
 
-@pytest.mark.parametrize("path", ["/servers/nobody/capabilities", "/servers/nobody", "/nothing", "/"])
+@pytest.mark.parametrize("path", ["/servers/nobody/capabilities", "/servers/nobody", "/nothing", "/open"])
 async def test_what_is_not_there_is_404_in_json(shared_hub: Served, path: str) -> None:
     response = await shared_hub.get(path)
     assert (response.status_code, response.headers["content-type"]) == (404, "application/json")
@@ -134,6 +136,8 @@ async def test_the_description_is_openapi_3_1(shared_hub: Served) -> None:
         "/servers",
         "/servers/{name}/capabilities",
         "/metrics",
+        "/",
+        "/open/{id}",
         "/xiaozhi/ota/",
         "/xiaozhi/ota/activate",
         "/xiaozhi/v1/",
@@ -161,7 +165,7 @@ async def test_every_action_is_described_and_its_example_is_valid(hub: Served) -
     body = described["paths"]["/actions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     variants: Json = {variant["properties"]["action"]["const"]: variant for variant in body["oneOf"]}
     assert variants.keys() == {
-        *MEMORY, *TOOLBOX, *FACTS, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES, *AUDIT, *LESSER,
+        *MEMORY, *TOOLBOX, *FACTS, *RECALL, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES, *AUDIT, *LESSER,
     }  # fmt: skip
     lawful: Any = jsonschema.Draft202012Validator(body)  # `jsonschema.validate` would check the schema each time
     lawful.check_schema(body)

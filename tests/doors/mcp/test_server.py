@@ -26,6 +26,7 @@ from tests.doors.doors import (
     HANDSHAKE,
     MEMORY,
     MODERN,
+    RECALL,
     RESEARCH,
     TOOLBOX,
     Boards,
@@ -42,7 +43,7 @@ from kho.doors.mcp.toolsets import of_registry
 from kho.kernel.background import Background
 from kho.settings import Settings
 
-OURS = [*MEMORY, *TOOLBOX, *FACTS, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES, *AUDIT]
+OURS = [*MEMORY, *TOOLBOX, *FACTS, *RECALL, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES, *AUDIT]
 BOARDS = ["plug", "unplug", "count", "fail"]
 
 
@@ -116,6 +117,9 @@ async def test_annotations_say_what_a_tool_may_do(settings: Settings, era: str) 
         "list_facts": (True, False, False),
         "fact_history": (True, False, False),
         "update_fact": (False, False, False),
+        "search": (True, False, False),
+        "fetch": (True, False, False),
+        "recent": (True, False, False),
         "query_experiences": (True, False, False),
         "get_experience": (True, False, False),
         "submit_experience": (False, False, False),

@@ -5,7 +5,7 @@ from tests.research.factories import Desk
 
 from kho.kernel.ports import SearchFilter
 from kho.research.ingest.indexing import SPACE
-from kho.research.query import relevance
+from kho.search.query import relevance
 
 
 @pytest.mark.parametrize(

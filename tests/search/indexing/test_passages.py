@@ -41,7 +41,7 @@ async def test_everything_comes_back_as_it_was_filed(db: Database) -> None:
     [seq] = await insert(db, one)
     assert await db.read(lambda tx: passages.get(tx, T, [seq])) == {seq: replace(one, ref=replace(filed, seq=seq))}
     labels = await db.read(lambda tx: passages.labels(tx, T, [seq, seq + 1]))
-    assert labels == {seq: ("màu xanh", "khóa/1", "d" * 32)}
+    assert labels == {seq: ("s", "màu xanh", "khóa/1", "d" * 32)}
 
 
 FILED: list[dict[str, object]] = [

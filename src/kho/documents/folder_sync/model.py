@@ -4,15 +4,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kho.documents.model import ROOT
-from kho.kernel.params import Id, Params, Result
+from kho.documents.model import ROOT, AnyDocument
+from kho.kernel.params import Params, Result
 
 Directory = Annotated[str, Field(min_length=1, description="The folder.")]
 
 
 class ExportDocuments(Params):
     directory: Directory
-    parent_id: Annotated[Id, Field(description="Export what is below this document; 'root' for all.")] = ROOT
+    parent_id: Annotated[AnyDocument, Field(description="Export what is below this document; 'root' for all.")] = ROOT
     overwrite: Annotated[
         bool, Field(description="Also overwrite files that no export wrote, or that were changed since.")
     ] = False
@@ -20,7 +20,7 @@ class ExportDocuments(Params):
 
 class ImportDocuments(Params):
     directory: Directory
-    parent_id: Annotated[Id, Field(description="The document to import them below, or 'root'.")] = ROOT
+    parent_id: Annotated[AnyDocument, Field(description="The document to import them below, or 'root'.")] = ROOT
     prune: Annotated[bool, Field(description="Delete what is below the parent and not in the folder.")] = False
     dry_run: Annotated[bool, Field(description="Only say what would be done.")] = False
 

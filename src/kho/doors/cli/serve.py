@@ -76,6 +76,7 @@ def register(group: click.Group, program: Program) -> None:
         port = _free_port(host, port)
         # The application, here or in a worker process, reads its own settings, so options are passed as environment
         # variables.
+        os.environ |= {"KHO_HTTP__HOST": host, "KHO_HTTP__PORT": str(port)}
         if tools:
             os.environ["KHO_MCP__TOOLS"] = json.dumps(tools)
         if not is_loopback(host) and host not in EVERYWHERE:

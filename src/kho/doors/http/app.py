@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from kho.doors.auth.credentials import FRESH, Auth
 from kho.doors.auth.revocation import HEARTBEAT, Revocation
+from kho.doors.http import pages
 from kho.doors.http.actions import Actions
 from kho.doors.http.asgi import BareEndpoint, read_body, send_bytes, send_error, send_json
 from kho.doors.http.discovery import capabilities_of, health, servers
@@ -24,6 +25,7 @@ from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.guard import Guard, loopback_hosts, loopback_origins
 from kho.doors.http.jsonrpc import JsonRpc
 from kho.doors.http.openapi import openapi
+from kho.doors.http.slice_channel import request_of
 from kho.doors.http.slice_routes import WebDoor
 from kho.doors.http.uvicorn_protocols import STOP
 from kho.doors.mcp.http import PRINCIPAL, McpHttp
@@ -197,6 +199,13 @@ def _routes(hub: Hub, endpoint: Callable[[Handler], Authenticated], mcp: McpHttp
     async def on_metrics(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         await send_bytes(send, 200, metrics.render(await _pending(hub)), metrics.content_type)
 
+    async def on_welcome(scope: Scope, receive: Receive, send: Send) -> None:
+        await pages.welcome(send)
+
+    async def on_open(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
+        asked = request_of(scope, b"", principal)
+        await pages.open_item(send, hub.registry, scope["path_params"]["id"], asked.query.get("offset", ""), principal)
+
     def route(path: str, handler: Handler, *methods: str) -> Route:
         return Route(path, endpoint(handler), methods=methods)
 
@@ -209,6 +218,8 @@ def _routes(hub: Hub, endpoint: Callable[[Handler], Authenticated], mcp: McpHttp
         route("/servers/{name}/capabilities", on_capabilities, "GET"),
         route("/openapi.json", on_openapi, "GET"),
         route("/metrics", on_metrics, "GET"),
+        Route("/", BareEndpoint(on_welcome), methods=["GET"]),
+        route("/open/{id:path}", on_open, "GET"),
     ]
 
 

@@ -15,6 +15,7 @@ _TEXT: Json = {
     "200": {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}},
     "401": {"description": "A key is needed."},
 }
+_PAGE: Json = {"200": {"description": "A page.", "content": {"text/html": {"schema": {"type": "string"}}}}}
 _ID: Json = {"type": ["string", "number", "null"]}
 
 
@@ -36,6 +37,8 @@ def openapi(hub: Hub) -> Json:
             "/servers": {"get": _get("Every server and what it offers.", _object("servers"))},
             "/servers/{name}/capabilities": {"get": _capabilities(hub)},
             "/metrics": {"get": {"summary": "Figures for Prometheus.", "responses": _TEXT}},
+            "/": {"get": {"summary": "What this is, for people.", "security": [{}], "responses": _PAGE}},
+            "/open/{id}": {"get": _open()},
             **{served.path: _served(served) for capability in hub.registry.capabilities for served in capability.web},
         },
     }
@@ -109,6 +112,16 @@ def _capabilities(hub: Hub) -> Json:
     ]
     described["responses"]["404"] = {"description": "No such server."}
     return described
+
+
+def _open() -> Json:
+    id: Json = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    offset: Json = {"name": "offset", "in": "query", "schema": {"type": "integer", "minimum": 0}}
+    return {
+        "summary": "Something that search found, as a page for people.",
+        "parameters": [id, offset],
+        "responses": _responses({"type": "string"}, "400", "401", "403", "404", "421", kind="text/html"),
+    }
 
 
 def _served(served: Served) -> Json:

@@ -7,10 +7,10 @@ from kho.kernel.ports import Tx
 from kho.research.ingest.indexing import Doc, header_path
 from kho.research.library import collection_store, document_store
 from kho.research.model import Explanation, Item, Metadata, Neighbour, QueryKnowledgeBase
-from kho.research.query import relevance
 from kho.research.query.reordering import Placed
 from kho.search.answer import highlight
 from kho.search.indexing.passages import StoredPassage
+from kho.search.query import relevance
 from kho.search.query.scoring import ScoreParts
 
 

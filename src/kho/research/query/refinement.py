@@ -8,9 +8,9 @@ from typing import Literal
 from kho.kernel.hints import OPEN, Hint, Op
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
-from kho.research.query import relevance
 from kho.research.query.scope import Scope
 from kho.research.query.suggestions import MAX_TERM, FoundText, clean, near_spellings, says_nothing, splitting, unknown
+from kho.search.query import relevance
 from kho.search.text.language import language
 
 Status = Literal["optimal", "clarification_needed", "too_broad"]

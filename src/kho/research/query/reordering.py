@@ -11,8 +11,8 @@ from kho.lib.dataclass import dataclass
 from kho.lib.sql import digest
 from kho.research import views
 from kho.research.errors import InvalidQuery
-from kho.research.query import relevance
 from kho.research.query.feedback import Tally
+from kho.search.query import relevance
 from kho.search.query.scoring import RankedPassage
 
 CONTEXT = 0.2

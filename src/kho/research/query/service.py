@@ -19,7 +19,7 @@ from kho.research.ingest.indexing import SPACE, header_path
 from kho.research.library import collection_store, document_store
 from kho.research.library.document_store import get_many
 from kho.research.model import Item, QueryAnswer, QueryKnowledgeBase, Refinement
-from kho.research.query import document_context, feedback, items, refinement, relevance, reordering
+from kho.research.query import document_context, feedback, items, refinement, reordering
 from kho.research.query.history import History
 from kho.research.query.refinement import Holdings, Refined
 from kho.research.query.reordering import OrderedList
@@ -27,6 +27,7 @@ from kho.research.query.scope import Scope, scope_of
 from kho.research.query.suggestions import FoundText, quoted
 from kho.search.indexing import passages
 from kho.search.indexing.index import storable
+from kho.search.query import relevance
 from kho.search.query.parsed_query import flat
 from kho.search.query.searcher import Searcher, mark_of
 
@@ -187,7 +188,7 @@ def _verdicts(tx: Tx, where: SearchFilter, ranked: Sequence[tuple[int, str]]) ->
     found = passages.labels(tx, where, [seq for seq, key in ranked if key in spoken_of])
     return {
         seq: reordering.verdict(tallies.get((key, digest), nobody), tallies.get((key, ""), nobody))
-        for seq, (_, key, digest) in found.items()
+        for seq, (*_, key, digest) in found.items()
         if (key, digest) in tallies or (key, "") in tallies
     }
 

@@ -13,7 +13,8 @@ from kho.research.ingest.indexing import SPACE, Doc
 from kho.research.library import collection_store, document_store
 from kho.research.library.document_store import get_many
 from kho.research.model import Brief, Similar, SimilarAnswer, SimilarDocuments
-from kho.research.query import document_context, relevance
+from kho.research.query import document_context
+from kho.search.query import relevance
 from kho.search.query.searcher import Searcher
 
 LOOKED_AT = 100

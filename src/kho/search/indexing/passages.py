@@ -93,9 +93,10 @@ def get(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, StoredPassage]:
     return {stored.ref.seq: stored for stored in found if _is_meant(stored.ref, filters[stored.ref.space])}
 
 
-def labels(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, tuple[str, str, str]]:
-    """Return the collection, key and digest of passages: which document each is of, and what is a copy of what."""
-    return {row[0]: row[1:] for row in _own(tx, "seq, collection, key, digest", where, seqs)}
+def labels(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, tuple[str, str, str, str]]:
+    """Return the space, collection, key and digest of passages: which document each is of, and what is a copy of
+    what."""
+    return {row[0]: row[1:] for row in _own(tx, "seq, space, collection, key, digest", where, seqs)}
 
 
 def _own(tx: Tx, columns: str, where: Where, seqs: Sequence[int]) -> Sequence[Row]:

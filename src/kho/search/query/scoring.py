@@ -93,8 +93,8 @@ class RankedPassage:
     parts: ScoreParts
 
 
-Label = tuple[str, str, str]
-"""Collection, key and digest of a passage."""
+Label = tuple[str, str, str, str]
+"""Space, collection, key and digest of a passage."""
 
 
 def lexical(
@@ -209,7 +209,7 @@ def tail(
     last = next((one for one in reversed(ranked) if one.parts.words >= SOME_WORDS), None)
     lowest, rate = (last.score, last.score / last.parts.words) if last else (most, most * TAIL)
     return [
-        RankedPassage(seq, labels[seq][1], min(lowest, rate * share), ScoreParts(share, share))
+        RankedPassage(seq, labels[seq][2], min(lowest, rate * share), ScoreParts(share, share))
         for seq, share in matched.found
         if seq in labels
     ]
@@ -219,8 +219,8 @@ def once(ranked: Sequence[RankedPassage], labels: dict[int, Label], per_key: boo
     """Keep only the best-ranked passage of each document, or of each text."""
     kept: dict[Hashable, RankedPassage] = {}
     for one in ranked:
-        collection, key, digest = labels[one.seq]
-        kept.setdefault((collection, key) if per_key else digest, one)
+        *document, digest = labels[one.seq]
+        kept.setdefault(tuple(document) if per_key else digest, one)
     return list(kept.values())
 
 

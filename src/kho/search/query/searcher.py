@@ -87,7 +87,7 @@ class _Looked:
     """Labels of keyword matches that were not scored in detail."""
 
     def labels(self) -> dict[int, Label]:
-        closely = {one.ref.seq: (one.ref.collection, one.key, one.digest) for one in self.passages}
+        closely = {one.ref.seq: (one.ref.space, one.ref.collection, one.key, one.digest) for one in self.passages}
         return {**self.rest, **closely}
 
 

@@ -10,8 +10,9 @@ The mapping is strictly increasing, so it never changes an order.
 """
 
 from bisect import bisect_right
+from typing import Literal
 
-from kho.research.model import Label
+Label = Literal["Highly Relevant", "Very Relevant", "Relevant", "Somewhat Relevant", "Low Relevance"]
 
 POINTS = ((0.0, 0.0), (0.35, 0.3), (0.57, 0.5), (0.66, 0.7), (0.76, 0.9), (1.0, 1.0))
 """Pairs of search score and relevance; linear in between."""
