@@ -219,5 +219,10 @@ def __getattr__(name: str) -> Any:
         # A write uses the database a few dozen times, and each time it may wait for a thread that ranks a long list.
         sys.setswitchinterval(0.001)
         gc.freeze()  # scanning modules would make a worker copy their memory pages
-        return http_app.Application(lambda: open_hub(settings, serving=True), settings.http, settings.mcp)
+        return http_app.Application(
+            lambda: open_hub(settings, serving=True),
+            settings.http,
+            settings.mcp,
+            answer_without_id=settings.jsonrpc.answer_without_id,
+        )
     raise AttributeError(name)

@@ -100,6 +100,12 @@ class Mcp(Section):
     """Tools and resources on a page. All tools fit on one by default: not every client requests the next."""
 
 
+class JsonRpcSettings(Section):
+    answer_without_id: bool = False
+    """Answer requests at /jsonrpc that have no `id` as if it were null, for clients that send none and read the reply.
+    JSON-RPC 2.0 calls such a request a notification, which gets no answer."""
+
+
 class Observe(Section):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["auto", "json", "text"] = "auto"
@@ -119,6 +125,7 @@ class Settings(BaseModel):
     http: Http = Field(default_factory=Http)
     local: Local = Field(default_factory=Local)
     mcp: Mcp = Field(default_factory=Mcp)
+    jsonrpc: JsonRpcSettings = Field(default_factory=JsonRpcSettings)
     facts: FactSettings = Field(default_factory=FactSettings)
     experiences: ExperienceSettings = Field(default_factory=ExperienceSettings)
     research: ResearchSettings = Field(default_factory=ResearchSettings)

@@ -138,7 +138,8 @@ async def served(
         async with open_hub(settings, extra, serving=serving) as hub:
             yield replace(hub, clock=clock)
 
-    app = Application(opened, settings.http, settings.mcp, **rechecks)
+    without_id = settings.jsonrpc.answer_without_id
+    app = Application(opened, settings.http, settings.mcp, answer_without_id=without_id, **rechecks)
     async with listening(app) as (url, http):
         yield Served(url, app, http)
 

@@ -109,6 +109,18 @@ async def test_what_is_wrong_with_an_envelope_is_said_in_words(shared_hub: Serve
     assert (answer["action"], answer["request_id"]) == (QUERY, envelope.get("request_id"))
 
 
+@pytest.mark.requirement("000.envelope.version")
+async def test_another_version_of_the_contract_is_refused_and_nothing_is_written(hub: Served) -> None:
+    for version in ("1.0", "3", 1, 3.5, "20", "2.", "latest", ""):
+        response = await hub.post("/actions", {"action": SUBMIT, "payload": KETTLE, "version": version})
+        assert failed(response) == (400, "INVALID_ARGUMENT"), version
+        assert "must be 2.0 or another 2.x" in response.json()["error"]["message"]
+    assert (await hub.rpc("query_experiences", {"keywords": "kettle"}))["result"]["data"]["total"] == 0
+    for version in ("2.0", "2", 2, 2.1, "2.1.3", None):
+        response = await hub.post("/actions", {"action": QUERY, "payload": {"keywords": "kettle"}, "version": version})
+        assert response.status_code == 200, version
+
+
 async def test_a_text_is_no_envelope(shared_hub: Served) -> None:
     answer = (await shared_hub.post("/actions", [])).json()
     assert answer["error"]["message"] == "The envelope is not valid: it must be an object."

@@ -50,6 +50,20 @@ async def test_a_notification_is_done_and_not_answered(hub: Served) -> None:
         assert (response.status_code, response.content) == (204, b"")
 
 
+@pytest.mark.requirement("002.jsonrpc.without-id")
+async def test_requests_without_an_id_are_answered_where_the_settings_say_so(settings: Settings) -> None:
+    """The client that contract 002 was written for sends no id and reads the reply."""
+    settings.jsonrpc.answer_without_id = True
+    async with served(settings) as hub:
+        response = await hub.post("/jsonrpc", notification("memory-server/memory/get_or_create", {}))
+        answer = response.json()
+        assert (response.status_code, answer["id"]) == (200, None)
+        assert answer["result"]["conversation_id"]
+        assert await error(hub, notification("no/such", {})) == (None, -32601)
+        batch = await hub.post("/jsonrpc", [request(1), notification(QUERY, {"keywords": "kettle"})])
+        assert [one["id"] for one in batch.json()] == [1, None]
+
+
 async def test_a_batch_is_answered_in_order_and_without_its_notifications(hub: Served) -> None:
     response = await hub.post(
         "/jsonrpc",

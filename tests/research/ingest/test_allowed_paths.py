@@ -331,6 +331,30 @@ def test_by_default_the_working_directory_and_the_home_are_open_to_this_machine_
     assert (local.folders, local.forbidden) == ((place / "open", place / "user"), (place / "kho",))
 
 
+@pytest.mark.parametrize(
+    "cwd", ["/", "/etc", "/etc/kho", "/usr", "/usr/lib/kho", "/var", "/var/lib", "..", "../.."], ids=str
+)
+def test_the_whole_disk_and_folders_of_the_system_are_not_open_by_default(place: Path, cwd: str) -> None:
+    home = place / "user"
+    folder = (home / cwd).resolve()
+    local = AllowedPaths.of([], [], kho_home=place / "kho", cwd=folder, home=home).local
+    assert local.folders == (home,)
+    refused(local, "/etc/passwd")
+    named = AllowedPaths.of([cwd], [], kho_home=place / "kho", cwd=folder, home=home).local
+    assert named.folders == (folder / cwd,), "what the settings name is open"
+
+
+def test_a_home_that_is_the_whole_disk_opens_nothing(place: Path) -> None:
+    nothing = AllowedPaths.of([], [], kho_home=place / "kho", cwd=Path("/"), home=Path("/")).local
+    assert nothing.folders == ()
+    assert "KHO_RESEARCH__ROOTS" in refused(nothing, "/etc/passwd").guidance
+
+
+@pytest.mark.parametrize("cwd", ["/var/lib/kho", "/app", "/usr/src/app"])
+def test_folders_of_services_are_open_by_default(place: Path, cwd: str) -> None:
+    assert AllowedPaths.of([], [], kho_home=place, cwd=Path(cwd), home=place / "user").local.folders[0] == Path(cwd)
+
+
 def test_settings_name_folders(place: Path) -> None:
     local = allowed_paths(place, ["~/papers", "notes", "/data", "~"], []).for_caller(shared=False)
     expected = (place / "user" / "papers", place / "open" / "notes", Path("/data"), place / "user")

@@ -1,6 +1,7 @@
 """POST /actions: the action envelope. `request_id` makes writes idempotent."""
 
 import hashlib
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +9,8 @@ from functools import partial
 from typing import Annotated, Any, cast
 
 import orjson
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
+from pydantic_core import PydanticCustomError
 
 from kho.kernel import validation
 from kho.kernel.call import Call, Principal
@@ -24,6 +26,7 @@ NAME = in_words(
     r"^[A-Za-z0-9._:/@+-]{1,128}$", "must be 1 to 128 letters without accents, digits or characters of . _ : / @ + -"
 )
 Name = Annotated[str, StringConstraints(pattern=NAME)]
+VERSION = re.compile(r"2(\.\d{1,9}){0,2}")
 
 
 class StatedPrincipal(Params):
@@ -34,13 +37,20 @@ class StatedPrincipal(Params):
     roles: list[str] = Field(default_factory=list)
 
 
+def _version(stated: str | float) -> str | float:
+    """Another major version is another contract: its actions may mean something else."""
+    if not VERSION.fullmatch(str(stated)):
+        raise PydanticCustomError("version", "must be 2.0 or another 2.x: the hub speaks version 2 of the contract")
+    return stated
+
+
 class Envelope(Params):
     action: Annotated[str, StringConstraints(min_length=1, max_length=128)]
     request_id: Name | None = Field(None, description="Idempotency key of a write; a UUID is a good one.")
     principal: StatedPrincipal | None = None
     payload: dict[str, Any] = Field(default_factory=dict)
-    version: str | float | None = Field(
-        None, description="The contract's version, 2.0; other versions are treated alike."
+    version: Annotated[str | float, AfterValidator(_version)] | None = Field(
+        None, description="The contract's version: 2.0, or another 2.x."
     )
 
 

@@ -88,6 +88,7 @@ class Application:
         mcp: McpSettings,
         customise: Callable[[McpDoor], None] = lambda door: None,
         *,
+        answer_without_id: bool = False,
         fresh: float = FRESH,
         heartbeat: float = HEARTBEAT,
     ) -> None:
@@ -95,6 +96,7 @@ class Application:
         self._http = http
         self._mcp = mcp
         self._customise = customise
+        self._answer_without_id = answer_without_id
         self._fresh = fresh
         self._heartbeat = heartbeat
         inner = Starlette(lifespan=self._lifespan, exception_handlers={HTTPException: _no_route})
@@ -126,7 +128,9 @@ class Application:
             gc_freezer = GcFreezer()
             served = [served for capability in hub.registry.capabilities for served in capability.web]
             web = WebDoor(auth, hub.registry.checkpoint, served, gc_freezer, revocation, streams)
-            self._routes.extend([*_routes(hub, partial(Authenticated, auth, revocation), mcp, metrics), *web.routes()])
+            rpc = JsonRpc(hub.registry, answer_without_id=self._answer_without_id)
+            endpoint = partial(Authenticated, auth, revocation)
+            self._routes.extend([*_routes(hub, endpoint, rpc, mcp, metrics), *web.routes()])
             self._guard.uploads.extend(web.uploads)
 
             def stop() -> None:
@@ -161,8 +165,10 @@ def _principal_of(ctx: Context) -> Principal:
     return ctx.request.scope[PRINCIPAL]
 
 
-def _routes(hub: Hub, endpoint: Callable[[Handler], Authenticated], mcp: McpHttp, metrics: Metrics) -> list[BaseRoute]:
-    rpc, actions, described = JsonRpc(hub.registry), Actions(hub), openapi(hub)
+def _routes(
+    hub: Hub, endpoint: Callable[[Handler], Authenticated], rpc: JsonRpc, mcp: McpHttp, metrics: Metrics
+) -> list[BaseRoute]:
+    actions, described = Actions(hub), openapi(hub)
 
     async def on_jsonrpc(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         answer = await rpc.answer(await read_body(receive), principal)

@@ -16,8 +16,9 @@ LARGEST_BATCH = 100
 
 
 class JsonRpc:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, *, answer_without_id: bool = False) -> None:
         self._registry = registry
+        self._answer_without_id = answer_without_id
 
     async def answer(self, body: bytes, principal: Principal) -> bytes | None:
         """Return the response to a request body; None if it held only notifications."""
@@ -38,7 +39,7 @@ class JsonRpc:
             why = "The hub sends no requests here, so it accepts no responses."
             return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid Request", why)
         reply = await self._run(message, principal)
-        return None if message.is_notification else reply
+        return None if message.is_notification and not self._answer_without_id else reply
 
     async def _run(self, request: RpcRequest, principal: Principal) -> dict[str, Any]:
         operation = self._registry.method(request.method)

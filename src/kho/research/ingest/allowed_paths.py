@@ -37,6 +37,14 @@ MAX_PATH = 4096
 MAX_NAME = 255
 SYSTEM = (Path("/proc"), Path("/sys"), Path("/dev"))
 """Never read: these are interfaces of the kernel, not files."""
+NEVER_BY_DEFAULT = tuple(
+    Path(name)
+    for name in "/bin /boot /dev /etc /lib /lib32 /lib64 /proc /run /sbin /sys /usr/bin /usr/lib /usr/sbin "
+    "/Applications /Library /System".split()
+)
+"""Folders of the system: neither they nor what is below them is open unless the settings name it."""
+TOO_WIDE = frozenset(Path(name) for name in "/ /private /usr /var /var/lib /var/log".split())
+"""Folders that hold those of many programs: not open as a whole unless the settings name them."""
 
 URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://|file:)", re.IGNORECASE)
 DRIVE = re.compile(r"^[A-Za-z]:([\\/]|$)")
@@ -233,11 +241,12 @@ class AllowedPaths:
         cwd: Path | None = None,
         home: Path | None = None,
     ) -> "AllowedPaths":
-        """Build from the settings. Without `roots` the local user's are the working directory and the home
-        directory."""
+        """Build from the settings. Without `roots` the local user's are the home directory and the working directory,
+        if that is one of his: services and desktop programs often start in `/`, which is the whole disk."""
         home = home or Path.home()
         cwd = cwd or Path.cwd()
-        named = [_from_settings(root, home, cwd) for root in roots] or [cwd, home]
+        by_default = [folder for folder in (cwd, home) if not _is_of_the_system(folder, home)]
+        named = [_from_settings(root, home, cwd) for root in roots] or by_default
         theirs = [_from_settings(root, home, cwd) for root in shared]
         return cls(
             Roots(tuple(named), (kho_home,), home),
@@ -249,6 +258,16 @@ class AllowedPaths:
         states, None if it states none."""
         roots = self.shared if shared else self.local
         return roots if stated is None else roots.narrowed(stated)
+
+
+def _is_of_the_system(folder: Path, home: Path) -> bool:
+    """True for the whole disk, the folders above the user's home, and folders of the operating system."""
+    real = folder.resolve()
+    return (
+        real in TOO_WIDE
+        or real in home.resolve().parents
+        or any(real == system or system in real.parents for system in NEVER_BY_DEFAULT)
+    )
 
 
 def _from_settings(root: str | Path, home: Path, cwd: Path) -> Path:
