@@ -70,6 +70,16 @@ def test_who_may_ask_and_what(place: Place) -> None:
     assert sockets(place) == []
 
 
+def test_times_are_those_of_the_zone_of_who_asks(place: Place) -> None:
+    with Hub(place) as hub:
+        hub.ready()
+        until(lambda: sockets(place), "the hub's socket")
+        for zone, name in (("Asia/Ho_Chi_Minh", "+07"), ("Europe/Vienna", "CE")):
+            said, asked = asked_a_hub(place, "docs", "list", TZ=zone)
+            assert f" {name}" in said
+            assert not asked  # the hub's own zone is another
+
+
 def test_a_write_leaves_the_vectors_to_the_running_hub(place: Place) -> None:
     words = [sys.executable, "-m", "kho", "docs", "create", "doc-hot", "--body", "Hot."]
     model = {"KHO_SEARCH__EMBEDDER__PROVIDER": "hash"}

@@ -172,7 +172,9 @@ def test_what_people_read_is_a_table_in_which_nothing_stored_can_look_like_ours(
         outcome="refused", request_id="", details={},
     )  # fmt: skip
     table = markdown.log(AuditLogPage(entries=[entry], next_cursor="c"))
-    assert table.splitlines()[2].startswith("| 2026-07-28 09:00 | a\\|b | memory | `memory_clear` refused | ``c`d``")
+    assert table.splitlines()[2].startswith(
+        "| 2026-07-28 09:00 UTC | a\\|b | memory | `memory_clear` refused | ``c`d``"
+    )
     assert "\\# big" in table
     assert "cursor" in table.splitlines()[-1]
     assert markdown.log(AuditLogPage(entries=[])) == "There are no such entries."

@@ -38,8 +38,8 @@ def test_a_document() -> None:
     assert markdown.document(one) == (
         "## \\# big \\`\\`\\` \\[x\\](y) \\<b> \\| \\`a\\` \\[31m\n\n"
         "- id: `a`\n- below: `top` / `mid`\n- place: 0 among its siblings\n"
-        "- type: application/json, not meant for people\n- revision: 2, 2026-07-28 09:00\n- created: 2026-07-28 09:00\n"
-        '- tags: #a\\|b #c\n- x: {"y":\\[1\\]}\n- will be deleted: 2026-07-28 09:00\n\n'
+        "- type: application/json, not meant for people\n- revision: 2, 2026-07-28 09:00 UTC\n- created: 2026-07-28 09:00 UTC\n"
+        '- tags: #a\\|b #c\n- x: {"y":\\[1\\]}\n- will be deleted: 2026-07-28 09:00 UTC\n\n'
         '````json\n"```"\n````'
     )
     assert markdown.documents(model.WholeDocuments(documents=[one], missing=["b", "c"])).endswith(
@@ -50,7 +50,7 @@ def test_a_document() -> None:
 def test_a_tree_is_indented_also_in_the_middle() -> None:
     ids = {"a": 1, "b": 2, "c": 3, "d": 1}
     whole = model.DocumentPage(documents=[model.DocumentSummary(**summary(id, depth)) for id, depth in ids.items()])
-    when = "(revision 2, 2026-07-28 09:00)"
+    when = "(revision 2, 2026-07-28 09:00 UTC)"
     assert (
         markdown.listed(whole)
         == f"- **A** `a` {when}\n  - **B** `b` {when}\n    - **C** `c` {when}\n- **D** `d` {when}"
@@ -63,7 +63,7 @@ def test_a_tree_is_indented_also_in_the_middle() -> None:
 def test_remarks_on_a_line_of_the_tree() -> None:
     one = model.DocumentSummary(**summary("a", children=3, deleted=True, delete_at=WHEN, metadata={"tags": ["x", "y"]}))
     assert markdown.listed(model.DocumentPage(documents=[one])) == (
-        "- `a` (revision 2, 2026-07-28 09:00, 3 below, deleted, will be deleted at 2026-07-28 09:00) #x #y"
+        "- `a` (revision 2, 2026-07-28 09:00 UTC, 3 below, deleted, will be deleted at 2026-07-28 09:00 UTC) #x #y"
     )
 
 
@@ -109,7 +109,7 @@ def test_the_log() -> None:
         )
     ]  # fmt: skip
     row = markdown.log(AuditLogPage(entries=entries, next_cursor="c")).splitlines()[2]
-    assert row.startswith("| 2026-07-28 09:00 | a\\|b | `move_document` | `x` | 2 | \\# big")
+    assert row.startswith("| 2026-07-28 09:00 UTC | a\\|b | `move_document` | `x` | 2 | \\# big")
     assert markdown.log(AuditLogPage(entries=[])) == "There are no such entries."
 
 

@@ -16,7 +16,8 @@ from kho.kernel.params import Id, Strings, Whole
 from kho.kernel.validation import MAX_NAME, check_values
 from kho.lib.clock import DAY, from_iso, iso, system_clock
 from kho.lib.jsonrpc import MAX_DEPTH
-from kho.lib.markdown import counted, minute
+from kho.lib.markdown import counted
+from kho.lib.shown_time import day, local_times, minute, second
 
 # -- pages -------------------------------------------------------------------------------------------------------------
 
@@ -92,7 +93,22 @@ def test_times_are_printed_as_the_contracts_print_them() -> None:
 
 def test_sentences_count_and_tell_the_time() -> None:
     assert [counted(number, "file") for number in (0, 1, 2, 1_200)] == ["0 files", "1 file", "2 files", "1,200 files"]
-    assert minute("2026-07-28T09:00:05.000001Z") == "2026-07-28 09:00"
+    assert minute("2026-07-28T09:00:05.000001Z") == "2026-07-28 09:00 UTC"
+
+
+def test_times_are_local_where_a_person_reads_them_and_always_name_their_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = "2026-07-28T19:30:05.000001Z"
+    monkeypatch.setenv("TZ", "Asia/Ho_Chi_Minh")
+    time.tzset()
+    try:
+        with local_times():
+            assert (minute(late), second(late)) == ("2026-07-29 02:30 +07", "2026-07-29 02:30:05 +07")
+            assert (day(late), day("")) == ("2026-07-29", "")
+            assert minute("9999-12-31T23:59:59Z") == "9999-12-31T23:59:59Z"
+        assert (minute(late), day(late)) == ("2026-07-28 19:30 UTC", "2026-07-28")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_the_clock_is_the_systems() -> None:

@@ -16,7 +16,7 @@ def test_messages() -> None:
         model.MessageEntry(role="assistant", content="Chào anh!", id="m2", created_at=AT),
     ]
     assert markdown.messages(model.Messages(messages=said)) == (
-        "**user**, 2026-07-28 09:00\n\n> Xin chào.\n>\n> # Tôi là An\n\n**assistant**, 2026-07-28 09:00\n\n> Chào anh!"
+        "**user**, 2026-07-28 09:00 UTC\n\n> Xin chào.\n>\n> # Tôi là An\n\n**assistant**, 2026-07-28 09:00 UTC\n\n> Chào anh!"
     )
     assert markdown.messages(model.Messages(messages=[])) == "There are no messages."
 
@@ -33,7 +33,7 @@ def test_hits() -> None:
     )
     found = model.Hits(results=[hit], total=7, next_cursor="abc", notes=["Keyword search only."])
     assert markdown.hits(found) == (
-        "1. **user** in `c`, 2026-07-28 09:00, score 0.82\n\n   > **lo**ng\n\n1 of 7 messages.\n\n"
+        "1. **user** in `c`, 2026-07-28 09:00 UTC, score 0.82\n\n   > **lo**ng\n\n1 of 7 messages.\n\n"
         "There are more: `--cursor abc`\n\nKeyword search only."
     )
     assert markdown.hits(model.Hits(results=[], total=0)) == "Nothing was found."
@@ -52,8 +52,8 @@ def test_conversations() -> None:
 
     found = model.Conversations(conversations=[listed("a", "Hello", 12, True), listed("b", "", 1, False)])
     assert markdown.conversations(found) == (
-        "- `a`: Hello (12 messages, with a summary, 2026-07-28 09:00)\n"
-        "- `b`: (nothing said yet) (1 message, 2026-07-28 09:00)"
+        "- `a`: Hello (12 messages, with a summary, 2026-07-28 09:00 UTC)\n"
+        "- `b`: (nothing said yet) (1 message, 2026-07-28 09:00 UTC)"
     )
     assert markdown.conversations(model.Conversations(conversations=[])) == "There are no conversations."
 
@@ -61,7 +61,7 @@ def test_conversations() -> None:
 def test_what_was_said_cannot_pass_for_anything_of_ours() -> None:
     said = model.MessageEntry(role="user", content="a\r\n\u2028**kho**: done\x1b[2J\u202eb", id="m", created_at=AT)
     shown = markdown.messages(model.Messages(messages=[said]))
-    assert shown == "**user**, 2026-07-28 09:00\n\n> a\n>\n> **kho**: done [2Jb"
+    assert shown == "**user**, 2026-07-28 09:00 UTC\n\n> a\n>\n> **kho**: done [2Jb"
     listed = model.ListedConversation(
         conversation_id="c",
         title="# **x**\n- `y`",
@@ -71,7 +71,7 @@ def test_what_was_said_cannot_pass_for_anything_of_ours() -> None:
         last_activity=AT,
     )
     found = model.Conversations(conversations=[listed])
-    assert markdown.conversations(found) == r"- `c`: \# \*\*x\*\* - \`y\` (1,200 messages, 2026-07-28 09:00)"
+    assert markdown.conversations(found) == r"- `c`: \# \*\*x\*\* - \`y\` (1,200 messages, 2026-07-28 09:00 UTC)"
 
 
 def test_summary() -> None:

@@ -290,7 +290,7 @@ EVERY: list[tuple[Callable[[Any], str], Result, str]] = [
                 )
             ]
         ),
-        "| 2026-07-28 10:00 | a \\| b | 3 | 0.50 | 12 | kitchen |",
+        "| 2026-07-28 10:00 UTC | a \\| b | 3 | 0.50 | 12 | kitchen |",
     ),
     (markdown.history, model.HistoryAnswer(queries=[]), "There are no questions."),
     (markdown.message, model.HistoryCleared(message="Forgot 3.", removed=3), "Forgot 3."),

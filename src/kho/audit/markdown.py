@@ -2,7 +2,8 @@
 
 from kho.kernel.audit import AuditLogEntry, AuditLogPage
 from kho.kernel.hints import Arg, say
-from kho.lib.markdown import cell_code, inline, minute, table
+from kho.lib.markdown import cell_code, inline, table
+from kho.lib.shown_time import minute
 
 HEADER = ("when", "who", "slice", "what", "subject", "why")
 

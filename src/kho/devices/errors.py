@@ -9,7 +9,7 @@ from typing import Any
 from kho.devices.pairing.rate_limits import MINUTES
 from kho.kernel import errors
 from kho.kernel.hints import Arg, Hint, Op
-from kho.lib.markdown import minute
+from kho.lib.shown_time import minute
 
 NO_ADDRESS = "explain url"
 """Part of the firmware's message when it has no address for photos."""
@@ -66,7 +66,7 @@ class DeviceOffline(errors.Conflict):
     def __init__(self, message: str | None = None, *, since: str | None = None, **details: Any) -> None:
         """`since` is the timestamp at which the device was last seen."""
         if since is not None:
-            message = f"The device has not been connected since {minute(since)} UTC."
+            message = f"The device has not been connected since {minute(since)}."
             details = {"since": since, **details}
         super().__init__(message, **details)
 

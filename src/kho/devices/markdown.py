@@ -7,7 +7,8 @@ import orjson
 
 from kho.devices import model
 from kho.devices.calls.arguments import wanted
-from kho.lib.markdown import code, counted, fenced, inline, minute, together
+from kho.lib.markdown import code, counted, fenced, inline, together
+from kho.lib.shown_time import minute, second
 
 MAX_LINE = 120
 """Maximum characters of arguments, parameters and answers in a list line."""
@@ -22,7 +23,7 @@ def devices(found: model.DeviceList) -> str:
 
 def tools(found: model.ToolList) -> str:
     listed = "\n".join(_tool(one) for one in found.tools) or "It offers no tools."
-    return together(f"{code(found.device)}, {_words(found.status)}, seen {_time(found.as_of)}", listed)
+    return together(f"{code(found.device)}, {_words(found.status)}, seen {minute(found.as_of)}", listed)
 
 
 def called(found: model.Called) -> str:
@@ -33,14 +34,14 @@ def called(found: model.Called) -> str:
 
 def notifications(found: model.NotificationList) -> str:
     listed = "\n".join(
-        f"- {_second(one.at)} {code(one.device)} {code(one.method)}{_given(one.params)}" for one in found.notifications
+        f"- {second(one.at)} {code(one.device)} {code(one.method)}{_given(one.params)}" for one in found.notifications
     )
     return together(listed or "There are no notifications.", _more(found.next_cursor))
 
 
 def log(found: model.CallLog) -> str:
     listed = "\n".join(
-        f"{one.call}. {_second(one.at)} {code(one.device)} {code(one.tool)}{_given(one.arguments)} "
+        f"{one.call}. {second(one.at)} {code(one.device)} {code(one.tool)}{_given(one.arguments)} "
         f"by {inline(one.caller)}: {one.outcome}"
         + (f", {one.ms} ms" if one.ms is not None else "")
         + (f", {_short(one.message)}" if one.message else "")
@@ -72,7 +73,7 @@ def _device(one: model.DeviceEntry) -> str:
         *([counted(one.tools, "tool")] if one.tools is not None else []),
         *([f"{counted(len(one.changed_tools), 'tool')} not as approved"] if one.changed_tools else []),
         *([f"{counted(one.queued_calls, 'call')} waiting"] if one.queued_calls else []),
-        f"since {_time(one.connected_since)}" if one.connected_since else f"seen {_time(one.last_seen)}",
+        f"since {minute(one.connected_since)}" if one.connected_since else f"seen {minute(one.last_seen)}",
     ]
     return f"- {code(one.device)}{f' **{inline(one.label)}**' if one.label else ''}: {', '.join(parts)}"
 
@@ -104,7 +105,7 @@ def _argument(name: str, part: Mapping[str, Any], required: bool) -> str:
 
 def _outcome(one: model.Called | model.DeviceOutcome, *, alone: bool = False) -> str:
     if one.status == "queued":
-        return f"queued until {_time(one.expires_at or '')} (call {one.call})"
+        return f"queued until {minute(one.expires_at or '')} (call {one.call})"
     if isinstance(one, model.DeviceOutcome) and one.error is not None:
         return f"{inline(one.error.message, 1_000)} ({one.error.code})"
     text = one.text or ""
@@ -133,12 +134,3 @@ def _words(status: model.Status) -> str:
 
 def _more(cursor: str | None) -> str:
     return f"There are more: `--cursor {cursor}`" if cursor else ""
-
-
-def _time(iso: str) -> str:
-    return f"{minute(iso)} UTC"
-
-
-def _second(iso: str) -> str:
-    """Format as 2026-07-28 09:00:05 UTC."""
-    return f"{iso[:10]} {iso[11:19]} UTC"

@@ -23,11 +23,11 @@ from kho.lib.markdown import (
     inline,
     line,
     listing,
-    minute,
     quoted,
     table,
     together,
 )
+from kho.lib.shown_time import minute
 
 FENCES = {"text/markdown": "markdown", "text/plain": "text", "application/json": "json"}
 MAX_SHOWN = 40
@@ -165,7 +165,9 @@ def _cut(lines: Sequence[str]) -> str:
 
 
 def _status(answer: model.ChangedDocument) -> str:
-    return f"to be deleted at {answer.delete_at}" if answer.status == "scheduled" else inline(answer.status)
+    if answer.status == "scheduled":
+        return f"to be deleted at {minute(answer.delete_at or '')}"
+    return inline(answer.status)
 
 
 def _above(answer: model.ChangedDocument | model.DocumentSummary) -> str:

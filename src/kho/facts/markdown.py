@@ -2,7 +2,8 @@
 
 from kho.facts import model
 from kho.kernel.hints import say
-from kho.lib.markdown import code, inline, minute, quoted, together
+from kho.lib.markdown import code, inline, quoted, together
+from kho.lib.shown_time import minute
 
 LONGEST = 200
 """Characters of a fact in a list."""

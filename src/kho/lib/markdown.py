@@ -105,8 +105,3 @@ def _longest_ticks(text: str) -> int:
 def counted(number: int, what: str) -> str:
     """Format a number with its noun: 1 document, 2,000 documents."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-def minute(iso: str) -> str:
-    """Format to the minute: 2026-07-28 09:00."""
-    return f"{iso[:10]} {iso[11:16]}"

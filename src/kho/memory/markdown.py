@@ -3,7 +3,8 @@ output."""
 
 from textwrap import indent
 
-from kho.lib.markdown import code, counted, inline, line, minute, quoted, together
+from kho.lib.markdown import code, counted, inline, line, quoted, together
+from kho.lib.shown_time import minute
 from kho.memory import model
 
 

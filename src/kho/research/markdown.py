@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from kho.kernel.hints import Arg, Op, say
 from kho.kernel.transfer import ExportedLines
 from kho.lib.markdown import Columns, cell_code, code, counted, facts, fenced, inline, line, listing, table, together
+from kho.lib.shown_time import day, minute
 from kho.research import model
 from kho.research.views import amount
 from kho.search.query import relevance
@@ -48,7 +49,7 @@ _COLLECTIONS: Columns[model.CollectionSummary] = {
     "chunks": lambda one: f"{one.chunks:,}",
     "size": lambda one: amount(one.size_bytes),
     "projects": lambda one: _names(one.projects),
-    "changed": lambda one: _day(one.updated_at),
+    "changed": lambda one: day(one.updated_at),
 }
 
 
@@ -133,8 +134,8 @@ def document(answer: model.DocumentAnswer) -> str:
         ("author", inline(one.author or "")),
         ("published", inline(one.published or "")),
         ("chunks by kind", kinds),
-        ("file changed", _day(one.modified_at) if one.modified_at else ""),
-        ("added", _day(one.created_at)),
+        ("file changed", day(one.modified_at) if one.modified_at else ""),
+        ("added", day(one.created_at)),
     ]
     text = () if one.text is None else (NOTICE, fenced(one.text))
     return together(f"## {inline(one.title)}", facts(known), *text)
@@ -158,7 +159,7 @@ def status(answer: model.KnowledgeStatus) -> str:
         ("embedder", inline(answer.embedder)),
         ("waiting for vectors", f"{answer.vectors_pending:,}" if answer.vectors_pending else "none"),
         ("problem", inline(answer.problem or "", 500)),
-        ("last change", _day(answer.last_change) if answer.last_change else "none yet"),
+        ("last change", day(answer.last_change) if answer.last_change else "none yet"),
     ]
     return together(facts(known), "## Jobs" if answer.jobs else "", listing(answer.jobs, _JOBS))
 
@@ -206,7 +207,7 @@ def analytics(answer: model.AnalyticsAnswer) -> str:
 
 
 _HISTORY: Columns[model.AskedQuestion] = {
-    "when": lambda one: one.at[:16].replace("T", " "),
+    "when": lambda one: minute(one.at),
     "question": lambda one: inline(one.query),
     "results": lambda one: str(one.results),
     "best": lambda one: relevance.shown(one.best_score) if one.results else "",
@@ -250,8 +251,8 @@ def _collection(one: model.CollectionInfo) -> str:
         ("projects", _names(one.projects)),
         ("embedder", inline(one.embedder)),
         ("waiting for vectors", f"{one.vectors_pending:,}" if one.vectors_pending else ""),
-        ("created", f"{_day(one.created_at)} by {inline(one.created_by)}"),
-        ("last change", _day(one.updated_at)),
+        ("created", f"{day(one.created_at)} by {inline(one.created_by)}"),
+        ("last change", day(one.updated_at)),
     ]
     newest = listing(one.newest, _DOCUMENTS)
     return together(f"## {inline(one.name)}", facts(known), "Newest:" if newest else "", newest)
@@ -284,7 +285,7 @@ _JOBS: Columns[model.JobReport] = {
     "added": lambda one: f"{one.added:,}",
     "changed": lambda one: f"{one.changed:,}",
     "failed": lambda one: f"{one.failed:,}",
-    "since": lambda one: one.created_at[:16].replace("T", " "),
+    "since": lambda one: minute(one.created_at),
 }
 
 
@@ -294,7 +295,7 @@ _DOCUMENTS: Columns[model.Brief] = {
     "from": lambda one: inline(one.path or one.source or one.origin),
     "chunks": lambda one: f"{one.chunks:,}",
     "size": lambda one: amount(one.size_bytes),
-    "changed": lambda one: _day(one.updated_at),
+    "changed": lambda one: day(one.updated_at),
     "id": lambda one: cell_code(one.id),
 }
 
@@ -308,7 +309,7 @@ def _brief(one: model.Brief) -> list[tuple[str, str]]:
         ("format", inline(one.format)),
         ("size", f"{amount(one.size_bytes)}, {counted(one.chunks, 'chunk')}"),
         ("tags", _names(one.tags)),
-        ("changed", _day(one.updated_at)),
+        ("changed", day(one.updated_at)),
         ("id", code(one.id)),
     ]
 
@@ -340,7 +341,3 @@ def _names(names: Iterable[str] | None) -> str:
 
 def _with_more(cursor: str | None, *parts: str) -> str:
     return together(*parts, say("There is more: ", Arg("cursor", cursor), ".") if cursor else "")
-
-
-def _day(time: str) -> str:
-    return time[:10]

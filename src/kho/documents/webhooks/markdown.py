@@ -2,6 +2,7 @@
 
 from kho.documents.webhooks import model
 from kho.lib.markdown import Columns, cell_code, code, facts, line, listing
+from kho.lib.shown_time import minute
 
 
 def added(answer: model.Added) -> str:
@@ -34,7 +35,7 @@ def removed(answer: model.RemovedWebhook) -> str:
 
 
 _DEAD: Columns[model.Delivery] = {
-    "at": lambda one: one.at,
+    "at": lambda one: minute(one.at),
     "event": lambda one: one.type,
     "document": lambda one: cell_code(one.document_id),
     "url": lambda one: cell_code(one.url),

@@ -24,6 +24,7 @@ from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
 from kho.kernel.registry import Registry
 from kho.lib.dataclass import dataclass
+from kho.lib.shown_time import zone
 from kho.lib.unix_lines import LineServer
 
 NAME = "hub-"
@@ -63,6 +64,8 @@ async def _answer(hub: Hub, settings: str, principal: Principal, asked: dict[str
         return NO  # also if the version differs: its request may have another form
     if asked.get("ping"):
         return {"version": hub.version}
+    if asked.get("zone") != zone():
+        return NO  # the text of the answer shows local times
     found = next((one for one in hub.registry.operations(principal) if one.name == asked["operation"]), None)
     command = next((one for one in found.cli if one.words == asked["words"]), None) if found else None
     if found is None or command is None or found.effect != "read":
@@ -83,6 +86,7 @@ def ask(
         "program": program,
         "operation": operation.name,
         "words": command.words,
+        "zone": zone(),
         "arguments": arguments,
     }
     return _sent(folder, asked)

@@ -10,6 +10,7 @@ from kho.doors.cli.hints import NAMING, Spell, problems_of
 from kho.kernel.errors import about, in_words
 from kho.kernel.hints import presenting
 from kho.kernel.registry import Outcome
+from kho.lib.shown_time import local_times
 
 SHOWN = 40
 """Maximum items shown of each list in an error, so that what succeeded does not hide what failed."""
@@ -49,7 +50,7 @@ def text(found: Outcome, spell: Spell) -> str | None:
     """Return the answer as text for people; None if the operation has no text form."""
     if found.operation.text is None:
         return None
-    with presenting(spell):
+    with presenting(spell), local_times():
         return found.operation.text(found.result)
 
 
