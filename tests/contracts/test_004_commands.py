@@ -160,16 +160,20 @@ def test_everything_goes_out_and_in_again(tmp_path: Path) -> None:
     assert run(there, "kb", "export", "--collections", "papers").out == lines.read_text("utf-8")
 
 
-def test_a_folder_is_not_taken_for_a_document(tmp_path: Path) -> None:
+@pytest.mark.requirement("004.cli.folder")
+def test_add_document_takes_a_file_or_a_folder(tmp_path: Path) -> None:
+    """The contract's path is "file or folder", for one command."""
     settings = settings_of(tmp_path)
     run(settings, "collections", "create", "my papers")
     notes = Path(settings.research.roots[0])
     with chdir(notes):
-        refused = run(settings, "kb", "add-document", "deep", "--collection", "my papers")
-        assert (refused.status, refused.out) == (1, "")
-        assert f"'{notes}/deep' is a folder, not a file. (WRONG_KIND)" in refused.err
-        assert f"`kho kb add-folder {notes}/deep --collection 'my papers'`" in refused.err
+        added = run(settings, "kb", "add-document", "deep", "--collection=my papers")
+        assert (added.status, added.out.partition(",")[0]) == (0, "2 documents added"), added
+        all_of_it = run(settings, "kb", "add-document", str(notes), "--collection=my papers", "--recursive")
+        assert all_of_it.status == 0
+        assert ", 2 unchanged in 'my papers'." in all_of_it.out
         file = run(settings, "kb", "add-folder", "kettle.md", "--collection", "my papers")
+        assert f"'{notes}/kettle.md' is a file, not a folder. (WRONG_KIND)" in file.err
         assert f"`kho kb add-document {notes}/kettle.md --collection 'my papers'`" in file.err
 
 

@@ -422,14 +422,13 @@ def test_an_import_says_which_line_is_wrong(settings: Settings, tmp_path: Path) 
     broken = tmp_path / "broken.jsonl"
     broken.write_text(json.dumps(KETTLE) + "\n\nnot json\n", "utf-8")
     done = run(settings, "experiences", "import", str(broken))
-    assert (done.status, done.out) == (1, "")
-    assert "line 3 is not JSON" in done.err
+    assert done.status == 1
+    assert "line 3: it is not JSON" in done.err
     broken.write_text(json.dumps(KETTLE) + "\n" + json.dumps({**KETTLE, "title": ""}) + "\n", "utf-8")
     done = run(settings, "experiences", "import", str(broken))
     assert done.status == 1
-    assert "Record 2: 'title'" in done.err
-    assert "lines 1-2" in done.err
-    assert json.loads(run(settings, "experiences", "query", "am", "--json").out)["data"]["total"] == 0
+    assert "error: line 2: 'title'" in done.err
+    assert json.loads(run(settings, "experiences", "query", "am", "--json").out)["data"]["total"] == 2  # line 1, twice
 
 
 # -- kho stdio and kho serve -------------------------------------------------------------------------------------------
@@ -540,4 +539,31 @@ def test_a_line_that_is_refused_is_named_and_no_traceback(settings: Settings, tm
     (tmp_path / "wrong.jsonl").write_text('{"no": "record"}\n')
     done = run_in_process(program_of(settings), group, "import", str(tmp_path / "wrong.jsonl"))
     assert done.status == 1
-    assert "  in lines 1-1; nothing was imported" in done.err.splitlines()
+    assert done.err.startswith("error: line 1: ")
+    assert "1 line not imported." in done.out
+
+
+def test_an_import_goes_on_after_lines_that_are_refused(settings: Settings, tmp_path: Path) -> None:
+    """One wrong line of a thousand costs itself, not the lines beside or behind it."""
+
+    def line(number: int) -> str:
+        said = {"type": "message", "conversation_id": "lan@example.com", "id": f"m{number}", "role": "user"}
+        wrong = {"role": "robot"} if number in (7, 700) else {}
+        return json.dumps({**said, "content": f"câu {number}", "created_at": "2026-07-28T09:00:00Z", **wrong})
+
+    head = {"type": "conversation", "conversation_id": "lan@example.com", "created_at": "2026-07-28T09:00:00Z"}
+    lines = [json.dumps({**head, "updated_at": "2026-07-28T09:00:00Z"}), *map(line, range(2, 1001)), "{half a li"]
+    file = tmp_path / "chats.jsonl"
+    file.write_text("\n".join(lines) + "\n", "utf-8")
+    done = run(settings, "memory", "import", str(file), "--no-wait")
+    assert done.status == 1
+    told = done.err.splitlines()
+    assert [one.partition(" it is ")[0].partition(" must ")[0] for one in told if one.startswith("error:")] == [
+        "error: line 7: 'role'",
+        "error: line 700: 'role'",
+        "error: line 1001:",
+    ]
+    assert done.out.endswith("3 lines not imported.\n")
+    assert len(run(settings, "memory", "export").out.splitlines()) == 1 + 999 - 2
+    again = json.loads(run(settings, "memory", "import", str(file), "--no-wait", "--json").out)
+    assert [one["first_line"] for one in again["failed"]] == [7, 700, 1001]

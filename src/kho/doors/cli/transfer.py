@@ -1,11 +1,12 @@
 """`export` and `import` commands: JSON Lines, for every transfer that a capability offers."""
 
 import os
-from collections.abc import Generator, Iterator
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import click
 import orjson
@@ -16,15 +17,37 @@ from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.operations import subgroup
 from kho.kernel.capability import Capability, Transfer
 from kho.kernel.command import Command
+from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome, Registry
+from kho.lib.markdown import counted
 
 BATCH = 500
 BATCH_BYTES = 8_000_000
 """Approximate maximum size of a batch, even if that is only a few lines."""
 OURS = ("cursor", "limit")
 """Parameters of an export that the command sets itself."""
+SHOWN = 20
+"""Maximum number of refused lines that are named."""
+PLACE = re.compile(r"^(Line|Record) \d+: ")
+"""The place within a batch, which says nothing about the file."""
+
+Numbered = tuple[int, Any]
+"""A record and the number of its line."""
+Send = Callable[[Sequence[Numbered]], Awaitable[dict[str, int] | KhoError]]
+
+
+class Refused(NamedTuple):
+    """Lines that were not imported."""
+
+    first: int
+    last: int
+    why: str
+
+    def __str__(self) -> str:
+        where = f"line {self.first}" if self.first == self.last else f"lines {self.first}-{self.last}"
+        return f"{where}: {self.why}"
 
 
 def register(group: Group, program: Program, registry: Registry) -> None:
@@ -122,38 +145,46 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
         length = file.stat().st_size
         chosen = parameters.arguments(described, command, given)
 
-        async def work(hub: Hub) -> dict[str, int]:
+        async def work(hub: Hub) -> tuple[dict[str, int], list[Refused]]:
             operation = hub.registry.methods[f"{capability.server}/{transfer.import_}"]
-            done = dict.fromkeys(transfer.told, 0)
+
+            async def send(lines: Sequence[Numbered]) -> dict[str, int] | KhoError:
+                arguments = {**chosen, transfer.items: [record for _, record in lines]}
+                outcome = await hub.registry.call(operation, arguments, program.call())
+                return outcome.error or output.data(outcome.value)
+
+            done, refused = dict.fromkeys(transfer.told, 0), list[Refused]()
             console = Console(stderr=True)
             with Progress(console=console, transient=True, disable=json or not console.is_terminal) as bar:
                 task = bar.add_task("Importing", total=length)
-                for first, size, batch in _batches(file):
-                    arguments = {**chosen, transfer.items: batch}
-                    outcome = await hub.registry.call(operation, arguments, program.call())
-                    try:
-                        page = _data(outcome)
-                    except click.exceptions.Exit:
-                        last = first + len(batch) - 1
-                        before = "the lines before them are imported" if first > 1 else "nothing was imported"
-                        click.echo(f"  in lines {first}-{last}; {before}", err=True)
-                        raise
-                    done = {key: done[key] + page[key] for key in done}
+                for size, batch in _batches(file, refused):
+                    async for page in _sent(send, batch, refused):
+                        done = {key: done[key] + page[key] for key in done}
                     bar.advance(task, size)
             running = program.hub_is_running
             await embedding_progress.for_vectors(hub, wait=not no_wait, hub_is_running=running)
-            return done
+            return done, sorted(refused)
 
-        done = program.run(work, capability.name)
+        done, refused = program.run(work, capability.name)
         if json:
-            output.as_json(done)
+            failed = [{"first_line": one.first, "last_line": one.last, "message": one.why} for one in refused]
+            output.as_json({**done, "failed": failed})
         else:
-            click.echo(", ".join(_told(done[key], words) for key, words in transfer.told.items()) + ".")
+            for one in refused[:SHOWN]:
+                click.secho(f"error: {one}", err=True, fg="red")
+            if len(refused) > SHOWN:
+                click.echo(f"… and {len(refused) - SHOWN} more (--json shows all)", err=True)
+            left = sum(one.last - one.first + 1 for one in refused)
+            not_imported = f", {counted(left, 'line')} not imported" if left else ""
+            click.echo(", ".join(_told(done[key], words) for key, words in transfer.told.items()) + f"{not_imported}.")
+        if refused:
+            raise SystemExit(1)
 
     return click.Command(
         "import",
         help=program.help(
-            f"Read {capability.name} from a file of JSON Lines. Importing twice is harmless.",
+            f"Read {capability.name} from a file of JSON Lines. Importing twice is harmless; refused lines are named "
+            "and the others imported.",
             f"{transfer.group} import {capability.name}.jsonl",
         ),
         params=[
@@ -166,22 +197,38 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
     )
 
 
-def _batches(file: Path) -> Iterator[tuple[int, int, list[Any]]]:
-    """Yield (number of its first line, its bytes, its records) for each batch."""
-    first, size, batch = 1, 0, list[Any]()
+def _batches(file: Path, refused: list[Refused]) -> Iterator[tuple[int, list[Numbered]]]:
+    """Yield (its bytes, its numbered records) for each batch. Lines that are not JSON are added to `refused`."""
+    size, batch = 0, list[Numbered]()
     with file.open("rb") as source:
         for number, line in enumerate(source, 1):
             size += len(line)
             if line.strip():
                 try:
-                    batch.append(orjson.loads(line))
+                    batch.append((number, orjson.loads(line)))
                 except orjson.JSONDecodeError as problem:
-                    raise fail(f"line {number} is not JSON: {problem}") from None
+                    refused.append(Refused(number, number, f"it is not JSON: {problem}"))
             if len(batch) == BATCH or (batch and size >= BATCH_BYTES):
-                yield first, size, batch
-                first, size, batch = number + 1, 0, []
+                yield size, batch
+                size, batch = 0, []
     if batch:
-        yield first, size, batch
+        yield size, batch
+
+
+async def _sent(send: Send, batch: Sequence[Numbered], refused: list[Refused]) -> AsyncIterator[dict[str, int]]:
+    """Send a batch, and yield what was done. It is stored as a whole or not at all; one that is refused is halved until
+    the lines are found that are wrong, so that the others are imported."""
+    waiting = [batch]
+    while waiting:
+        lines = waiting.pop()
+        answer = await send(lines)
+        if not isinstance(answer, KhoError):
+            yield answer
+        elif len(lines) == 1 or answer.status >= 500:  # not for what is in it
+            refused.append(Refused(lines[0][0], lines[-1][0], PLACE.sub("", answer.message)))
+        else:
+            middle = len(lines) // 2
+            waiting += [lines[middle:], lines[:middle]]
 
 
 def _told(count: int, words: str) -> str:

@@ -316,7 +316,7 @@ async def _outcome(wanted: Wanted, task: asyncio.Future[Prepared]) -> Prepared:
 def _need_kind(located: Located, params: IngestDocuments) -> None:
     found = "folder" if located.folder else "file"
     if params.kind not in (None, found):
-        again = Op("ingest_documents", path=params.path, collection=params.collection, kind=found)
+        again = Op("ingest_documents", path=params.path, collection=params.collection)
         raise WrongKind(
             f"'{params.path}' is a {found}, not a {params.kind}.",
             guidance=Hint("To add it, call ", again, "."),
