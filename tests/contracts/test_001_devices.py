@@ -43,7 +43,7 @@ TOOL: Json = {
 }
 OTHER: Json = {**TOOL, "name": "self.lamp.set_level"}
 SUCCESS: Json = {"content": [{"type": "text", "text": "true"}], "isError": False}
-FAILURE: Json = {"code": -32601, "message": "Unknown tool: self.non_existent_tool"}
+FAILURE: Json = {"code": -32601, "message": "Unknown tool: self.non_existent_tool", "data": {"known": 4}}
 NOTIFICATION: Json = {
     "jsonrpc": "2.0",
     "method": "notifications/state_changed",
@@ -81,8 +81,9 @@ class Board:
     async def answer(self, asked: Json, **rest: Any) -> None:
         await self.say({"jsonrpc": "2.0", "id": asked["id"], **rest})
 
-    async def hello(self, **other: Any) -> Json:
-        await self.send(json.dumps({**HELLO, "transport": self.transport, **other}))
+    async def hello(self, *without: str, **other: Any) -> Json:
+        said = {**HELLO, "transport": self.transport, **other}
+        await self.send(json.dumps({name: value for name, value in said.items() if name not in without}))
         while (frame := await self.heard())["type"] != "hello":
             pass  # over MQTT the hub asks before the board has said a word
         self.session = frame["session_id"]
@@ -154,9 +155,18 @@ async def test_hello(board: Board) -> None:
     assert answer["session_id"]
 
 
+@pytest.mark.requirement("001.envelope.session-id")
+async def test_messages_carry_the_session_id_of_the_hub_s_hello(board: Board) -> None:
+    greeted = await board.hello()
+    frame = await board.heard()
+    assert frame["payload"]["method"] == "initialize"
+    assert frame["session_id"] == greeted["session_id"] != ""
+
+
 @pytest.mark.requirement("001.hello.without-mcp")
-async def test_a_board_without_mcp_is_left_alone(board: Board) -> None:
-    await board.hello(features={"mcp": False})
+@pytest.mark.parametrize("features", [{"mcp": False}, {}, None, "absent"])
+async def test_a_board_without_mcp_is_left_alone(board: Board, features: Any) -> None:
+    await (board.hello("features") if features == "absent" else board.hello(features=features))
     await board.send('{"type":"ping"}')
     assert (await board.heard())["type"] == "pong", "and nothing before it"
 
@@ -208,23 +218,26 @@ async def test_tools_call(board: Board) -> None:
     assert '"no"' not in json.dumps(answer["result"])
 
 
-@pytest.mark.requirement("001.call.error")
+@pytest.mark.requirement("001.call.error", "001.call.error-code")
 async def test_tools_call_that_fails(board: Board) -> None:
     await board.ready()
     await board.until_ready()
     calling = asyncio.ensure_future(board.ask("device_call", device=MAC, tool=VOLUME, arguments={"volume": 50}))
     await board.answer(await board.asked("tools/call"), error=FAILURE)
-    assert FAILURE["message"] in json.dumps(await calling)
+    error = (await calling)["error"]
+    assert FAILURE["message"] in error["message"]
+    assert (error["data"]["board_code"], error["data"]["board_data"]) == (FAILURE["code"], FAILURE["data"])
 
 
-@pytest.mark.requirement("001.notification.kept", "001.notification.unanswered")
-async def test_notification(board: Board) -> None:
+@pytest.mark.requirement("001.notification.kept", "001.notification.unanswered", "001.notification.names")
+@pytest.mark.parametrize("method", [NOTIFICATION["method"], "battery_low", "vendor.x/event"])
+async def test_notification(board: Board, method: str) -> None:
     await board.ready()
     await board.until_ready()
-    await board.say(NOTIFICATION)
+    await board.say({**NOTIFICATION, "method": method})
     await board.send('{"type":"ping"}')
     assert (await board.heard())["type"] == "pong", "and nothing before it"
     async with asyncio.timeout(PATIENCE):
         while not (said := (await board.ask("device_notifications", device=MAC))["result"]["notifications"]):
             pass
-    assert (said[0]["method"], said[0]["params"]) == (NOTIFICATION["method"], NOTIFICATION["params"])
+    assert (said[0]["method"], said[0]["params"]) == (method, NOTIFICATION["params"])

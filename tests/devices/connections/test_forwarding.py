@@ -50,8 +50,9 @@ async def test_a_call_reaches_the_owner_and_its_answer_comes_back(workers: Calla
     answers = await asyncio.gather(*(here.ask("device_call", volume(value)) for value in range(1, 9)))
     assert [answer["text"] for answer in answers] == ["true"] * 8
     assert wire.calls() == 8
-    with pytest.raises(DeviceFailed, match="The lamp is broken"):
+    with pytest.raises(DeviceFailed, match="The lamp is broken") as refused:
         await here.ask("device_call", {"device": A, "tool": "self.lamp.on"})
+    assert isinstance(refused.value.details["board_code"], int), "the board's own code, from the other process"
     photo = await here.ask(
         "device_call", {"device": A, "tool": "self.camera.take_photo", "arguments": {"question": "?"}}
     )

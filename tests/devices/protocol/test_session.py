@@ -91,9 +91,11 @@ def test_a_transport_adds_to_the_hello() -> None:
     assert hello["udp"] == {"port": 1}
 
 
-def test_a_board_without_mcp_is_greeted_and_left_alone() -> None:
+@pytest.mark.parametrize("features", [{}, {"mcp": False}, {"mcp": "yes"}, None, ["mcp"]])
+def test_a_board_without_mcp_is_greeted_and_left_alone(features: Any) -> None:
+    """Nor is one whose hello says nothing of what it can do: the hub asks a board once that has said it speaks MCP."""
     machine = session()
-    acts = machine.received(json.dumps({**HELLO, "features": {}}), 0)
+    acts = machine.received(json.dumps({**HELLO, "features": features}), 0)
     assert [frame["type"] for frame in sent(acts)] == ["hello"]
     assert Trouble("board without MCP") in acts
     assert error(machine.call(1, "x", {}, 5, 0)).message == "The board does not speak MCP. The call was not sent."

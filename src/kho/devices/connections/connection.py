@@ -284,7 +284,10 @@ class BoardConnection:
 
 def _error(error: events.BoardError | None) -> KhoError:
     if error is None or error.kind == "refused":
-        return BoardRefused(error.message if error else None)
+        details = {"board_code": error.code, "board_data": error.data} if error else {}
+        return BoardRefused(
+            error.message if error else None, **{name: value for name, value in details.items() if value is not None}
+        )
     if error.kind == "gone":
         return BoardGone(error.message, sent=error.sent)
     return CallTimedOut(error.message, sent=error.sent)

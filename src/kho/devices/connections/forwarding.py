@@ -45,7 +45,8 @@ class Forwarding(Protocol):
 
 def told(error: KhoError) -> dict[str, Any]:
     """Serialize an error."""
-    return {"error": {"kind": type(error).__name__, "message": error.message, "code": error.code}}
+    details = error.details if isinstance(error, BoardRefused) else {}
+    return {"error": {"kind": type(error).__name__, "message": error.message, "code": error.code, "details": details}}
 
 
 def result(answer: dict[str, Any]) -> dict[str, Any]:
@@ -53,8 +54,8 @@ def result(answer: dict[str, Any]) -> dict[str, Any]:
     match answer:
         case {"result": dict()}:
             return cast(dict[str, Any], answer["result"])
-        case {"error": {"kind": str(kind), "message": str(message)}}:
-            raise _RAISED.get(kind, KhoError)(message)
+        case {"error": {"kind": str(kind), "message": str(message), "details": dict(details)}}:
+            raise _RAISED.get(kind, KhoError)(message, **cast(dict[str, Any], details))
         case _:
             raise KhoError
 

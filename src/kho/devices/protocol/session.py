@@ -185,7 +185,7 @@ class Session:
         self._greeted = True
         acts.append(answer)
         features = frame.get("features")
-        self._mute = isinstance(features, dict) and cast(dict[str, Any], features).get("mcp") is not True
+        self._mute = not isinstance(features, dict) or cast(dict[str, Any], features).get("mcp") is not True
         if not self._mute:
             return acts + self._initialize(now)
         self.state, self._flight = "hello", None

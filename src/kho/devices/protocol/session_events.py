@@ -2,12 +2,16 @@
 
 from typing import Any, Literal, cast
 
+import orjson
+
 from kho.devices.protocol import frames
 from kho.devices.protocol.tool_listing import BoardTool, clean
 from kho.lib import jsonrpc
 from kho.lib.dataclass import dataclass
 
 Ending = Literal["refused", "timeout", "gone"]
+MAX_ERROR_DATA = 4_096
+"""Maximum bytes of the data that a board adds to an error; more is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class BoardError:
     kind: Ending
     message: str
     code: int | None = None
+    data: Any = None
     sent: bool = True
     """False if the call was not sent to the board, so it can safely be repeated."""
 
@@ -79,9 +84,15 @@ def outcome(number: int, response: jsonrpc.RpcResponse) -> CallAnswered:
         return CallAnswered(number, CallResult(content, is_error or answer_of(content).get("success") is False))
     message, code = response.error.get("message"), response.error.get("code")
     said = clean(message) if isinstance(message, str) else ""
+    data = response.error.get("data")
     return CallAnswered(
         number,
-        error=BoardError("refused", said or "The board gave no reason.", code if isinstance(code, int) else None),
+        error=BoardError(
+            "refused",
+            said or "The board gave no reason.",
+            code if isinstance(code, int) else None,
+            data if len(orjson.dumps(data)) <= MAX_ERROR_DATA else None,
+        ),
     )
 
 
