@@ -6,10 +6,12 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet --quiet
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 FUZZ_REQUESTS ?= 20000
+DIST ?= dist
 QUICK := tests/test_house.py tests/test_requirements.py tests/test_settings.py tests/kernel tests/lib tests/sanitizer \
 	tests/experiences tests/toolbox tests/memory
 
-.PHONY: help setup run test check lint format fuzz conformance interop bench bench-check peers commands lock clean
+.PHONY: help setup run test check lint format fuzz conformance interop clients bench bench-check peers wheel bundle manifests \
+	commands lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +46,9 @@ conformance: .venv/.dev ## the MCP conformance suite (needs Node)
 interop: .venv/.dev ## other people's MCP clients (needs Node)
 	tests/interop/run.sh
 
+clients: .venv/.dev ## agents that people use, connected by the installed wheel (needs Node; downloads 500 MB once)
+	tests/clients/run.sh
+
 bench: .venv/.dev ## measured figures
 	$(PY) -m bench $(ARGS)
 
@@ -52,6 +57,21 @@ bench-check: .venv/.dev ## the short form of every benchmark beside the committe
 
 peers: .venv/.dev .venv-peers/.setup ## search beside Chroma, LanceDB and Qdrant (ARGS="--sizes 10k,100k,1m")
 	$(PY) -m bench.search --peers $(ARGS)
+
+wheel: .venv/.setup ## dist/kho-….whl, which installs and works without this folder
+	@rm -f $(DIST)/kho-*.whl
+	@$(PY) -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir $(DIST) .
+	@ls $(DIST)/kho-*.whl
+
+bundle: wheel ## dist/kho-….mcpb for Claude Desktop, made of the wheel and checked by mcpb (needs Node)
+	@tests/node/install.sh packages/node packages-node
+	@$(PY) -m packages bundle $(DIST)/kho-*.whl $(DIST)/mcpb
+	@.venv/packages-node/node_modules/.bin/mcpb validate $(DIST)/mcpb/manifest.json
+	@rm -f $(DIST)/kho-*.mcpb
+	@.venv/packages-node/node_modules/.bin/mcpb pack $(DIST)/mcpb $(DIST)/$$(basename $(DIST)/kho-*.whl -py3-none-any.whl).mcpb
+
+manifests: .venv/.dev ## write anew the plugin of Claude Code and server.json, after a change to what they are made from
+	$(PY) -m packages write
 
 commands: .venv/.dev ## list anew the commands, and the modules that a start loads, after a change to either
 	.venv/bin/python -m tests.doors.cli.command_table
