@@ -13,6 +13,8 @@ from kho.doors.connect.clients import CLIENTS, ENTRY
 
 ROOT = Path(__file__).parent.parent
 PLUGIN = "packages/claude-code"
+ICON = f"{PLUGIN}/.claude-plugin/icon.png"
+"""Drawn once, for the plugin and the bundle."""
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME, VERSION, SUMMARY = PROJECT["name"], PROJECT["version"], PROJECT["description"]
 TITLE = "Kho"
@@ -60,22 +62,25 @@ main()
 
 def committed() -> dict[str, str]:
     """What stands in this repository, by path; `make manifests` writes it."""
+    listed = {"name": NAME, "source": f"./{PLUGIN}", "description": SUMMARY}
+    market = {"name": NAME, "description": SUMMARY, "owner": AUTHOR, "plugins": [listed]}
+    return {
+        **{f"{PLUGIN}/{path}": content for path, content in _plugin().items()},
+        ".claude-plugin/marketplace.json": _json(market),
+        "server.json": _json(registry_entry()),
+    }
+
+
+def _plugin() -> dict[str, str]:
     commands = hooks.wanted(KHO, {})
     start, stop = (commands[event]["hooks"][0]["command"] for event in hooks.EVENTS)
     entry = CLIENTS["claude"].stdio_entry(launch.stdio(KHO, ""), {})
-    plugin = {
+    return {
         ".claude-plugin/plugin.json": _json({"name": NAME, "displayName": TITLE, **COMMON, **ABOUT}),
         ".mcp.json": _json({"mcpServers": {ENTRY: entry}}),
         "hooks/hooks.json": _json({"hooks": {event: [element] for event, element in commands.items()}}),
         "skills/memory/SKILL.md": SKILL_HEAD + rules.BODY,
         "README.md": PLUGIN_README.format(summary=SUMMARY, start=start, stop=stop),
-    }
-    listed = {"name": NAME, "source": f"./{PLUGIN}", "description": SUMMARY}
-    market = {"name": NAME, "description": SUMMARY, "owner": AUTHOR, "plugins": [listed]}
-    return {
-        **{f"{PLUGIN}/{path}": text for path, text in plugin.items()},
-        ".claude-plugin/marketplace.json": _json(market),
-        "server.json": _json(registry_entry()),
     }
 
 
@@ -103,7 +108,8 @@ def bundle(wheel: Path) -> dict[str, bytes]:
         "server.py": BUNDLE_SERVER,
         "LICENSE": (ROOT / "LICENSE").read_text(),
     }
-    return {wheel.name: wheel.read_bytes(), **{path: text.encode() for path, text in texts.items()}}
+    files = {wheel.name: wheel.read_bytes(), "icon.png": (ROOT / ICON).read_bytes()}
+    return {**files, **{path: text.encode() for path, text in texts.items()}}
 
 
 def bundle_manifest() -> dict[str, Any]:
@@ -114,6 +120,7 @@ def bundle_manifest() -> dict[str, Any]:
         "display_name": TITLE,
         **COMMON,
         **ABOUT,
+        "icon": "icon.png",
         "server": {
             "type": "uv",
             "entry_point": "server.py",

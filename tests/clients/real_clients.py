@@ -1,6 +1,6 @@
 """Agents that people use, after `kho connect` of the installed wheel: they see Kho, and `kho disconnect` leaves no trace.
 
-`make clients` runs this; `make test` does not, because the programs are half a gigabyte. Each has a home of its own, and
+`make clients` runs this; `make test` does not, because the programs are more than a gigabyte. Each has a home of its own, and
 none of the variables of whoever runs this.
 """
 
@@ -251,7 +251,7 @@ def test_the_plugin_is_valid(machine: Machine, marketplace: Path) -> None:
     for folder in (marketplace, marketplace / manifests.PLUGIN):
         assert "Validation passed" in machine.run(claude, "plugin", "validate", "--strict", str(folder))
     plugin = str(marketplace / manifests.PLUGIN)
-    machine.run(claude, "plugin", "validate", "--profile", "directory", plugin)
+    machine.run(claude, "plugin", "validate", "--strict", "--profile", "directory", plugin)
 
 
 def test_the_plugin_gives_claude_code_the_server_the_skill_and_the_hooks(machine: Machine, marketplace: Path) -> None:
