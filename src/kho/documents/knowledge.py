@@ -85,7 +85,7 @@ class Knowledge:
         """Ask the documents a question: an answer with citations, and the passages it rests on.
 
         Ask the team's documents a question, in any language. `response` cites by number: [1] is the first of `context`.
-        Both are empty if nothing was found.
+        `response` is empty if nothing is near enough to be quoted, `context` if nothing was found.
         """
         if params.filters.tenant_id not in (None, call.tenant):
             raise ForeignTenant
@@ -98,8 +98,6 @@ class Knowledge:
         own = [hit for hit in own if _score(hit) >= least]
         hits = [*own, *(hit for page in pages if _score(hit := _hit(page, params.query)) >= least)]
         said = await self._answer(params, hits, end)
-        if not said.text and params.min_score is None:
-            hits = []  # passages that answer nothing are noise, unless asked for with min_score
         notes += said.notes
         notes += _not_followed(params.context_hints, said) if said.text else []
         return model.KnowledgeAnswer(

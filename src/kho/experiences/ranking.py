@@ -1,6 +1,5 @@
 """Ranking of contract 003: 0.6 relevance + 0.3 use + 0.1 freshness, each in 0..1."""
 
-import math
 from collections.abc import Sequence
 
 from kho.lib.clock import DAY
@@ -9,7 +8,11 @@ from kho.lib.dataclass import dataclass
 HALF_LIFE = 90 * DAY
 """Age at which freshness has halved."""
 
-VERDICT = 10
+HALF_USE = 500
+"""Queries from which a record has half of what use can give. Every record that is shown counts as used, so a few dozen
+queries say little: measured against the most used record found, those that were shown once kept being shown."""
+
+VERDICT = 50
 """Weight of one rating, up or down, in queries."""
 
 
@@ -31,23 +34,20 @@ def freshness(created_at: int, now: int) -> float:
     return 0.5 ** (max(0, now - created_at) / HALF_LIFE)
 
 
-def score(candidate: Candidate, most_used: int, now: int) -> float:
-    # Logarithm, so that a much-used record does not outrank a better match.
-    used = math.log1p(use(candidate)) / math.log1p(most_used) if most_used else 0.0
+def score(candidate: Candidate, now: int) -> float:
+    used = use(candidate) / (use(candidate) + HALF_USE)
     return 0.6 * candidate.relevance + 0.3 * used + 0.1 * freshness(candidate.created_at, now)
 
 
 def ranked(candidates: Sequence[Candidate], sort: str, now: int) -> list[Candidate]:
     """Sort best first; ties: newest first, then smallest id."""
-    most_used = max(map(use, candidates), default=0)
-
     def key(candidate: Candidate) -> tuple[float, int, str]:
         if sort == "created_at":
             first = 0.0
         elif sort == "query_count":
             first = float(candidate.query_count)
         else:
-            first = score(candidate, most_used, now)
+            first = score(candidate, now)
         return (-first, -candidate.created_at, candidate.id)
 
     return sorted(candidates, key=key)

@@ -8,7 +8,7 @@ from kho.kernel.section import Section
 class ExperienceSettings(Section):
     query_timeout: float = Field(default=5.0, gt=0)
     """Seconds after which a query fails with TIMEOUT."""
-    floor: float = Field(default=0.15, ge=0, le=1)
-    """Minimum relevance of a match."""
+    floor: float = Field(default=0.0, ge=0, le=1)
+    """Minimum relevance of a match; 0 for all that is found."""
     public_tenant: str | None = None
     """Tenant whose records callers without a key may read on a shared hub. None (the default): no tenant."""

@@ -63,6 +63,8 @@ class Likeness:
     """Cosine after subtracting the mean of each language."""
     noise: "Array"
     """Highest `between` that nonsense reaches with each passage."""
+    hollowness: float
+    """How much the question is like nonsense: 0 for an ordinary one, 1 for nonsense. 0 if the model cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +88,10 @@ class Calibration:
         asked = unit(question - self.questions.get(spoken, self.questions[""]))
         between = centred @ asked
         nonsense = centred @ self.nonsense.T
-        noise = nonsense.mean(axis=1) + APART * self._hollowness(asked) * nonsense.std(axis=1)
-        return Likeness(self.raw.place(vectors @ question), self.centred.place(between), self.centred.place(noise))
-
-    def _hollowness(self, asked: "Array") -> float:
-        """Return 0 for an ordinary question, 1 for one that is like nonsense, or if the model cannot tell."""
-        return 1.0 if self.hollow is None else max(0.0, float(self.hollow.place(_nearest(self.nonsense @ asked))))
+        hollow = 0.0 if self.hollow is None else max(0.0, float(self.hollow.place(_nearest(self.nonsense @ asked))))
+        noise = nonsense.mean(axis=1) + APART * hollow * nonsense.std(axis=1)
+        place = self.centred.place
+        return Likeness(self.raw.place(vectors @ question), place(between), place(noise), hollow)
 
     def dump(self) -> str:
         return orjson.dumps(

@@ -3,18 +3,22 @@
 Keyword score: half is the share of the query's weight that the passage holds, half is BM25 relative to a full match, so
 that a weak match stays weak however weak the others are. Semantic score: the model's cosine and the one between
 languages, each on the scale that calibrate.py measured. Neither is relative to the best result, so a score means about
-the same in every answer, and can have a threshold.
+the same in every answer.
+
+A query word that no passage has weighs nothing. A passage belongs in the answer if it has a word of the query, or is
+closer to it than unrelated texts are (`UNRELATED`). The numbers below that depend on the texts people store are fitted
+with `python -m bench.fit`.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from math import exp, log10
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kho.kernel.ports import TokenCounts, WordMatches
 from kho.lib.dataclass import dataclass
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query.parsed_query import EVENLY, ParsedQuery, flat
-from kho.search.text.tokens import query_tokens
+from kho.search.text.tokens import FUNCTION_WORD, query_tokens, without_marks
 
 if TYPE_CHECKING:
     from kho.search.calibration.calibrate import Array
@@ -32,6 +36,10 @@ is as close as the related probes; a closer one gets up to 1."""
 _NOTHING: TokenCounts = {}, 0
 
 AMONG_CODE = 0.25
+AMONG_NOTES = 0.3
+"""Share of keywords among short texts: they have room for few words, so one that is missing says little."""
+NOTE = 300
+"""Bytes up to which a text is short."""
 WAITING = 0.75
 
 BY_WORDS = 20
@@ -49,21 +57,26 @@ BESIDE_HEAD = 0.75
 """Lower bound for keyword matches outside the head: the word index gives words in the head a little more, so the others
 lose less than a quarter."""
 
+KNOWN_LEAST = 0.5
+"""Share of its heaviest word that a query weighs at least."""
+
 UNTELLING = 0.3
 """Score of a full match if the query is made of function words only: nearly every passage has them all."""
 
-CLEAR_WORDS = 0.3
-"""From this keyword share on, a passage is about the query, whatever the model says."""
 SOME_WORDS = 0.15
-"""Below this keyword share, the words say nothing."""
-CLEAR_MEANING = 0.47
-"""Cross-language similarity (0: unrelated, 1: related) that the best passage needs if its words are no evidence."""
-STRICT_MEANING, MORE_STRICT, STRICTEST = 0.42, 0.1, 0.75
-"""Threshold, its increase per power of ten of passages, and its maximum, for a query with neither a known word nor
-function words: it may be no language at all. The more passages there are, the closer the nearest is to nonsense, hence
-the increase. And the passage must be closer to the query than nonsense comes to that very passage, however few there
-are."""
-SOME_MEANING = 0.3
+"""Below this keyword share, the words do not speak for a passage, unless no passage has more."""
+UNRELATED: Mapping[tuple[str, str], float] = {
+    ("en", "en"): 0.25,
+}
+"""Cross-language similarity (0: mean of unrelated texts, 1: of related ones) that unrelated texts reach, by the
+languages of query and passage. A passage without a word of the query has to be closer."""
+UNRELATED_ELSEWHERE = 0.25
+"""The same for other languages."""
+HOLLOW = 0.7
+"""From this similarity to nonsense on (0: an ordinary question, 1: nonsense), a query has to be closer to a passage
+than nonsense is. Real queries stay below."""
+DOUBTFUL = 0.5
+"""From this similarity to nonsense on, the semantic score is lowered, to half of it for nonsense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +92,11 @@ class ScoreParts:
     meaning: float | None = None
     """Semantic score; None while the passage waits for its vector."""
     between: float | None = None
-    """Cross-language similarity, used to recognise nonsense."""
-    noise: float = 0.0
-    """Highest similarity that nonsense reaches with this passage, on the same scale."""
+    """Cross-language similarity."""
+    unrelated: float = UNRELATED_ELSEWHERE
+    """Similarity that texts reach with this passage without being about it, on the same scale."""
+    telling: bool = True
+    """False if all the words that it holds are function words of a query that has others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,35 +113,69 @@ Label = tuple[str, str, str, str]
 
 
 def lexical(
-    asked: ParsedQuery, rarity: dict[str, float], passages: Sequence[StoredPassage], counted: Mapping[int, TokenCounts]
+    asked: ParsedQuery, matched: WordMatches, passages: Sequence[StoredPassage], counted: Mapping[int, TokenCounts]
 ) -> list[ScoreParts]:
     """Score how well passages match the words of a query. `counted` is keyed by passage number; a passage that the word
     index does not have counts as holding none of them."""
+    rarity = matched.rarity
     weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
     sharp = {token: importance * max(rarity.get(token, 0.0) - EVERYWHERE, 0.01) for token, importance in asked.tokens}
-    total, most = sum(weights.values()) or 1.0, FULL * sum(sharp.values()) or 1.0
+    total, most = _whole(asked, weights, matched) or 1.0, FULL * _whole(asked, sharp, matched) or 1.0
+    importance, least = dict(asked.tokens), FUNCTION_WORD if asked.is_telling else 0.0
     usual = sum(length for _, length in counted.values()) / max(len(counted), 1) or 1.0
     found: list[ScoreParts] = []
     for passage in passages:
         held, length = counted.get(passage.ref.seq, _NOTHING)
-        share = sum(weights[token] for token in held) / total
+        share = min(1.0, sum(weights[token] for token in held) / total)
         norm = K1 * (1 - B + B * length / usual)
         bm25 = sum(sharp[token] * times * (K1 + 1) / (times + norm) for token, times in held.items())
-        found.append(ScoreParts(share, min(1.0, bm25 / most), _literal(asked, passage)))
+        telling = any(importance[token] > least for token in held)
+        found.append(ScoreParts(share, min(1.0, bm25 / most), _literal(asked, passage), telling=telling))
     return found
 
 
-def meaning(raw: "Array", between: "Array") -> "Array":
+def _whole(asked: ParsedQuery, weights: Mapping[str, float], matched: WordMatches) -> float:
+    """Return the weight of all words of a query. Words that no passage has weigh nothing, except in a sentence: it may
+    be in another language than the passages, and the few words that they share by chance must not become all of it.
+
+    At least half that of its heaviest word: a small part of an unknown name is no full match."""
+    if asked.is_speech:
+        return sum(weights.values())
+    known = {token for token, holders in matched.holders.items() if holders}
+    # A word with accents has two tokens. It is known if passages have it without accents.
+    kept = (weight for token, weight in weights.items() if token in known or without_marks(token) in known)
+    return max(sum(kept), KNOWN_LEAST * max(weights.values(), default=0.0))
+
+
+def of_known_words(asked: ParsedQuery, matched: WordMatches) -> WordMatches:
+    """Return keyword matches with shares of what the store knows of the query; the word index counts all of it."""
+    weights = {token: importance * matched.rarity.get(token, 0.0) for token, importance in asked.tokens}
+    part = (_whole(asked, weights, matched) or 1.0) / (sum(weights.values()) or 1.0)
+    return replace(matched, found=[(seq, min(1.0, share / part)) for seq, share in matched.found])
+
+
+def meaning(raw: "Array", between: "Array", hollowness: float) -> "Array":
     import numpy as np
 
-    return np.clip(AS_IT_IS * raw + BETWEEN_LANGUAGES * between, 0, 1).astype(np.float32)
+    trust = 1 - 0.5 * min(1.0, max(0.0, hollowness - DOUBTFUL) / (1 - DOUBTFUL))
+    return (trust * np.clip(AS_IT_IS * raw + BETWEEN_LANGUAGES * between, 0, 1)).astype(np.float32)
+
+
+def unrelated(spoken: str, written: str, nonsense: float, hollowness: float) -> float:
+    """Return the similarity that texts reach with a passage without being about it. `nonsense` is what nonsense
+    reaches."""
+    usual = UNRELATED.get((spoken, written), UNRELATED_ELSEWHERE)
+    return max(usual, nonsense) if hollowness >= HOLLOW else usual
 
 
 def lean(asked: ParsedQuery, passages: Sequence[StoredPassage]) -> float:
     """Return the share of keywords in the score. A question in plain words about code shares few words with it, so it
-    gets a lower share if most passages are code."""
+    gets a lower share if most passages are code; likewise if most are short."""
+    if asked.lean != EVENLY:
+        return asked.lean
     code = sum(_is_code(passage.text) for passage in passages)
-    return AMONG_CODE if asked.lean == EVENLY and code * 2 > len(passages) else asked.lean
+    notes = sum(len(passage.text.encode()) <= NOTE for passage in passages)
+    return AMONG_CODE if code * 2 > len(passages) else AMONG_NOTES if notes * 2 > len(passages) else EVENLY
 
 
 def score(parts: ScoreParts, lean: float) -> float:
@@ -137,25 +186,17 @@ def score(parts: ScoreParts, lean: float) -> float:
     return min(1.0, lean * words + (1 - lean) * likeness + parts.literal)
 
 
-def convincing(parts: Sequence[ScoreParts], asked: ParsedQuery, rarity: dict[str, float]) -> bool:
-    """True if any of the passages is about the query at all. If none is, nothing was found."""
-    best_words = max((part.words for part in parts), default=0.0)
-    if best_words >= CLEAR_WORDS or any(part.literal for part in parts):
+def speaks(parts: ScoreParts, asked: ParsedQuery, least: float) -> bool:
+    """True if anything speaks for a passage: at least that share of the words, a phrase or a name, or its meaning. The
+    meaning of codes does not count."""
+    if parts.literal or (parts.telling and parts.words >= least > 0):
         return True
-    if asked.is_code:
-        return False
-    near = [(part.between, part.noise) for part in parts if part.between is not None]
-    if asked.is_speech or best_words:
-        return any(between >= CLEAR_MEANING for between, _ in near)
-    # No word is known, so each has the maximum rarity, from which the number of passages follows.
-    entries = exp(max(rarity.values(), default=0.0))
-    needed = min(STRICTEST, STRICT_MEANING + MORE_STRICT * log10(max(entries, 1.0)))
-    return any(between >= max(needed, noise) for between, noise in near)
+    return parts.between is not None and parts.between >= parts.unrelated and not asked.is_code
 
 
-def counts(parts: ScoreParts) -> bool:
-    """True if a passage belongs in an answer that has a convincing one."""
-    return parts.words >= SOME_WORDS or (parts.between is not None and parts.between >= SOME_MEANING)
+def least_words(parts: Sequence[ScoreParts]) -> float:
+    """Return the keyword share from which the words speak for a passage. If none has much of the words, the best do."""
+    return min(SOME_WORDS, max((part.words for part in parts if part.telling), default=SOME_WORDS))
 
 
 def quoted(asked: ParsedQuery, passage: StoredPassage) -> bool:
@@ -164,12 +205,11 @@ def quoted(asked: ParsedQuery, passage: StoredPassage) -> bool:
     return any(phrase in text for phrase in asked.phrases)
 
 
-def share_of_phrases(asked: ParsedQuery, rarity: dict[str, float]) -> float:
-    """Return the least share of the query's weight that the word index gives to a passage that holds a quoted
-    phrase."""
-    weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
+def share_of_phrases(asked: ParsedQuery, matched: WordMatches) -> float:
+    """Return the least share of the query's weight that a passage that holds a quoted phrase has in the word index."""
+    weights = {token: importance * matched.rarity.get(token, 0.0) for token, importance in asked.tokens}
     held = (sum(weights.get(token, 0.0) for token, _ in query_tokens(phrase)) for phrase in asked.phrases)
-    return BESIDE_HEAD * min(held) / (sum(weights.values()) or 1.0)
+    return min(1.0, BESIDE_HEAD * min(held) / (_whole(asked, weights, matched) or 1.0))
 
 
 def _is_code(text: str) -> bool:

@@ -221,11 +221,10 @@ class Searcher:
             self.db.read(lambda tx: self._first(tx, where, asked, deep), timeout=left()),
             _nothing() if self.semantic is None else self.semantic.near(asked, where, left),
         )
-        matched = first.matched
+        matched = scoring.of_known_words(asked, first.matched)
         chosen = scoring.worth_a_look(matched, meant.near)
         looked, parts = await self._look(asked, where, matched, meant, chosen, left)
-        if not scoring.convincing(parts, asked, matched.rarity):
-            return Ranking([], meant.notes, first.pending, first.version)
+        least = scoring.least_words(parts)
         lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
         full = scoring.attainable(asked, looked.passages, parts, lean)
         most = 1.0 if asked.is_telling else scoring.UNTELLING
@@ -233,7 +232,7 @@ class Searcher:
             (
                 RankedPassage(one.ref.seq, one.key, most * min(1.0, scoring.score(part, lean) / full), part)
                 for one, part in zip(looked.passages, parts, strict=True)
-                if scoring.counts(part)
+                if scoring.speaks(part, asked, least)
             ),
             key=scoring.order,
         )
@@ -282,13 +281,13 @@ class Searcher:
         texts = passages.get(tx, where, chosen)
         closely = [texts[seq] for seq in chosen if seq in texts]
         if asked.phrases:
-            least = scoring.share_of_phrases(asked, matched.rarity)
+            least = scoring.share_of_phrases(asked, matched)
             more = [seq for seq, share in matched.found if share >= least and seq not in texts]
             closely += (one for one in passages.get(tx, where, more).values() if scoring.quoted(asked, one))
         seqs = {one.ref.seq for one in closely}
         if self.limits.look:
             counted = spaces.counted(tx, self.words, where, closely, matched.rarity)
-            parts = scoring.lexical(asked, matched.rarity, closely, counted)
+            parts = scoring.lexical(asked, matched, closely, counted)
         else:
             shares = dict(matched.found)
             parts = [ScoreParts(share, share) for share in (shares.get(one.ref.seq, 0.0) for one in closely)]

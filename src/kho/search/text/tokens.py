@@ -127,6 +127,11 @@ def fold(text: str) -> str:
     return unaccented(plain(text))
 
 
+def without_marks(token: str) -> str:
+    """Return the token that the same word has without its accents."""
+    return token if token.isascii() else stem(unaccented(token))
+
+
 def index_tokens(text: str) -> list[str]:
     """Return every token of a text, in order and with repetitions."""
     tokens: list[str] = []
