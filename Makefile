@@ -46,7 +46,7 @@ conformance: .venv/.dev ## the MCP conformance suite (needs Node)
 interop: .venv/.dev ## other people's MCP clients (needs Node)
 	tests/interop/run.sh
 
-clients: .venv/.dev ## agents that people use, connected by the installed wheel (needs Node; 1.2 GB of programs, once)
+clients: .venv/.dev ## agents that people use, connected by the installed wheel (needs Node; 1.3 GB of programs, once)
 	tests/clients/run.sh
 
 bench: .venv/.dev ## measured figures
