@@ -70,12 +70,12 @@ class Agent:
         assert isinstance(block, types.TextContent)
         return result.structured_content or json.loads(block.text)
 
-    async def take(self, said: str) -> None:
-        """Remembers what the user states; if the reply shows that it supersedes something, it says so."""
-        before = (await self.use("search", query=said, kinds=["fact"]))["results"]
-        about_the_same = [hit["id"] for hit in before if hit["label"] in ("Relevant", "Highly Relevant")]
-        more = {"replaces": about_the_same[0]} if about_the_same else {}
-        await self.use("remember", text=said, **more)
+    async def remember(self, said: str) -> None:
+        """Remembers what the user states. If the reply shows that it supersedes something, it says so, as the tool's
+        description asks."""
+        done = await self.use("remember", text=said)
+        if done["similar"]:
+            await self.use("remember", text=said, replaces=done["similar"][0]["id"])
 
     async def answer(self, asked: str) -> str:
         """Quotes what it finds first, read whole."""
@@ -99,11 +99,11 @@ async def test_later_conversations_know_what_an_earlier_one_was_told(tmp_path: P
     home, story = tmp_path / "home", STORIES[language]
     async with conversation(home, era) as agent:
         for other in OTHERS:
-            await agent.use("remember", text=other)
-        await agent.take(story.said)
+            await agent.remember(other)
+        await agent.remember(story.said)
     async with conversation(home, era) as agent:
         assert story.needed in await agent.answer(story.asked)
-        await agent.take(story.changed)
+        await agent.remember(story.changed)
     async with conversation(home, era) as agent:
         answer = await agent.answer(story.asked)
         assert story.needed_now in answer

@@ -41,6 +41,7 @@ def score(candidate: Candidate, now: int) -> float:
 
 def ranked(candidates: Sequence[Candidate], sort: str, now: int) -> list[Candidate]:
     """Sort best first; ties: newest first, then smallest id."""
+
     def key(candidate: Candidate) -> tuple[float, int, str]:
         if sort == "created_at":
             first = 0.0

@@ -4,7 +4,8 @@ output."""
 from textwrap import indent
 
 from kho.kernel.hints import Op, say
-from kho.lib.markdown import code, counted, inline, line, minute, quoted, together
+from kho.lib.markdown import code, counted, inline, line, quoted, together
+from kho.lib.shown_time import minute
 from kho.recall import model
 
 SHOWN = 300
