@@ -8,11 +8,11 @@ from kho.lib.dataclass import dataclass
 HALF_LIFE = 90 * DAY
 """Age at which freshness has halved."""
 
-HALF_USE = 500
+HALF_USE = 1_000
 """Queries from which a record has half of what use can give. Every record that is shown counts as used, so a few dozen
 queries say little: measured against the most used record found, those that were shown once kept being shown."""
 
-VERDICT = 50
+VERDICT = 100
 """Weight of one rating, up or down, in queries."""
 
 

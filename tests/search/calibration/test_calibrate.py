@@ -1,5 +1,7 @@
 """What a model's cosines mean."""
 
+from dataclasses import replace
+
 import numpy as np
 import orjson
 import pytest
@@ -54,12 +56,29 @@ async def test_related_texts_are_placed_above_unrelated_ones() -> None:
 
 async def test_nonsense_stays_below_its_level() -> None:
     embedder = HashEmbedder()
-    calibration = await measure(embedder)
+    measured = await measure(embedder)
+    assert measured.hollow is None  # this model cannot tell
+    anything = replace(measured, hollow=Scale(0.0, 0.01))  # is like nonsense
     rows = await embedder.passages(["ok", "The router is reset with a button.", "xin chào", "你好"])
-    nonsense = ["zxqv blorp", "qworp", "khụych ngoẵm", "甴曱嚿"]
-    for text in nonsense:
-        found = calibration.likeness(await embedder.query(text), "en", rows, ["", "en", "vi", "zh"])
-        assert (found.between < found.noise).all(), text
+    for text in ("zxqv blorp", "qworp", "khụych ngoẵm", "甴曱嚿"):
+        for calibration in (measured, anything):
+            found = calibration.likeness(await embedder.query(text), "en", rows, ["", "en", "vi", "zh"])
+            assert found.hollowness is None or found.hollowness > 1, text
+            assert (found.between < found.noise).all(), text
+
+
+async def test_the_more_a_question_is_like_nonsense_the_closer_it_has_to_be() -> None:
+    embedder = HashEmbedder()
+    calibration = await measure(embedder)
+    rows = await embedder.passages(["ok", "The router is reset with a button."])
+    question = await embedder.query("gsonack kfnfwr")  # one of the probes
+    found = [
+        replace(calibration, hollow=hollow).likeness(question, "en", rows, ["en", "en"])
+        for hollow in (Scale(2.0, 3.0), Scale(0.0, 1.0), Scale(0.0, 0.5))
+    ]
+    assert found[0].hollowness == 0
+    assert (found[0].noise < found[1].noise).all()
+    assert (found[1].noise < found[2].noise).all()
 
 
 def test_unit_survives_nothing() -> None:

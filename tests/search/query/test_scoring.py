@@ -1,16 +1,18 @@
 """What a passage scores."""
 
-import math
+from collections.abc import Collection
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from kho.kernel.ports import PassageRef, TokenCounts
+from kho.kernel.ports import PassageRef, TokenCounts, WordMatches
+from kho.search.calibration.calibrate import Likeness
 from kho.search.indexing.index import Document, Field, Passage, prepare
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query import scoring
 from kho.search.query.parsed_query import ParsedQuery
-from kho.search.query.scoring import CLEAR_MEANING, CLEAR_WORDS, SOME_MEANING, SOME_WORDS, STRICTEST, ScoreParts
+from kho.search.query.scoring import DOUBT, DOUBTFUL, HOLLOW, SOME_WORDS, UNRELATED, UNRELATED_ELSEWHERE, ScoreParts
 
 RARE, COMMON = 5.0, 0.8
 
@@ -23,7 +25,15 @@ def look(query: str, *passages: StoredPassage, **rarity: float) -> list[ScorePar
     asked = ParsedQuery(query)
     numbered = [replace(one, ref=replace(one.ref, seq=seq)) for seq, one in enumerate(passages)]
     counted = {one.ref.seq: count(one, asked) for one in numbered}
-    return scoring.lexical(asked, {token: rarity.get(token, RARE) for token, _ in asked.tokens}, numbered, counted)
+    matched = matches(asked, {token for held, _ in counted.values() for token in held}, **rarity)
+    return scoring.lexical(asked, matched, numbered, counted)
+
+
+def matches(asked: ParsedQuery, known: Collection[str] | None = None, **rarity: float) -> WordMatches:
+    """Of a query whose tokens are all known, or these."""
+    tokens = [token for token, _ in asked.tokens]
+    holders = {token: int(known is None or token in known) for token in tokens}
+    return WordMatches([], {token: rarity.get(token, RARE) for token in tokens}, 100, holders)
 
 
 def count(stored: StoredPassage, asked: ParsedQuery) -> TokenCounts:
@@ -78,8 +88,9 @@ def test_shares(query: str, text: str, words: float) -> None:
 def test_no_passages_and_no_tokens() -> None:
     assert look("bridge") == []
     assert look("", passage("bridge")) == [ScoreParts(0.0)]
-    assert scoring.lexical(ParsedQuery("bridge"), {}, [passage("bridge")], {1: ({}, 1)})[0].words == 0
-    assert scoring.lexical(ParsedQuery("bridge"), {}, [passage("bridge")], {})[0].words == 0
+    nothing = WordMatches([], {})
+    assert scoring.lexical(ParsedQuery("bridge"), nothing, [passage("bridge")], {1: ({}, 1)})[0].words == 0
+    assert scoring.lexical(ParsedQuery("bridge"), nothing, [passage("bridge")], {})[0].words == 0
 
 
 def test_every_part_of_a_quotation_adds() -> None:
@@ -99,9 +110,8 @@ def test_every_part_of_a_quotation_adds() -> None:
 
 def test_what_a_quotation_weighs_at_least() -> None:
     asked = ParsedQuery('"bridge closed" yesterday')
-    rarity = dict.fromkeys((token for token, _ in asked.tokens), RARE)
-    assert 0 < scoring.share_of_phrases(asked, rarity) <= 0.8 * 2 / 3
-    assert scoring.share_of_phrases(ParsedQuery('"bridge closed"'), {}) == 0
+    assert 0 < scoring.share_of_phrases(asked, matches(asked)) <= 0.8 * 2 / 3
+    assert scoring.share_of_phrases(ParsedQuery('"bridge closed"'), WordMatches([], {})) == 0
 
 
 @pytest.mark.parametrize(
@@ -120,50 +130,78 @@ def test_scores(parts: ScoreParts, lean: float, score: float) -> None:
     assert scoring.score(parts, lean) == pytest.approx(score)
 
 
-SPEECH, KEYWORDS = ParsedQuery("what is it about"), ParsedQuery("qzxv brrt")
+@pytest.mark.parametrize(
+    ("query", "text", "words"),
+    [
+        ("bridge qzxv", "bridge", 1.0),  # what nobody has weighs nothing
+        ("foo bar bridge", "bridge", 1.0),
+        ("title:bridge", "bridge", 0.8),  # a part of a name that nobody has
+        ("bridge'; DROP TABLE x; --", "bridge", 1.0),
+        ("what is the qzxv of the bridge", "bridge", 0.5),  # a sentence
+        ("cây qzxv", "cay", 0.6),  # other marks
+        ("the qzxv", "the", 0.1),  # a sentence with a function word
+    ],
+)
+def test_words_that_nobody_has(query: str, text: str, words: float) -> None:
+    [parts] = look(query, passage(text))
+    assert parts.words == pytest.approx(words, abs=0.1)
+
+
+def test_keyword_matches_are_shares_of_what_is_known() -> None:
+    asked = ParsedQuery("foo bar tunnel")
+    found = replace(matches(asked, {"tunnel"}), found=[(1, 1 / 3), (2, 0.1)])
+    assert scoring.of_known_words(asked, found).found == [(1, pytest.approx(1)), (2, pytest.approx(0.3))]
+    all_known = replace(matches(asked), found=[(1, 1 / 3)])
+    assert scoring.of_known_words(asked, all_known).found == [(1, pytest.approx(1 / 3))]
+
+
+KEYWORDS, CODE = ParsedQuery("qzxv brrt"), ParsedQuery("INV-2041")
 
 
 @pytest.mark.parametrize(
     ("parts", "asked", "expected"),
     [
-        ([], SPEECH, False),
-        ([ScoreParts(CLEAR_WORDS)], KEYWORDS, True),
-        ([ScoreParts(CLEAR_WORDS - 0.01)], KEYWORDS, False),
-        ([ScoreParts(0.0, literal=0.1)], KEYWORDS, True),
-        ([ScoreParts(0.0, between=CLEAR_MEANING, meaning=1.0)], SPEECH, True),
-        ([ScoreParts(0.0, between=CLEAR_MEANING - 0.01, meaning=1.0)], SPEECH, False),
-        ([ScoreParts(0.0, between=CLEAR_MEANING, meaning=1.0)], KEYWORDS, False),
-        ([ScoreParts(0.1), ScoreParts(0.0, between=CLEAR_MEANING, meaning=1.0)], KEYWORDS, True),
-        ([ScoreParts(0.0, between=STRICTEST, meaning=1.0)], KEYWORDS, True),
-        ([ScoreParts(0.0, between=STRICTEST, meaning=1.0, noise=STRICTEST + 0.1)], KEYWORDS, False),
-        ([ScoreParts(0.0, between=0.9, noise=1.0), ScoreParts(0.0, between=0.8, noise=0.4)], KEYWORDS, True),
-        ([ScoreParts(0.0, between=CLEAR_MEANING, noise=1.0)], SPEECH, True),
+        (ScoreParts(SOME_WORDS), KEYWORDS, True),
+        (ScoreParts(SOME_WORDS - 0.01), KEYWORDS, False),
+        (ScoreParts(SOME_WORDS - 0.01, has_word=True), KEYWORDS, True),
+        (ScoreParts(0.0, literal=0.1), KEYWORDS, True),
+        (ScoreParts(0.0, meaning=1.0, between=0.3, unrelated=0.3), KEYWORDS, True),
+        (ScoreParts(0.0, meaning=1.0, between=0.29, unrelated=0.3), KEYWORDS, False),
+        (ScoreParts(0.0, meaning=1.0, between=0.9, unrelated=0.3), CODE, False),
+        (ScoreParts(0.0), KEYWORDS, False),
     ],
 )
-def test_convincing(parts: list[ScoreParts], asked: ParsedQuery, expected: bool) -> None:
-    rarity = {token: math.log(110) for token, _ in asked.tokens}  # what nobody holds, among a hundred passages
-    assert scoring.convincing(parts, asked, rarity) is expected
-
-
-def test_the_more_passages_the_more_is_asked_of_what_may_be_nonsense() -> None:
-    near = [ScoreParts(0.0, between=0.6, meaning=1.0)]
-    found = [scoring.convincing(near, KEYWORDS, {"qzxv": math.log(entries)}) for entries in (10, 50, 1_000, 10**6)]
-    assert found == [True, True, False, False]
-
-
-def test_however_few_passages_nonsense_comes_no_nearer_than_it_does() -> None:
-    near = [ScoreParts(0.0, between=0.8, meaning=1.0, noise=0.85)]
-    assert not any(scoring.convincing(near, KEYWORDS, {"qzxv": math.log(entries)}) for entries in (2, 4, 8, 10**6))
+def test_what_speaks_for_a_passage(parts: ScoreParts, asked: ParsedQuery, expected: bool) -> None:
+    assert scoring.speaks(parts, asked) is expected
 
 
 @pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        (ScoreParts(SOME_WORDS), True),
-        (ScoreParts(SOME_WORDS - 0.01), False),
-        (ScoreParts(0.0, between=SOME_MEANING), True),
-        (ScoreParts(0.0, between=SOME_MEANING - 0.01), False),
-    ],
+    ("query", "expected"),
+    [("bridge qzxv", True), ("the qzxv", False), ("hướng", True), ("bridge_of_sighs", False), ("bridge-closed", True)],
 )
-def test_counts(parts: ScoreParts, expected: bool) -> None:
-    assert scoring.counts(parts) is expected
+def test_a_word_is_neither_a_function_word_nor_a_part_of_a_name(query: str, expected: bool) -> None:
+    [parts] = look(query, passage("the bridge: huong"))
+    assert parts.has_word is expected
+
+
+def like(hollowness: float | None, noise: float = 0.9) -> Likeness:
+    near = np.array([1.0], np.float32)
+    return Likeness(near, near, near * noise, hollowness)
+
+
+def test_how_close_unrelated_texts_come() -> None:
+    usual = UNRELATED["en", "zh"]
+    assert scoring.unrelated(like(0.0), 0, "en", "zh") == usual
+    assert scoring.unrelated(like(None), 0, "en", "zh") == usual
+    assert scoring.unrelated(like(HOLLOW - 0.01), 0, "en", "") == UNRELATED_ELSEWHERE
+    assert scoring.unrelated(like(HOLLOW), 0, "en", "zh") == pytest.approx(0.9)  # closer than nonsense
+    assert scoring.unrelated(like(HOLLOW, 0.0), 0, "en", "zh") == usual
+    assert {(one, other) for one in ("en", "vi", "zh") for other in ("en", "vi", "zh")} == {*UNRELATED}
+
+
+def test_the_meaning_of_what_is_like_nonsense_is_doubted() -> None:
+    full = scoring.AS_IT_IS + scoring.BETWEEN_LANGUAGES
+    scores = [float(scoring.meaning(like(hollow))[0]) for hollow in (0.0, DOUBTFUL, (DOUBTFUL + 1) / 2, 1.0, 2.0)]
+    assert scores == pytest.approx([full, full, full * (1 - DOUBT / 2), full * (1 - DOUBT), full * (1 - DOUBT)])
+    cannot_tell = [float(scoring.meaning(like(None, noise))[0]) for noise in (0.9, 1.1)]
+    assert cannot_tell == pytest.approx([full, full * (1 - DOUBT)])

@@ -185,7 +185,7 @@ async def test_scores_are_explained_by_their_parts(core: Core) -> None:
     await core.ready(*documents)
     found = await core.searcher.search(T, "bridge closed cracks pillars", limit=SOME)
     assert len(found.hits) > 10
-    check([(hit.score, hit.parts) for hit in found.hits], 0.5)
+    check([(hit.score, hit.parts) for hit in found.hits], scoring.AMONG_NOTES)
     by_words = await Searcher(core.db, core.words).search(T, "bridge closed cracks pillars", limit=SOME)
     check([(hit.score, hit.parts) for hit in by_words.hits], 1.0)
     assert all(hit.parts.meaning is None for hit in by_words.hits)

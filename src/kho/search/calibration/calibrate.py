@@ -63,8 +63,8 @@ class Likeness:
     """Cosine after subtracting the mean of each language."""
     noise: "Array"
     """Highest `between` that nonsense reaches with each passage."""
-    hollowness: float
-    """How much the question is like nonsense: 0 for an ordinary one, 1 for nonsense. 0 if the model cannot tell."""
+    hollowness: float | None
+    """How much the question is like nonsense: 0 for an ordinary one, 1 for nonsense. None if the model cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class Calibration:
         asked = unit(question - self.questions.get(spoken, self.questions[""]))
         between = centred @ asked
         nonsense = centred @ self.nonsense.T
-        hollow = 0.0 if self.hollow is None else max(0.0, float(self.hollow.place(_nearest(self.nonsense @ asked))))
-        noise = nonsense.mean(axis=1) + APART * hollow * nonsense.std(axis=1)
+        hollow = None if self.hollow is None else max(0.0, float(self.hollow.place(_nearest(self.nonsense @ asked))))
+        noise = nonsense.mean(axis=1) + APART * (1.0 if hollow is None else hollow) * nonsense.std(axis=1)
         place = self.centred.place
         return Likeness(self.raw.place(vectors @ question), place(between), place(noise), hollow)
 

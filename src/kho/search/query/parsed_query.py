@@ -57,8 +57,9 @@ class ParsedQuery:
 
     @cached_property
     def is_code(self) -> bool:
-        """True if it consists only of codes, such as INV-2041 or E0502, which all look alike to a model."""
-        coded = [name for name in self.names if any(sign.isdigit() for sign in name)]
+        """True if it consists only of codes, such as INV-2041 or E0502, which all look alike to a model. Names with a
+        digit or two, such as k8s or GPT-4, are words to it."""
+        coded = [name for name in self.names if sum(sign.isdigit() for sign in name) > 2]
         return bool(coded) and len(coded) >= len(self.beginning.split())
 
     @cached_property

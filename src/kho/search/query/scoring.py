@@ -18,10 +18,10 @@ from kho.kernel.ports import TokenCounts, WordMatches
 from kho.lib.dataclass import dataclass
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query.parsed_query import EVENLY, ParsedQuery, flat
-from kho.search.text.tokens import FUNCTION_WORD, query_tokens, without_marks
+from kho.search.text.tokens import FOLDED, query_tokens, without_marks
 
 if TYPE_CHECKING:
-    from kho.search.calibration.calibrate import Array
+    from kho.search.calibration.calibrate import Array, Likeness
 
 K1, B = 1.2, 0.75
 FULL = 2.2 * 0.75
@@ -64,19 +64,30 @@ UNTELLING = 0.3
 """Score of a full match if the query is made of function words only: nearly every passage has them all."""
 
 SOME_WORDS = 0.15
-"""Below this keyword share, the words do not speak for a passage, unless no passage has more."""
+"""From this keyword share on, the words speak for a passage, also if it has none of them whole."""
 UNRELATED: Mapping[tuple[str, str], float] = {
     ("en", "en"): 0.25,
+    ("en", "vi"): 0.2,
+    ("en", "zh"): 0.21,
+    ("vi", "en"): 0.18,
+    ("vi", "vi"): 0.21,
+    ("vi", "zh"): 0.2,
+    ("zh", "en"): 0.21,
+    ("zh", "vi"): 0.2,
+    ("zh", "zh"): 0.22,
 }
 """Cross-language similarity (0: mean of unrelated texts, 1: of related ones) that unrelated texts reach, by the
 languages of query and passage. A passage without a word of the query has to be closer."""
-UNRELATED_ELSEWHERE = 0.25
+UNRELATED_ELSEWHERE = 0.18
 """The same for other languages."""
-HOLLOW = 0.7
+HOLLOW = 0.72
 """From this similarity to nonsense on (0: an ordinary question, 1: nonsense), a query has to be closer to a passage
 than nonsense is. Real queries stay below."""
-DOUBTFUL = 0.5
-"""From this similarity to nonsense on, the semantic score is lowered, to half of it for nonsense."""
+DOUBTFUL = 0.49
+"""From this similarity to nonsense on, the semantic score is lowered."""
+DOUBT = 0.6
+"""Share of the semantic score that nonsense loses. If the model cannot tell nonsense, passages that are no closer than
+nonsense can be lose it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +106,8 @@ class ScoreParts:
     """Cross-language similarity."""
     unrelated: float = UNRELATED_ELSEWHERE
     """Similarity that texts reach with this passage without being about it, on the same scale."""
-    telling: bool = True
-    """False if all the words that it holds are function words of a query that has others."""
+    has_word: bool = False
+    """True if it holds one of the words whole; neither function words nor parts of a name count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +132,7 @@ def lexical(
     weights = {token: importance * rarity.get(token, 0.0) for token, importance in asked.tokens}
     sharp = {token: importance * max(rarity.get(token, 0.0) - EVERYWHERE, 0.01) for token, importance in asked.tokens}
     total, most = _whole(asked, weights, matched) or 1.0, FULL * _whole(asked, sharp, matched) or 1.0
-    importance, least = dict(asked.tokens), FUNCTION_WORD if asked.is_telling else 0.0
+    importance = dict(asked.tokens)
     usual = sum(length for _, length in counted.values()) / max(len(counted), 1) or 1.0
     found: list[ScoreParts] = []
     for passage in passages:
@@ -129,8 +140,8 @@ def lexical(
         share = min(1.0, sum(weights[token] for token in held) / total)
         norm = K1 * (1 - B + B * length / usual)
         bm25 = sum(sharp[token] * times * (K1 + 1) / (times + norm) for token, times in held.items())
-        telling = any(importance[token] > least for token in held)
-        found.append(ScoreParts(share, min(1.0, bm25 / most), _literal(asked, passage), telling=telling))
+        has_word = any(importance[token] >= FOLDED for token in held)
+        found.append(ScoreParts(share, min(1.0, bm25 / most), _literal(asked, passage), has_word=has_word))
     return found
 
 
@@ -154,18 +165,23 @@ def of_known_words(asked: ParsedQuery, matched: WordMatches) -> WordMatches:
     return replace(matched, found=[(seq, min(1.0, share / part)) for seq, share in matched.found])
 
 
-def meaning(raw: "Array", between: "Array", hollowness: float) -> "Array":
+def meaning(likeness: "Likeness") -> "Array":
+    """Return the semantic scores of passages; lower if the query may be nonsense."""
     import numpy as np
 
-    trust = 1 - 0.5 * min(1.0, max(0.0, hollowness - DOUBTFUL) / (1 - DOUBTFUL))
-    return (trust * np.clip(AS_IT_IS * raw + BETWEEN_LANGUAGES * between, 0, 1)).astype(np.float32)
+    near = np.clip(AS_IT_IS * likeness.raw + BETWEEN_LANGUAGES * likeness.between, 0, 1)
+    if likeness.hollowness is None:
+        doubt = likeness.between < likeness.noise
+    else:
+        doubt = min(1.0, max(0.0, likeness.hollowness - DOUBTFUL) / (1 - DOUBTFUL))
+    return (near * (1 - DOUBT * doubt)).astype(np.float32)
 
 
-def unrelated(spoken: str, written: str, nonsense: float, hollowness: float) -> float:
-    """Return the similarity that texts reach with a passage without being about it. `nonsense` is what nonsense
-    reaches."""
+def unrelated(likeness: "Likeness", place: int, spoken: str, written: str) -> float:
+    """Return the similarity that texts reach with a passage without being about it."""
     usual = UNRELATED.get((spoken, written), UNRELATED_ELSEWHERE)
-    return max(usual, nonsense) if hollowness >= HOLLOW else usual
+    hollow = likeness.hollowness is not None and likeness.hollowness >= HOLLOW
+    return max(usual, float(likeness.noise[place])) if hollow else usual
 
 
 def lean(asked: ParsedQuery, passages: Sequence[StoredPassage]) -> float:
@@ -186,17 +202,12 @@ def score(parts: ScoreParts, lean: float) -> float:
     return min(1.0, lean * words + (1 - lean) * likeness + parts.literal)
 
 
-def speaks(parts: ScoreParts, asked: ParsedQuery, least: float) -> bool:
-    """True if anything speaks for a passage: at least that share of the words, a phrase or a name, or its meaning. The
-    meaning of codes does not count."""
-    if parts.literal or (parts.telling and parts.words >= least > 0):
+def speaks(parts: ScoreParts, asked: ParsedQuery) -> bool:
+    """True if anything speaks for a passage: a word, a phrase or a name of the query, or its meaning. The meaning of
+    codes does not count."""
+    if parts.literal or parts.has_word or parts.words >= SOME_WORDS:
         return True
     return parts.between is not None and parts.between >= parts.unrelated and not asked.is_code
-
-
-def least_words(parts: Sequence[ScoreParts]) -> float:
-    """Return the keyword share from which the words speak for a passage. If none has much of the words, the best do."""
-    return min(SOME_WORDS, max((part.words for part in parts if part.telling), default=SOME_WORDS))
 
 
 def quoted(asked: ParsedQuery, passage: StoredPassage) -> bool:

@@ -224,7 +224,6 @@ class Searcher:
         matched = scoring.of_known_words(asked, first.matched)
         chosen = scoring.worth_a_look(matched, meant.near)
         looked, parts = await self._look(asked, where, matched, meant, chosen, left)
-        least = scoring.least_words(parts)
         lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
         full = scoring.attainable(asked, looked.passages, parts, lean)
         most = 1.0 if asked.is_telling else scoring.UNTELLING
@@ -232,14 +231,14 @@ class Searcher:
             (
                 RankedPassage(one.ref.seq, one.key, most * min(1.0, scoring.score(part, lean) / full), part)
                 for one, part in zip(looked.passages, parts, strict=True)
-                if scoring.speaks(part, asked, least)
+                if scoring.speaks(part, asked)
             ),
             key=scoring.order,
         )
         worth = ranked[0].score * WORTH if ranked else 0.0
         ranked = [one for one in ranked if one.score >= worth]
         texts = {one.ref.seq: one for one in looked.passages}
-        notes = meant.notes
+        notes = meant.notes or self._waiting(first.pending)
         if self.reranker is not None and ranked:
             ranked, notes = await self._rerank(self.reranker, asked, ranked, texts, notes, left)
         ranked += scoring.tail(matched, looked.rest, ranked, most)
@@ -253,6 +252,14 @@ class Searcher:
             spaces.pending(tx, where, MAX_PENDING),
             spaces.match(tx, self.words, where, asked.tokens, most),
         )
+
+    def _waiting(self, pending: int) -> tuple[str, ...]:
+        """Return a note if passages are searched by keywords only because their vectors are not there yet."""
+        if self.semantic is None or not pending:
+            return ()
+        least = "At least " if pending == MAX_PENDING else ""
+        waiting = "1 passage waits for its vector" if pending == 1 else f"{pending:,} passages wait for their vectors"
+        return (f"{least}{waiting}; until then they are found by keywords only.",)
 
     def _lean(self, asked: ParsedQuery, looked: Sequence[StoredPassage]) -> float:
         return scoring.lean(asked, looked) if self.limits.lean is None else self.limits.lean

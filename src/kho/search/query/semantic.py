@@ -115,16 +115,14 @@ def added(
     rows = np.stack([vectors[looked[n].ref.seq] for n in have])
     written = [looked[n].language for n in have]
     likeness = meant.calibration.likeness(meant.question, asked.language, rows, written)
-    meaning = scoring.meaning(likeness.raw, likeness.between, likeness.hollowness)
+    meaning = scoring.meaning(likeness)
     result = list(parts)
     for place, n in enumerate(have):
         result[n] = replace(
             parts[n],
             meaning=float(meaning[place]),
             between=float(likeness.between[place]),
-            unrelated=scoring.unrelated(
-                asked.language, written[place], float(likeness.noise[place]), likeness.hollowness
-            ),
+            unrelated=scoring.unrelated(likeness, place, asked.language, written[place]),
         )
     return result
 
