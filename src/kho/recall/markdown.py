@@ -3,6 +3,7 @@ output."""
 
 from textwrap import indent
 
+from kho.kernel.errors import in_words
 from kho.kernel.hints import Op, say
 from kho.lib.markdown import code, counted, inline, line, quoted, together
 from kho.lib.shown_time import minute
@@ -31,7 +32,7 @@ def recent(answer: model.RecentItems) -> str:
 
 def fetched(item: model.Fetched) -> str:
     about = "; ".join(
-        f"{inline(name)} {inline(str(value))}" for name, value in item.metadata.items() if value not in ("", [])
+        f"{inline(name)} {inline(in_words(value))}" for name, value in item.metadata.items() if value not in ("", [])
     )
     following = item.metadata.get("next_offset")
     more = say("There is more: ", Op("fetch", id=item.id, offset=following), ".") if following else ""
