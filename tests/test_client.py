@@ -42,6 +42,23 @@ async def test_a_conversation(hub: str) -> None:
         assert unknown.value.code == -32001
 
 
+async def test_what_is_remembered_is_found_again(hub: str) -> None:
+    async with Kho(hub) as kho:
+        done = await kho.remember("Lan prefers pnpm over npm.", about="Lan", tags=["tools"])
+        [found] = await kho.search("pnpm", kinds=["fact"], about="lan", tags=["tools"], limit=3)
+        assert (found.id, found.kind, found.text) == (f"fact:{done.id}", "fact", "Lan prefers pnpm over npm.")
+        assert 0 < found.score <= 1
+        assert found.label
+        item = await kho.fetch(found.id)
+        assert (item.text, item.url, item.metadata["about"]) == (found.text, found.url, "Lan")
+        [latest] = await kho.recent(kinds=["fact"], limit=1)
+        assert (latest.id, latest.when) == (found.id, found.when)
+        await kho.forget(found.id, "no longer true")
+        assert await kho.search("pnpm", kinds=["fact"]) == []
+        with pytest.raises(NotFound):
+            await kho.fetch(found.id)
+
+
 async def test_resources_and_a_round_trip(hub: str) -> None:
     async with Kho(hub) as kho:
         chat = await kho.memory.get_or_create("there_and_back")

@@ -1,7 +1,13 @@
 """`search` and `recent`: one list of everything, in one order."""
 
+from pathlib import Path
+
 import pytest
 from tests.recall.conftest import ADDRESS, Desk
+
+from kho.app import open_hub
+from kho.models.settings import Embedding
+from kho.settings import Search, Settings
 
 TEXT = "The kestrel nests on the old water tower."
 
@@ -117,3 +123,16 @@ async def test_long_passages_are_cut_to_what_was_asked_for(desk: Desk) -> None:
     assert "kestrel" in one["text"]
     [one] = (await desk.do("recent"))["results"]
     assert len(one["text"]) < 510
+
+
+async def test_it_says_that_vectors_are_missing(tmp_path: Path) -> None:
+    search = Search(embedder=Embedding(provider="hash"))
+    settings = Settings(home=tmp_path / "home", database_url=None, search=search)
+    async with open_hub(settings, only=["facts", "recall"]) as hub:  # as for a command: nothing computes vectors
+        desk = Desk(hub)
+        await desk.do("remember", text=TEXT)
+        await desk.as_("globex").do("remember", text=TEXT)
+        await desk.as_("globex").do("remember", text="The kettle is on.")
+        answer = await desk.do("search", query="kestrel")
+        assert (len(answer["results"]), answer["vectors_pending"]) == (1, 1)
+        assert "vectors_pending" not in await desk.do("search", query="kestrel", kinds=["document"])

@@ -68,7 +68,7 @@ def test_every_command_is_there(settings: Settings) -> None:
         "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
         "experiences rate", "experiences restore", "experiences submit", "experiences update",
         "facts export", "facts get", "facts history", "facts import", "facts list", "facts restore", "facts update",
-        "feedback", "forget", "history", "hook session-start", "hook stop",
+        "feedback", "fetch", "forget", "history", "hook session-start", "hook stop",
         "kb add-document", "kb add-external-result", "kb add-folder", "kb cancel-job", "kb clear-history", "kb export",
         "kb feedback", "kb import", "kb ingest-folder", "kb job-status", "kb jobs", "kb list-documents",
         "kb rebuild-index", "kb remove-document", "kb show-document", "kb status",
@@ -77,7 +77,8 @@ def test_every_command_is_there(settings: Settings) -> None:
         "memory list", "memory messages", "memory open", "memory search", "memory summary",
         "projects archive", "projects create", "projects detect", "projects info", "projects link", "projects list",
         "projects set-defaults", "projects unarchive", "projects unlink",
-        "query", "remember", "serve", "similar", "stdio", "tools duckduckgo-search", "tools fetch-url", "watch",
+        "query", "recall", "recent", "remember", "search", "serve", "similar", "stdio", "tools duckduckgo-search",
+        "tools fetch-url", "watch",
     ]  # fmt: skip
 
 

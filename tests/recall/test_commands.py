@@ -1,0 +1,57 @@
+"""`kho search`, `recall`, `fetch` and `recent`, as processes: alone and beside a hub."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.acceptance.running import Client, Hub, Place
+
+TEXT = "Lan prefers pnpm over npm."
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path / "home")
+    assert place.run("remember", TEXT, "--about", "Lan").returncode == 0
+    assert place.run("docs", "create", "guide", "--body", "How to install pnpm.").returncode == 0
+    return place
+
+
+def answer(place: Place, *arguments: str) -> str:
+    done = place.run(*arguments)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def test_a_command_searches_all_slices(place: Place) -> None:
+    found = json.loads(answer(place, "search", "pnpm", "--json"))["results"]
+    assert {one["kind"] for one in found} == {"fact", "document"}
+    assert json.loads(answer(place, "recall", "pnpm", "--json"))["results"] == found
+    said = answer(place, "search", "pnpm", "--kind", "fact", "--explain")
+    assert "fact **Lan prefers pnpm over npm.**" in said
+    assert "> Lan prefers pnpm over npm." in said
+    assert "Read one in full with `kho fetch ID`." in said
+    [fact] = [one["id"] for one in found if one["kind"] == "fact"]
+    assert "about Lan" in answer(place, "fetch", fact)
+    assert "guide" in answer(place, "recent", "--limit", "1")
+    assert answer(place, "search", "xylophone") == "Nothing was found.\n"
+
+
+def test_a_command_of_one_slice_knows_the_ids_of_all(place: Place) -> None:
+    refused = place.run("docs", "get", "fact:1")
+    assert refused.returncode == 1
+    assert "is an id of another kind (fact); the tool 'fetch' reads it" in refused.stderr.decode()
+    assert "How to install pnpm." in answer(place, "docs", "get", "doc:guide")
+    refused = place.run("fetch", "doc:nothing")
+    assert refused.returncode == 1
+    assert "Nothing that you may read has that id." in refused.stderr.decode()
+    assert "as `kho search` and `kho recent` show it" in refused.stderr.decode()
+
+
+def test_links_lead_to_the_hub_that_made_them(place: Place) -> None:
+    with Hub(place) as hub, Client(hub.ready().port) as client:
+        asked = {"action": "search", "payload": {"query": "Lan"}}
+        status, answered = client.post("/actions", json.dumps(asked).encode())
+        assert status == 200
+        [found] = json.loads(answered)["result"]["results"]
+        assert found["url"] == f"http://127.0.0.1:{hub.port}/open/{found['id']}"
