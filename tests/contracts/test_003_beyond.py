@@ -221,7 +221,7 @@ async def test_records_are_looked_up_by_ids_in_the_order_asked_for(desk: Desk) -
 )
 async def test_matches_can_be_sorted_otherwise(desk: Desk, sort: str, order: list[str]) -> None:
     await desk.take_in(
-        {"title": "old kettle", "query_count": 9, "created_at": iso(NOW - 90 * DAY)},
+        {"title": "old kettle", "query_count": 900, "created_at": iso(NOW - 90 * DAY)},
         {"title": "kettle kettle", "keywords": ["boil"], "query_count": 3, "created_at": iso(NOW - DAY)},
         {"title": "new pot", "problem_description": "kettle", "query_count": 4, "created_at": iso(NOW)},
     )
@@ -305,5 +305,7 @@ async def test_a_cursor_that_kho_did_not_give_out(desk: Desk, cursor: str) -> No
 async def test_the_floor_decides_what_is_a_match(make_desk: MakeDesk) -> None:
     strict = make_desk(settings=ExperienceSettings(floor=0.9))
     await strict.submit("kettle", problem_description="limescale")
+    await strict.submit("pot", problem_description="handle")
     assert await strict.titles("kettle") == ["kettle"]
-    assert await strict.titles("kettle unheardof") == []
+    assert await strict.titles("kettle unheardof") == ["kettle"]
+    assert await strict.titles("kettle handle") == []

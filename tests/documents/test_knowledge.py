@@ -51,13 +51,13 @@ async def stocked(desk: Desk) -> Desk:
 
 
 @pytest.mark.requirement("000.query.nothing")
-async def test_what_answers_nothing_is_shown_to_those_who_ask_for_it(stocked: Desk) -> None:
-    weak = "citric acid guitar volcano harbour"
-    answer = await stocked.query(weak)
-    assert (answer["response"], answer["context"]) == ("", [])
-    answer = await stocked.query(weak, min_score=0)
+async def test_what_is_not_near_enough_is_shown_and_not_quoted(stocked: Desk) -> None:
+    answer = await stocked.query("which guitar did the volcano under the harbour bury with acid in it")
     assert answer["response"] == ""
     assert 0 < answer["context"][0]["score"] < 0.3
+    answer = await stocked.query("guitar volcano harbour")
+    assert (answer["response"], answer["context"]) == ("", [])
+    assert (await stocked.query("guitar volcano acid"))["response"]  # what nobody has weighs nothing
     good = "How do I take limescale off a kettle?"
     best, *others = [one["score"] for one in (await stocked.query(good))["context"]]
     assert [one["score"] for one in (await stocked.query(good, min_score=best))["context"]] == [best]

@@ -1,6 +1,5 @@
 """The ranking formula, to the digit."""
 
-import math
 from random import Random
 
 import pytest
@@ -19,19 +18,19 @@ def candidate(id: str = "a", relevance: float = 0.0, count: int = 0, age: float 
 
 @pytest.mark.requirement("003.sort.formula")
 @pytest.mark.parametrize(
-    ("found", "most_used", "expected"),
+    ("found", "expected"),
     [
-        (candidate(relevance=1.0), 0, 0.6 + 0.1),
-        (candidate(relevance=0.5), 0, 0.3 + 0.1),
-        (candidate(relevance=0.95, count=45), 45, 0.57 + 0.3 + 0.1),
-        (candidate(count=9), 99, 0.3 * 0.5 + 0.1),  # log 10 is half of log 100
-        (candidate(age=90), 0, 0.05),
-        (candidate(age=180), 0, 0.025),
-        (candidate(relevance=0.8, count=9, age=90), 99, 0.48 + 0.15 + 0.05),
+        (candidate(relevance=1.0, unhelpful=1), 0.6 + 0.1),
+        (candidate(relevance=0.5, unhelpful=1), 0.3 + 0.1),
+        (candidate(relevance=0.95, count=45), 0.57 + 0.3 * 145 / 1145 + 0.1),
+        (candidate(count=900), 0.3 * 0.5 + 0.1),  # a thousand with the hundred in advance
+        (candidate(age=90, unhelpful=1), 0.05),
+        (candidate(age=180, unhelpful=1), 0.025),
+        (candidate(relevance=0.8, count=900, age=90), 0.48 + 0.15 + 0.05),
     ],
 )
-def test_the_weights_are_six_three_and_one(found: Candidate, most_used: int, expected: float) -> None:
-    assert score(found, most_used, NOW) == pytest.approx(expected, abs=1e-12)
+def test_the_weights_are_six_three_and_one(found: Candidate, expected: float) -> None:
+    assert score(found, NOW) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.requirement("003.sort.recency")
@@ -41,10 +40,16 @@ def test_freshness_halves_every_ninety_days() -> None:
     assert freshness(NOW + DAY, NOW) == 1.0  # another machine's clock may be ahead
 
 
-def test_a_verdict_is_worth_ten_queries_and_use_is_never_negative() -> None:
-    assert VERDICT == 10
-    assert use(candidate(count=3, helpful=2, unhelpful=1)) == 13
+def test_a_verdict_is_worth_a_hundred_queries_and_use_is_never_negative() -> None:
+    assert VERDICT == 100
+    assert use(candidate(count=3, helpful=2, unhelpful=1)) == use(candidate(count=103)) == 203 / 1203
+    assert use(candidate(count=3, unhelpful=1)) == 3 / 1003
     assert use(candidate(count=3, unhelpful=5)) == 0
+
+
+def test_a_few_queries_more_do_not_outweigh_a_better_match() -> None:
+    shown, better = candidate("shown", relevance=0.5, count=40), candidate("better", relevance=0.55)
+    assert [each.id for each in ranked([shown, better], "relevance", NOW)] == ["better", "shown"]
 
 
 Candidates = st.lists(
@@ -66,12 +71,10 @@ Candidates = st.lists(
 @settings(deadline=None)
 @given(Candidates)
 def test_each_part_is_between_nothing_and_one(found: list[Candidate]) -> None:
-    most_used = max(map(use, found), default=0)
     for each in found:
-        used = math.log1p(use(each)) / math.log1p(most_used) if most_used else 0.0
-        assert 0 <= used <= 1
+        assert 0 <= use(each) <= 1
         assert 0 <= freshness(each.created_at, NOW) <= 1
-        assert 0 <= score(each, most_used, NOW) <= 1 + 1e-12
+        assert 0 <= score(each, NOW) <= 1 + 1e-12
 
 
 @pytest.mark.requirement("003.sort.descending")
@@ -81,9 +84,8 @@ def test_the_order_depends_on_the_candidates_only(found: list[Candidate], sort: 
     shuffled = list(found)
     chance.shuffle(shuffled)
     assert ranked(shuffled, sort, NOW) == ranked(found, sort, NOW)
-    most_used = max(map(use, found), default=0)
     in_order = ranked(found, sort, NOW)
-    values = [score(each, most_used, NOW) if sort == "relevance" else float(getattr(each, sort)) for each in in_order]
+    values = [score(each, NOW) if sort == "relevance" else float(getattr(each, sort)) for each in in_order]
     assert values == sorted(values, reverse=True)
 
 

@@ -242,10 +242,7 @@ class QueryKnowledge(Params):
     routing: Routing = Field(default_factory=Routing)
     min_score: Annotated[
         Annotated[float, Field(ge=0, le=1)] | None,
-        Field(
-            description="Also show passages with at least this score in context, even if they do not answer the "
-            "question; 0 shows everything found, such as short texts in another language."
-        ),
+        Field(description="Leave out passages that score less, from response and context."),
     ] = None
 
 

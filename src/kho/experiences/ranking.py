@@ -8,12 +8,12 @@ from kho.lib.dataclass import dataclass
 HALF_LIFE = 90 * DAY
 """Age at which freshness has halved."""
 
+VERDICT = 100
+"""Weight of one rating, up or down, in queries. Each record has one in advance, so that a rating against it tells."""
+
 HALF_USE = 1_000
 """Queries from which a record has half of what use can give. Every record that is shown counts as used, so a few dozen
 queries say little: measured against the most used record found, those that were shown once kept being shown."""
-
-VERDICT = 100
-"""Weight of one rating, up or down, in queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,10 @@ class Candidate:
     unhelpful: int = 0
 
 
-def use(candidate: Candidate) -> int:
-    return max(0, candidate.query_count + VERDICT * (candidate.helpful - candidate.unhelpful))
+def use(candidate: Candidate) -> float:
+    """Return how much it is used and liked, in 0..1."""
+    queries = max(0, candidate.query_count + VERDICT * (1 + candidate.helpful - candidate.unhelpful))
+    return queries / (queries + HALF_USE)
 
 
 def freshness(created_at: int, now: int) -> float:
@@ -35,8 +37,7 @@ def freshness(created_at: int, now: int) -> float:
 
 
 def score(candidate: Candidate, now: int) -> float:
-    used = use(candidate) / (use(candidate) + HALF_USE)
-    return 0.6 * candidate.relevance + 0.3 * used + 0.1 * freshness(candidate.created_at, now)
+    return 0.6 * candidate.relevance + 0.3 * use(candidate) + 0.1 * freshness(candidate.created_at, now)
 
 
 def ranked(candidates: Sequence[Candidate], sort: str, now: int) -> list[Candidate]:
