@@ -107,6 +107,7 @@ async def test_servers_and_tools(hub: str) -> None:
             await kho.capabilities("nobody")
 
 
+@pytest.mark.requirement("002.run.client")
 async def test_the_address_comes_from_the_environment(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_SERVER_URL", hub + "/")
     async with Kho() as kho:

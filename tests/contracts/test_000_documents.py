@@ -144,6 +144,7 @@ async def done(ask: Ask, action: str, payload: Json) -> Json:
 @pytest.mark.requirement(
     "000.envelope.actions", "000.envelope.version", "000.create.example", "000.create.created-at",
     "000.update.example", "000.update.conflict", "000.move.example", "000.delete.example", "000.delete.audit",
+    "000.delete.flag",
     "000.query.example", "000.query.response", "000.query.nothing",
 )  # fmt: skip
 @pytest.mark.parametrize("wire", WIRES)

@@ -146,6 +146,7 @@ def test_messages(rpc: Rpc, chat: str) -> None:
     assert all({"role", "content", "id", "created_at"} <= set(message) for message in more)
 
 
+@pytest.mark.requirement("002.memory.summary-arguments")
 @pytest.mark.requirement("002.memory.get-or-create-summary")
 @pytest.mark.requirement("002.memory.set-summary")
 @pytest.mark.requirement("002.memory.get-summary")

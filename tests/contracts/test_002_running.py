@@ -42,6 +42,7 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
+@pytest.mark.requirement("002.run.ways")
 @pytest.mark.parametrize(
     "command",
     [
@@ -67,11 +68,13 @@ def test_every_way_to_run_it(tmp_path: Path, command: tuple[str, ...]) -> None:
         until(healthy, "an answer")
 
 
+@pytest.mark.requirement("002.run.port")
 def test_the_port_is_8001_unless_another_is_named(tmp_path: Path) -> None:
     told = Place(tmp_path / "home").run("serve", "--help").stdout.decode()
     assert re.search(r"--port .*8001", " ".join(told.split()))
 
 
+@pytest.mark.requirement("002.summary.settings")
 def test_the_settings_of_the_contract(tmp_path: Path) -> None:
     """COMPRESS_AFTER_SUMMARY is accepted and deletes nothing."""
     names = {"KEEP_RECENT_MESSAGES": "2", "SUMMARIZE_THRESHOLD": "4", "COMPRESS_AFTER_SUMMARY": "true"}

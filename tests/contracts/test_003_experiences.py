@@ -435,11 +435,17 @@ async def test_a_required_field_that_is_empty(desk: Desk, field: str, empty: str
 
 
 @pytest.mark.requirement("003.submit.root-cause-not-empty", "003.submit.validation-error")
-@pytest.mark.parametrize("field", ["root_cause", "context"])
-async def test_an_optional_field_that_is_given_but_empty(desk: Desk, field: str) -> None:
-    error = await desk.refused("submit_experience", **{**SMALLEST, field: ""})
+async def test_a_root_cause_that_is_given_but_empty(desk: Desk) -> None:
+    error = await desk.refused("submit_experience", **{**SMALLEST, "root_cause": ""})
     assert error["code"] == "VALIDATION_ERROR"
-    assert [problem["field"] for problem in error["validation_errors"]] == [field]
+    assert [problem["field"] for problem in error["validation_errors"]] == ["root_cause"]
+
+
+@pytest.mark.requirement("003.submit.context-optional")
+@pytest.mark.parametrize("empty", ["", "  \n"])
+async def test_an_empty_context_is_one_that_is_left_out(desk: Desk, empty: str) -> None:
+    id = await desk.submit("kettle", context=empty)
+    assert "context" not in await desk.get(id)
 
 
 @pytest.mark.requirement("003.submit.validation-error", "003.submit.validation-errors", "003.submit.keywords-array")

@@ -43,6 +43,9 @@ MAPPING: list[tuple[str, str, Json]] = [
      {"query": "descaling kettles", "explain": True, "neighbours": 1}),
     ("similar ranking.md --collection papers", "similar_documents", {"document": "ranking.md", "collection": "papers"}),
     ("collections list", "manage_collections", {"action": "list"}),
+    ("collections list --type=", "manage_collections", {"action": "list"}),
+    ("collections create notes --type=", "manage_collections", {"action": "create", "collection_name": "notes"}),
+    ("collections delete notes", "manage_collections", {"action": "delete", "collection_name": "notes"}),
     ("collections list --type=fundamental", "manage_collections",
      {"action": "list", "collection_type": "fundamental"}),
     ("collections info papers", "manage_collections", {"action": "info", "collection_name": "papers"}),
@@ -237,7 +240,7 @@ def run(settings: Settings, *arguments: str, stdin: bytes = b"") -> Finished:
     return run_in_process(program_of(settings), *arguments, stdin=stdin)
 
 
-@pytest.mark.requirement("004.config.debug")
+@pytest.mark.requirement("004.config.debug", "004.config.logging")
 async def test_debugging_shows_what_happened_and_no_text(tmp_path: Path) -> None:
     notes, home = write_notes(tmp_path / "notes"), tmp_path / "home"
     env = {"KHO_RESEARCH__ROOTS": f'["{notes}"]'}

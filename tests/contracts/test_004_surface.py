@@ -1,6 +1,8 @@
 """Contract 004 beyond its tools: resources, prompts, which folders are read, and what each key may do."""
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +226,21 @@ async def test_a_question_at_jsonrpc_is_the_tool_s(tmp_path: Path, database_url:
         await filled(client)
         by_tool = await done(client, "query_knowledge_base", query="descaling")
         assert (await by_jsonrpc(hub, "query_knowledge_base", {"query": "descaling"}))["result"] == by_tool
+
+
+@pytest.mark.requirement("004.server.fastmcp", "004.server.stdio")
+async def test_fastmcp_s_own_client_lists_and_calls_the_tools(tmp_path: Path) -> None:
+    """The contract names FastMCP as the framework: Kho uses the official SDK, and FastMCP's client sees no difference."""
+    from fastmcp import Client as FastMcpClient
+    from fastmcp.client.transports import StdioTransport
+
+    environment = {**os.environ, "KHO_HOME": str(tmp_path / "home"), "KHO_SEARCH__EMBEDDER__PROVIDER": "none"}
+    transport = StdioTransport(sys.executable, ["-m", "kho", "stdio"], env=environment, keep_alive=False)
+    async with FastMcpClient(transport) as client:
+        names = {tool.name for tool in await client.list_tools()}
+        assert {"query_knowledge_base", "manage_collections", "ingest_documents", "manage_projects"} <= names
+        await client.call_tool("manage_collections", {"action": "create", "collection_name": "papers"})
+        added = {"content": "Citric acid dissolves limescale.", "source": "note", "collection": "papers"}
+        await client.call_tool("augment_knowledge", added)
+        found = await client.call_tool_mcp("query_knowledge_base", {"query": "limescale", "collections": None})
+        assert "Citric acid" in found.model_dump_json()

@@ -237,6 +237,7 @@ async def modelled(stocked: Desk, model: ModelServer) -> AsyncIterator[Desk]:
     await llm.aclose()
 
 
+@pytest.mark.requirement("000.query.pipeline")
 @pytest.mark.requirement("000.query.usage", "000.query.citations", "000.query.stored-text", "000.query.hints")
 async def test_a_model_answers_from_fenced_passages(modelled: Desk, model: ModelServer) -> None:
     await modelled.create("evil", body=f"Citric acid? {HIDDEN}")

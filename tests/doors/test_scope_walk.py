@@ -58,7 +58,7 @@ FILLED: dict[str, tuple[set[str], Sequence[tuple[str, Json]]]] = {
         [("experiences-server/submit_experience", {"title": TEXT, "problem_description": TEXT, "solution": TEXT})],
     ),
     "research": (
-        {"resources", "prompt refine_query", "prompt extract_context"},
+        {"resources", "resource_changes", "prompt refine_query", "prompt extract_context"},
         [
             ("research-server/manage_collections", {"action": "create", "collection_name": SECRET}),
             ("research-server/augment_knowledge", {"content": TEXT, "source": SECRET, "collection": SECRET}),

@@ -28,6 +28,18 @@ async def test_sixty_messages(desk: Desk, language: str) -> None:
     assert await desk.all(id) == chat(language)
 
 
+@pytest.mark.requirement("002.summary.logged")
+async def test_a_summary_is_one_line_in_the_log_without_what_was_said(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    id = await desk.open("19:abc@thread.v2")
+    with caplog.at_level("INFO", "kho.memory"):
+        await desk.say(id, *chat("en")[:11])
+        assert "Margaret Holloway" in await desk.summary(id)
+    [line] = [one.getMessage() for one in caplog.records if "summary" in one.getMessage()]
+    assert line == "summary of conversation 19:abc@thread.v2 extended by 5 messages"
+
+
 async def test_nothing_happens_below_the_threshold(desk: Desk) -> None:
     id = await desk.open("c")
     talk = chat("en")

@@ -63,6 +63,7 @@ async def test_the_list_is_the_contracts() -> None:
     }
 
 
+@pytest.mark.requirement("002.tools.search-layout")
 async def test_a_search_is_laid_out_as_the_contract_shows() -> None:
     tools = registry(duckduckgo.tool(DuckDuckGo(ToolboxSettings(), hits)))
     found = await ask(tools, "tools/call", {"name": "duckduckgo_search", "arguments": {"query": "sâu răng"}})

@@ -66,6 +66,8 @@ Required = Annotated[str, Field(max_length=MAX_TEXT), BeforeValidator(_present),
 Optional = Annotated[
     str | None, Field(max_length=MAX_TEXT), AfterValidator(lambda v: v if v is None else _not_blank(v))
 ]
+Context = Annotated[Optional, BeforeValidator(lambda v: None if isinstance(v, str) and not v.strip() else v)]
+"""Empty is absent: the contract forbids an empty root cause, and says nothing like it of the context."""
 Keywords = Annotated[Strings, Field(max_length=100), AfterValidator(_keywords)]
 
 
@@ -99,7 +101,7 @@ class ExperienceText(Params):
     problem_description: Required = Field(description="What went wrong, with the exact error message.")
     root_cause: Optional = Field(None, description="Why it went wrong.")
     solution: Required = Field(description="What solved it.")
-    context: Optional = Field(None, description="Versions and code, without secrets or personal data.")
+    context: Context = Field(None, description="Versions and code, without secrets or personal data.")
     keywords: Keywords | None = Field(None, description="Technologies and topics.")
 
 

@@ -112,10 +112,10 @@ class Turn(Params):
 
 
 class GetOrCreateSummary(OfConversation):
-    old_messages: Annotated[
-        list[Turn] | None, Field(description="Accepted for compatibility: Kho has the messages.")
+    old_messages: Annotated[list[Turn] | None, Field(description="Accepted and not used: Kho has the messages.")] = None
+    language: Annotated[
+        str | None, Field(max_length=35, description="Accepted and not used: it is that of the messages.")
     ] = None
-    language: Annotated[str | None, Field(max_length=35, description="Accepted for compatibility: vi, en …")] = None
 
 
 class SetSummary(OfConversation):

@@ -19,6 +19,7 @@ from kho.kernel.ports import Database, Llm, Tx
 from kho.kernel.ports import PromptMessage as Prompt
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.markdown import counted
 from kho.memory import extractive_summary, model, store
 from kho.memory.extractive_summary import Said
 from kho.memory.settings import MemorySettings
@@ -101,6 +102,8 @@ class Summarizer:
             store.wait_for_summary(tx, tenant, conversation.id, self.settings.summarize_threshold, now)
 
         await self.db.write(keep)
+        if old:
+            log.info("summary of conversation %s extended by %s", conversation.id, counted(len(old), "message"))
         self.changes.tell(tenant, model.uri(conversation.id))
 
     async def _piece(self, conversation: Conversation, old: Sequence[Message]) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from kho.kernel.capability import Capability, Transfer
+from kho.kernel.capability import Capability, Changes, Transfer
 from kho.parsers import Worker
 from kho.research import INSTRUCTIONS, prompts
 from kho.research.contract import READ_TIMEOUT, RESEARCH
@@ -75,9 +75,10 @@ def described(*services: object) -> Capability:
 def capability(core: Core, settings: ResearchSettings, *, allowed_paths: AllowedPaths, reader: Worker) -> Capability:
     """Build the capability. `reader` should cut the texts it reads into passages; it is closed with the slice."""
     db, clock, store = core.db, core.clock, DocumentStore(core.index)
+    changes = Changes(scope=RESEARCH.read_scope)
     history = History(db=db, clock=clock, settings=settings)
     queries = Queries(db=db, searcher=core.searcher, history=history, clock=clock, settings=settings)
-    collections = Collections(db=db, store=store, clock=clock, settings=settings, model=core.model)
+    collections = Collections(db=db, store=store, clock=clock, settings=settings, model=core.model, changes=changes)
     documents = Documents(db=db, store=store, clock=clock, settings=settings, model=core.model)
     ingest = Ingest(
         db=db,
@@ -88,6 +89,7 @@ def capability(core: Core, settings: ResearchSettings, *, allowed_paths: Allowed
         leases=core.leases,
         clock=clock,
         settings=settings,
+        changes=changes,
     )
     return replace(
         described(
@@ -95,16 +97,17 @@ def capability(core: Core, settings: ResearchSettings, *, allowed_paths: Allowed
             collections,
             Projects(db=db, clock=clock, settings=settings),
             ingest,
-            Augment(db=db, store=store, reader=reader, clock=clock, settings=settings),
+            Augment(db=db, store=store, reader=reader, clock=clock, settings=settings, changes=changes),
             Feedback(db=db, clock=clock, settings=settings),
             Similarity(db=db, searcher=core.searcher, clock=clock, settings=settings),
             history,
             Reports(db=db, jobs=ingest.jobs, clock=clock, settings=settings),
             documents,
-            KnowledgeTransfer(db=db, store=store, clock=clock, settings=settings),
+            KnowledgeTransfer(db=db, store=store, clock=clock, settings=settings, changes=changes),
         ),
         prompts=prompts.prompts(queries),
         resources=ResearchResources(collections=collections, documents=documents, history=history),
+        resource_changes=changes,
         migrations=MIGRATIONS,
         searchable=(searchable(db, READ_TIMEOUT),),
         start=(

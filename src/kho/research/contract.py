@@ -4,10 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import field
 from functools import wraps
 from typing import Any, TypeVar
 
 from kho.kernel.call import Call
+from kho.kernel.capability import Changes
 from kho.kernel.contract import Contract
 from kho.kernel.errors import Timeout
 from kho.kernel.ports import Database, Tx
@@ -33,6 +35,8 @@ class ResearchService:
     db: Database
     clock: Clock
     settings: ResearchSettings
+    changes: Changes = field(default_factory=lambda: Changes(scope=READ))
+    """Told when collections come or go: they are resources."""
 
     async def read(self, call: Call, work: Callable[[Tx], T]) -> T:
         """Run a read-only transaction within the call's deadline."""

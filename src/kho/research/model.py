@@ -50,6 +50,11 @@ def _collection(value: str) -> str:
     return value
 
 
+def _absent_if_empty(value: Any) -> Any:
+    """The contract's command fills in `--type=` also where there is none."""
+    return None if value == "" else value
+
+
 def _not_blank(value: str) -> str:
     if not value.strip():
         raise PydanticCustomError("blank", "must not be empty")
@@ -130,7 +135,7 @@ class ManageCollections(Asked):
         description="What to do. All but list need collection_name."
     )
     collection_name: CollectionName | None = Field(None, description="The collection; its name holds no comma.")
-    collection_type: CollectionType | None = Field(
+    collection_type: Annotated[CollectionType | None, BeforeValidator(_absent_if_empty)] = Field(
         None,
         description="For create: fundamental (for every project; default) or project-specific. For list: only these.",
     )

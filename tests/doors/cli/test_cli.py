@@ -136,6 +136,7 @@ def test_help_and_version_open_nothing(settings: Settings, arguments: str) -> No
     assert mode(settings.home) is None
 
 
+@pytest.mark.requirement("004.config.cli-path")
 async def test_research_agent_is_the_same_program(home: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         str(Path(KHO).with_name("research-agent")), "--help", env=environment(home), stdout=asyncio.subprocess.PIPE

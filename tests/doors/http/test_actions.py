@@ -30,6 +30,7 @@ def failed(response: httpx2.Response) -> tuple[int, str]:
 # -- the envelope ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("000.envelope.reply")
 async def test_an_answer_names_its_request(hub: Served) -> None:
     response = await hub.act(SUBMIT, KETTLE, request_id="r-1")
     answer: Json = response.json()

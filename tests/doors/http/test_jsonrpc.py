@@ -140,6 +140,7 @@ async def test_parameters_by_position_are_invalid(shared_hub: Served) -> None:
     assert await error(shared_hub, request(1, QUERY, ["kettle"])) == (1, -32602)
 
 
+@pytest.mark.requirement("002.jsonrpc.internal")
 async def test_a_contract_without_an_envelope_answers_errors(settings: Settings) -> None:
     async with served(settings, Boards().capability) as hub:
         good = await hub.post("/jsonrpc", {"jsonrpc": "2.0", "method": "boards-server/count", "id": 1})

@@ -184,3 +184,25 @@ async def test_nothing_is_told_where_nobody_listens(verb: str) -> None:
 
 def nobody(ctx: Any) -> Any:
     raise AssertionError("no client asks here")
+
+
+@pytest.mark.requirement("004.resources.collections")
+async def test_a_client_is_told_of_collections_that_come_and_go(hub: Served) -> None:
+    async with (
+        Client(f"{hub.url}/mcp?tools=all", mode=MODERN) as client,
+        client.listen(resources_list_changed=True) as subscription,
+        asyncio.timeout(PATIENCE),
+    ):
+        events = aiter(subscription)
+        added = {"content": "BM25 ranks by rarity.", "source": "x", "collection": "notes", "create": True}
+        for tool, arguments, listed in (
+            ("manage_collections", {"action": "create", "collection_name": "papers"}, {"papers"}),
+            ("augment_knowledge", added, {"papers", "notes"}),
+            ("manage_collections", {"action": "rename", "collection_name": "papers", "new_name": "p"}, {"p", "notes"}),
+            ("manage_collections", {"action": "delete", "collection_name": "p"}, {"notes"}),
+        ):
+            await client.call_tool(tool, arguments)
+            assert isinstance(await anext(events), ResourcesListChanged)
+            found = await client.list_resources(cache_mode="bypass")
+            names = {str(one.uri).rpartition("/collections/")[2] for one in found.resources}
+            assert {name for name in names if "/" not in name} == listed

@@ -17,6 +17,7 @@ async def vectors_of(core: Core, seqs: list[int], tenant: str = "t") -> set[int]
     return set(await core.vectors.get(core.embedder.model, SearchFilter("s", tenant), seqs))
 
 
+@pytest.mark.requirement("000.query.pipeline")
 async def test_put_replace_and_drop(core: Core) -> None:
     await core.ready(doc("a", "The bridge is closed."), doc("b", "The museum is open."))
     assert await core.first("bridge") == "a"

@@ -146,6 +146,8 @@ class Ingest(ResearchService):
             return Job(call.tenant, id, KIND, "queued", request.as_dict(), collection.id, sub, now, now)
 
         job = await self.jobs.begin(make)
+        if params.create:
+            self.changes.tell(call.tenant)
         job = await self.jobs.follow(job, call, self._patience(params, call))
         if call.receipt is None:
             return await self.db.read(lambda tx: report.ingest(tx, job))

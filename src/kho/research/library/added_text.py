@@ -86,7 +86,10 @@ class Augment(ResearchService):
             author=one_line(params.author) if params.author else found.author,
             published=_published(params.date) or found.published,
         )
-        return await self._add(doc, found, call, force=params.force, new=collection if new else None)
+        answer = await self._add(doc, found, call, force=params.force, new=collection if new else None)
+        if new:
+            self.changes.tell(call.tenant)
+        return answer
 
     @RESEARCH.write(
         "upload_document",
@@ -116,7 +119,10 @@ class Augment(ResearchService):
             author=found.author,
             published=found.published,
         )
-        return await self._add(doc, found, call, force=params.force, new=collection if new else None)
+        answer = await self._add(doc, found, call, force=params.force, new=collection if new else None)
+        if new:
+            self.changes.tell(call.tenant)
+        return answer
 
     async def _collection(self, call: Call, params: AddsToCollection) -> tuple[Collection, bool]:
         """Return the collection, and True if it has to be created with the document."""

@@ -70,9 +70,13 @@ class Collections(ResearchService):
             "delete",
             "move-documents",
         ):  # their duration grows with the collection, so no short time limit
-            return await run(params, call)
-        async with time_limit(call, self.settings.simple_timeout):
-            return await run(params, call)
+            answer = await run(params, call)
+        else:
+            async with time_limit(call, self.settings.simple_timeout):
+                answer = await run(params, call)
+        if params.action in ("create", "delete", "rename"):
+            self.changes.tell(call.tenant)
+        return answer
 
     async def _create(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name = _needed(params, "collection_name")

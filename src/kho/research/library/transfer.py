@@ -142,7 +142,10 @@ class KnowledgeTransfer(ResearchService):
                 skipped=skipped,
             )
 
-        return await call.commit(self.db, work)
+        done = await call.commit(self.db, work)
+        if done.collections:
+            self.changes.tell(call.tenant)
+        return done
 
     def _collections(self, tx: Tx, tenant: str, wanted: list[Collection]) -> tuple[dict[str, Collection], int]:
         """Return the existing collections by name, creating missing ones; and how many were created."""
