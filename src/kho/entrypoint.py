@@ -66,7 +66,7 @@ def program(name: str) -> context.Program:
         raise context.fail(settings.InvalidSettings(f"the settings are not valid. {problem}")) from None
     # A command's calls are only logged for debugging. `kho serve` sets up logging again for the hub.
     level = chosen.observe.log_level
-    logs.set_up(level if level == "DEBUG" else "WARNING", chosen.observe.log_format)
+    logs.set_up(level if level == "DEBUG" else "WARNING", chosen.observe.log_format, command=True)
     return context.Program(
         version=__version__,
         http=chosen.http,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.patience import PATIENCE
 
 from kho.kernel import errors
@@ -130,9 +131,30 @@ async def test_the_loop_goes_on_while_the_database_works(db: Postgres) -> None:
 
 async def test_a_server_that_is_not_there_is_told() -> None:
     database = Postgres.open("postgresql:///secret?host=/nonexistent", PostgresLimits(pool_size=1, connect_timeout=0.1))
-    with pytest.raises(errors.DatabaseError, match="does not answer") as caught:
+    with pytest.raises(errors.DatabaseError) as caught:
         await database.read(lambda tx: tx.one("SELECT 1"))
-    assert "secret" not in caught.value.message
+    assert caught.value.message == (
+        "PostgreSQL at /nonexistent, port 5432, cannot be used: No such file or directory. Check KHO_DATABASE_URL."
+    )
+    await database.aclose()
+
+
+async def test_a_port_at_which_nobody_listens_is_named_and_the_password_is_not() -> None:
+    url = "postgresql://somebody:hush@127.0.0.1:1/kho"
+    database = Postgres.open(url, PostgresLimits(pool_size=1, connect_timeout=0.1))
+    with pytest.raises(errors.DatabaseError) as caught:
+        await database.read(lambda tx: tx.one("SELECT 1"))
+    assert "PostgreSQL at 127.0.0.1, port 1, cannot be used: Connection refused." in caught.value.message
+    assert "hush" not in caught.value.message
+    await database.aclose()
+
+
+async def test_a_database_that_is_not_there_is_told(postgres_schema_url: str) -> None:
+    url = make_conninfo(postgres_schema_url, dbname="nowhere", password="hush")
+    database = Postgres.open(url, PostgresLimits(pool_size=1, connect_timeout=0.1))
+    with pytest.raises(errors.DatabaseError, match='database "nowhere" does not exist') as caught:
+        await database.read(lambda tx: tx.one("SELECT 1"))
+    assert "hush" not in caught.value.message
     await database.aclose()
 
 

@@ -33,6 +33,10 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
+DRIVERS = ("kho.storage.sqlite.transaction", "kho.storage.postgres.database", "kho.storage.postgres.transaction")
+"""Loggers of what a database's driver said, of which the error that callers get is the readable form."""
+
+
 class LineFormatter(logging.Formatter):
     """Formats a record as a readable line for a terminal."""
 
@@ -43,8 +47,8 @@ class LineFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def set_up(level: str, style: str) -> None:
-    """Log to stderr, always: stdout may carry a protocol."""
+def set_up(level: str, style: str, *, command: bool = False) -> None:
+    """Log to stderr, always: stdout may carry a protocol. A `command` prints the error of its database itself."""
     # Not used by any formatter, and every log record would pay for them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     readable = style == "text" or (style == "auto" and sys.stderr.isatty())
@@ -54,6 +58,8 @@ def set_up(level: str, style: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("kho").setLevel(level)
+    for name in DRIVERS:
+        logging.getLogger(name).setLevel(logging.ERROR if command and level != "DEBUG" else logging.NOTSET)
     # The pool repeats what our own error reports once.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 

@@ -153,6 +153,10 @@ class DatabaseError(KhoError):
     status = 503
 
 
+class DamagedDatabase(DatabaseError):
+    """The database file is damaged or not a SQLite database. 'kho doctor' says what can be done."""
+
+
 class UniqueViolation(DatabaseError):
     """A row with that key exists already."""
 

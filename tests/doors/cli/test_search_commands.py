@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.doors.cli.test_cli import run
+from tests.doors.doors import kho
 
 from kho.app import open_database, open_hub
 from kho.doctor import change
@@ -310,6 +311,26 @@ def test_doctor_of_a_database_that_does_not_answer(settings: Settings, tmp_path:
     assert done.out.startswith("The database does not answer: The database file cannot be made")
     assert f"The database is {away.home / 'kho.db'}." in done.out
     assert json.loads(run(away, "doctor", "--json").out)["ok"] is False
+
+
+@pytest.mark.parametrize("flags", [(), ("--repair",)])
+async def test_doctor_of_a_damaged_file_says_what_can_be_done(home: Path, flags: tuple[str, ...]) -> None:
+    await kho(home, "remember", "Hello.", "--no-wait")
+    file = home / "kho.db"
+    content = bytearray(file.read_bytes())
+    for page in range(3 * 4096, len(content), 4096):
+        content[page : page + 2000] = b"\xff" * 2000
+    file.write_bytes(content)
+    (home / "kho.db-wal").unlink(missing_ok=True)
+    done = await kho(home, "doctor", *flags)
+    assert (done.status, done.err) == (1, "")
+    assert done.out.startswith("The database file is damaged")
+    assert "run 'kho doctor'." not in done.out
+    assert "sqlite3 FILE .recover" in done.out
+    assert file.read_bytes() == content
+    listed = await kho(home, "facts", "list")
+    assert (listed.status, listed.err.count("\n")) == (1, 1), "no line of the log before it"
+    assert "'kho doctor' says what can be done." in listed.err
 
 
 def test_doctor_tells_a_setting_from_the_database(settings: Settings) -> None:

@@ -284,10 +284,10 @@ class BoardConnection:
 
 def _error(error: events.BoardError | None) -> KhoError:
     if error is None or error.kind == "refused":
-        details = {"board_code": error.code, "board_data": error.data} if error else {}
-        return BoardRefused(
-            error.message if error else None, **{name: value for name, value in details.items() if value is not None}
-        )
+        refused = BoardRefused(error.message if error else None)
+        told = {"board_code": error.code, "board_data": error.data} if error else {}
+        refused.details.update({name: value for name, value in told.items() if value is not None})
+        return refused
     if error.kind == "gone":
         return BoardGone(error.message, sent=error.sent)
     return CallTimedOut(error.message, sent=error.sent)

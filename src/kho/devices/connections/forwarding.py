@@ -54,8 +54,10 @@ def result(answer: dict[str, Any]) -> dict[str, Any]:
     match answer:
         case {"result": dict()}:
             return cast(dict[str, Any], answer["result"])
-        case {"error": {"kind": str(kind), "message": str(message), "details": dict(details)}}:
-            raise _RAISED.get(kind, KhoError)(message, **cast(dict[str, Any], details))
+        case {"error": {"kind": str(kind), "message": str(message), "details": dict()}}:
+            error = _RAISED.get(kind, KhoError)(message)
+            error.details.update(cast(dict[str, Any], answer["error"]["details"]))
+            raise error
         case _:
             raise KhoError
 

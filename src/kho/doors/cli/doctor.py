@@ -7,9 +7,20 @@ import click
 from kho.doors.cli import output
 from kho.doors.cli.context import Program, json_option
 from kho.doors.cli.progress import reporting
-from kho.kernel.errors import DatabaseError, KhoError
+from kho.kernel.errors import DamagedDatabase, DatabaseError, KhoError
 
 Found = dict[str, Any]
+
+DAMAGED: Found = {
+    "what_to_do": [
+        "Nothing was changed, and --repair does not help: it rebuilds indexes from rows, and rows are lost here.",
+        "1. Stop Kho and copy the file, with the files -wal and -shm beside it, to a safe place.",
+        "2. If you have a backup, put it in the place of the file and remove the -wal and -shm files.",
+        "3. If not, read out what can be read, with SQLite's own program: sqlite3 FILE .recover | sqlite3 new.db",
+        "   Put new.db in the place of the file, then run 'kho doctor --repair'.",
+        "docs/storage.md has more on it, under 'A damaged file'.",
+    ]
+}
 
 ENGINES = {"database": "the database", "qdrant": "Qdrant"}
 
@@ -39,6 +50,12 @@ def _examined(program: Program, repair: bool) -> Found:
         try:
             with reporting() as progress:
                 return {"answers": True, **await program.examine(repair=repair, progress=progress)}
+        except DamagedDatabase:
+            return {
+                "answers": False,
+                "problem": "The database file is damaged, or it is not a SQLite database.",
+                **DAMAGED,
+            }
         except DatabaseError as problem:
             return {"answers": False, "problem": f"The database does not answer: {problem.message}"}
         except KhoError as problem:
@@ -52,7 +69,8 @@ def _examined(program: Program, repair: bool) -> Found:
 
 def _words(found: Found) -> list[str]:
     if not found["answers"]:
-        return [found["problem"], f"The database is {found['database']}."]
+        what_to_do: list[str] = found.get("what_to_do", [])
+        return [found["problem"], f"The database is {found['database']}.", *what_to_do]
     spaces: dict[str, int] = found["spaces"]
     filed = ", ".join(f"{count} of {name}" for name, count in spaces.items()) or "none yet"
     lines = [f"The database answers. It is {found['database']}.", f"Passages indexed: {filed}."]

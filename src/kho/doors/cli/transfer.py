@@ -168,7 +168,7 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
         done, refused = program.run(work, capability.name)
         if json:
             failed = [{"first_line": one.first, "last_line": one.last, "message": one.why} for one in refused]
-            output.as_json({**done, "failed": failed})
+            output.as_json({**done, "failed": failed} if failed else done)
         else:
             for one in refused[:SHOWN]:
                 click.secho(f"error: {one}", err=True, fg="red")

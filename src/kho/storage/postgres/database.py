@@ -39,6 +39,8 @@ class PostgresLimits:
 
 
 _DEFAULT_LIMITS = PostgresLimits()
+FIRST = 1.0
+"""Seconds until a server that gave no connection yet is asked why."""
 
 
 class Postgres:
@@ -50,6 +52,7 @@ class Postgres:
         self._pool = pool
         self._driver_error = driver_error
         self._limits = limits
+        self._reached = False
         # Separate pools, so that a write never waits for slow searches.
         readers = max(1, limits.pool_size * 3 // 8)
         self._readers = ThreadPoolExecutor(readers, thread_name_prefix="kho-postgres-reader")
@@ -165,10 +168,43 @@ class Postgres:
 
     def _take(self) -> "Connection":
         try:
+            if not self._reached:
+                return self._first()
             return self._pool.getconn()
         except self._driver_error as error:
             log.warning("postgres: %s", error)
             raise errors.DatabaseError("PostgreSQL does not answer. Nothing was changed; try again.") from error
+
+    def _first(self) -> "Connection":
+        """Take the first connection. The pool tries again and again and keeps the reason to itself, so a server that is
+        not there is asked directly why."""
+        try:
+            connection = self._pool.getconn(timeout=min(FIRST, self._limits.connect_timeout))
+        except self._driver_error:
+            if (reason := self._why_not()) is not None:
+                raise errors.DatabaseError(reason) from None
+            connection = self._pool.getconn()
+        self._reached = True
+        return connection
+
+    def _why_not(self) -> str | None:
+        """Try to connect once. Return where and why that failed, without user and password; None if it worked."""
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
+        url = str(self._pool.conninfo)
+        where = conninfo_to_dict(url)
+        host, port = where.get("host") or where.get("hostaddr") or "localhost", where.get("port") or 5432
+        try:
+            psycopg.connect(url, connect_timeout=max(2, int(FIRST))).close()
+        except psycopg.Error as error:
+            log.info("postgres: %s", error)
+            said = str(error).strip().partition("\n")[0]
+            reason = said.rpartition("failed: ")[2].removeprefix("FATAL:").strip().rstrip(".")
+            if "password" in reason or "role" in reason:
+                reason = "it does not accept the user and password"
+            return f"PostgreSQL at {host}, port {port}, cannot be used: {reason}. Check KHO_DATABASE_URL."
+        return None
 
     def _commit(self, connection: "Connection") -> None:
         try:

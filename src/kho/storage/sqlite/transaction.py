@@ -20,8 +20,6 @@ _PLAIN_WORDS: list[tuple[type[apsw.Error], str]] = [
     (apsw.IOError, "The disk reported an error. Nothing was changed."),
     (apsw.CantOpenError, "The database file cannot be opened: check that its folder exists and is yours."),
     (apsw.ReadOnlyError, "The database is read-only here. Nothing was changed."),
-    (apsw.CorruptError, "The database file is damaged: run 'kho doctor'."),
-    (apsw.NotADBError, "The database file is not a SQLite database."),
 ]
 
 
@@ -38,6 +36,8 @@ def translate(error: apsw.Error) -> errors.KhoError:
     log.warning("sqlite: %s: %s", type(error).__name__, error)
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Busy()
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return errors.DamagedDatabase()
     for kind, words in _PLAIN_WORDS:
         if isinstance(error, kind):
             return errors.DatabaseError(words)
