@@ -309,3 +309,11 @@ async def test_the_floor_decides_what_is_a_match(make_desk: MakeDesk) -> None:
     assert await strict.titles("kettle") == ["kettle"]
     assert await strict.titles("kettle unheardof") == ["kettle"]
     assert await strict.titles("kettle handle") == []
+
+
+async def test_the_beginning_of_an_id_is_enough(desk: Desk) -> None:
+    id = await desk.submit("kettle")
+    assert (await desk.get(id[:8]))["id"] == id
+    assert (await desk.done("rate_experience", id=id[:8], helpful=True))["id"] == id
+    assert (await desk.done("delete_experience", id=id[:12]))["id"] == id
+    assert (await desk.done("restore_experience", id=id[:8]))["id"] == id

@@ -180,6 +180,19 @@ def test_add_document_takes_a_file_or_a_folder(tmp_path: Path) -> None:
         assert f"`kho kb add-document {notes}/kettle.md --collection 'my papers'`" in file.err
 
 
+def test_the_beginning_of_a_document_s_id_is_enough(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    notes = Path(settings.research.roots[0])
+    added = run(
+        settings, "kb", "add-document", str(notes / "kettle.md"), "--collection", "papers", "--create", "--json"
+    )
+    job = json.loads(added.out)["job"]["job_id"]
+    [found] = json.loads(run(settings, "kb", "list-documents", "--json").out)["documents"]
+    id = found["id"]
+    assert f"`{id}`" in run(settings, "kb", "show-document", id[:8]).out
+    assert job in run(settings, "kb", "job-status", job[:8]).out
+
+
 def test_what_to_do_next_is_a_command(tmp_path: Path) -> None:
     """The text names tools; here it is what one would type, and the JSON stays as it is for programs."""
     settings = settings_of(tmp_path)

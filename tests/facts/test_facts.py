@@ -332,3 +332,15 @@ async def test_resources(desk: Desk, make_desk: MakeDesk) -> None:
     assert await desk.resources.read(desk.call(tenant="another"), page[0].uri) is None
     assert await desk.resources.complete(desk.call(), "fact://{id}", "id", ids[1][:8]) == [ids[1]]
     assert await desk.resources.complete(desk.call(), "fact://{id}", "other", "") == []
+
+
+async def test_the_beginning_of_an_id_is_enough_where_only_one_begins_so(desk: Desk) -> None:
+    here = await desk.remember("I live in Đà Nẵng.")
+    assert (await desk.do("get_fact", id=here[:8]))["id"] == here
+    moved = await desk.do("remember", text="I moved to Huế.", replaces=here[:13])
+    assert moved["status"] == "replaced"
+    assert moved["id"] in str((await desk.refused("update_fact", id=here[:8], text="Gone.")).as_dict())
+    assert (await desk.do("forget", id=moved["id"][:9]))["id"] == moved["id"]
+    await desk.do("import_facts", lines=[{"id": f"{'0' * 8}-{last}", "text": f"Fact {last}."} for last in "12"])
+    assert (await desk.refused("forget", id="0" * 8)).code == "NOT_FOUND", "two begin so: nothing is guessed"
+    assert (await desk.refused("forget", id=here[:5])).code == "NOT_FOUND", "five characters are too few"

@@ -22,6 +22,7 @@ from kho.kernel.errors import Conflict, DatabaseError, InvalidParams, NotFound
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.sql import full_id
 from kho.sanitizer import policy
 from kho.search.indexing.index import Prepared
 from kho.search.indexing.minhash import likeness
@@ -213,10 +214,10 @@ class ExperienceService:
         """
 
         def work(tx: Tx) -> Experience:
-            experience = _known(self.store.get(tx, call.tenant, params.id))
+            experience = _known(self.store.get(tx, call.tenant, full_id(tx, "experiences", call.tenant, params.id)))
             if params.revision is None or params.revision == experience.revision:
                 return experience
-            earlier = self.store.revision(tx, call.tenant, params.id, params.revision)
+            earlier = self.store.revision(tx, call.tenant, experience.id, params.revision)
             if earlier is None:
                 raise NotFound(f"There is no revision {params.revision} of this record.", latest=experience.revision)
             return replace(experience, **earlier, revision=params.revision)
@@ -245,7 +246,7 @@ class ExperienceService:
         now = self.clock()
 
         def work(tx: Tx) -> model.Changed:
-            old = _known(self.store.lock(tx, call.tenant, params.id))
+            old = _known(self._locked(tx, call, params.id))
             if old.revision != params.expected_revision:
                 raise Conflict(
                     "The record changed meanwhile. Read it again and apply your change to what is there now.",
@@ -269,13 +270,17 @@ class ExperienceService:
         now = self.clock()
 
         def work(tx: Tx) -> model.Rated:
-            _known(self.store.lock(tx, call.tenant, params.id))
-            self.store.rate(tx, call.tenant, params.id, call.principal.sub, params.helpful, params.note, now)
-            call.audit(tx, params.id, at=now, helpful=params.helpful)
-            rated = _known(self.store.get(tx, call.tenant, params.id))
+            id = _known(self._locked(tx, call, params.id)).id
+            self.store.rate(tx, call.tenant, id, call.principal.sub, params.helpful, params.note, now)
+            call.audit(tx, id, at=now, helpful=params.helpful)
+            rated = _known(self.store.get(tx, call.tenant, id))
             return model.Rated.of(rated, message="Thank you. It affects the ranking.")
 
         return await call.commit(self.db, work)
+
+    def _locked(self, tx: Tx, call: Call, id: str) -> Experience | None:
+        """The record with this id, or with the one id that begins so; nobody else changes it meanwhile."""
+        return self.store.lock(tx, call.tenant, full_id(tx, "experiences", call.tenant, id))
 
     @EXPERIENCES.destroy(
         "delete_experience", cli=Command("experiences delete", ("id",)), example={**_ID, "reason": "superseded"}
@@ -288,7 +293,7 @@ class ExperienceService:
         now = self.clock()
 
         def work(tx: Tx) -> model.Changed:
-            experience = _known(self.store.lock(tx, call.tenant, params.id))
+            experience = _known(self._locked(tx, call, params.id))
             self.store.set_deleted(tx, call.tenant, experience, now, now)
             call.audit(tx, experience.id, at=now, reason=params.reason)
             return model.Changed.of(experience, message="Deleted. It can be restored.")
@@ -304,7 +309,7 @@ class ExperienceService:
         now = self.clock()
 
         def work(tx: Tx) -> model.Changed:
-            experience = self.store.lock(tx, call.tenant, params.id)
+            experience = self._locked(tx, call, params.id)
             if experience is None or experience.deleted_at is None:
                 raise NotFound("There is no deleted record with that id.")
             self.store.set_deleted(tx, call.tenant, experience, None, now)

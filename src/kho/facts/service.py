@@ -19,6 +19,7 @@ from kho.kernel.hints import Arg, Hint, Op
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock, iso
 from kho.lib.dataclass import dataclass
+from kho.lib.sql import full_id
 from kho.sanitizer import policy
 from kho.search.query.searcher import Searcher
 
@@ -106,7 +107,8 @@ class FactService:
             if changed:
                 details: dict[str, Any] = {"replaces": old.id} if old else {}
                 call.audit(tx, kept.id, at=now, status=status, **details)
-            similar = [] if status == "known" else self._similar(tx, tenant, near, {kept.id, params.replaces}, now)
+            own = {kept.id, old.id if old else None}
+            similar = [] if status == "known" else self._similar(tx, tenant, near, own, now)
             return model.Remembered(
                 id=kept.id,
                 status=status,
@@ -199,7 +201,7 @@ class FactService:
     @FACTS.read("get_fact", tool=False, cli=Command("facts get", ("id",)), example=_ID, text=markdown.one)
     async def get(self, params: model.FactById, call: Call) -> model.FactRecord:
         """Read one fact, also one that was forgotten or replaced."""
-        fact = await self._read(call, lambda tx: self.store.get(tx, call.tenant, params.id))
+        fact = await self._read(call, lambda tx: self._find(tx, call.tenant, params.id))
         return model.FactRecord.of(_known(fact))
 
     @FACTS.read("fact_history", cli=Command("facts history", ("id",)), example=_ID, text=markdown.history)
@@ -211,7 +213,7 @@ class FactService:
         now, tenant = self.clock(), call.tenant
 
         def work(tx: Tx) -> model.FactHistory:
-            asked = _known(self.store.get(tx, tenant, params.id))
+            asked = _known(self._find(tx, tenant, params.id))
             head = self.store.newest(tx, tenant, asked.id) or asked
             chain = self.store.chain(tx, tenant, head.id)
             said: list[tuple[Revision, str]] = [(fact, _state(fact, now)) for fact in chain]
@@ -329,17 +331,20 @@ class FactService:
         self.store.insert(tx, tenant, fact)
         return True
 
+    def _find(self, tx: Tx, tenant: str, id: str) -> Fact | None:
+        return self.store.get(tx, tenant, full_id(tx, "facts", tenant, id))
+
     def _locked(self, tx: Tx, tenant: str, id: str) -> Fact:
         """A fact that nobody else changes until the transaction ends, and that was not replaced."""
-        fact = _known(self.store.lock(tx, tenant, id))
+        fact = _known(self.store.lock(tx, tenant, full_id(tx, "facts", tenant, id)))
         if fact.replaced_by is not None:
-            raise errors.replaced(id, self.store.newest(tx, tenant, id))
+            raise errors.replaced(fact.id, self.store.newest(tx, tenant, fact.id))
         return fact
 
     def _replaceable(self, tx: Tx, tenant: str, id: str) -> Fact:
         old = self._locked(tx, tenant, id)
         if old.forgotten_at is not None:
-            raise errors.forgotten(id)
+            raise errors.forgotten(old.id)
         return old
 
     async def _near(self, fact: Fact, call: Call) -> Sequence[str]:

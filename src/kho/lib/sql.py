@@ -4,6 +4,7 @@ SELECTs, joins and tuned statements stay text in the stores; this is not an ORM.
 `$1, $2, …`, JSON is TEXT, booleans are 0 and 1.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property, lru_cache
@@ -202,6 +203,18 @@ def number(tx: Statements, sql: str, *params: Value) -> int:
     """Return the one number of a SELECT; 0 if there is no row."""
     row = tx.one(sql, *params)
     return int(row[0]) if row else 0
+
+
+BEGINNING = re.compile(r"[0-9a-f][0-9a-f-]{5,34}")
+"""The beginning of a UUID, of six characters or more: what a narrow table shows of it, and what people copy."""
+
+
+def full_id(tx: Statements, table: str, tenant: str, given: str) -> str:
+    """Return the id that `given` is the beginning of, if there is just one; otherwise `given` itself."""
+    if not BEGINNING.fullmatch(given):
+        return given
+    rows = tx.all(f"SELECT id FROM {table} WHERE tenant = $1 AND id LIKE $2 LIMIT 2", tenant, f"{given}%")
+    return str(rows[0][0]) if len(rows) == 1 else given
 
 
 def where(conditions: Mapping[str, Value | None], first: int = 1) -> tuple[str, list[Value]]:

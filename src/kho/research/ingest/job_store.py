@@ -91,7 +91,7 @@ def get(tx: Tx, tenant: str, id: str) -> Job | None:
 
 
 def need(tx: Tx, tenant: str, id: str) -> Job:
-    job = get(tx, tenant, id)
+    job = get(tx, tenant, sql.full_id(tx, "research_jobs", tenant, id))
     if job is None:
         raise JobNotFound(f"There is no job '{id}'.")
     return job

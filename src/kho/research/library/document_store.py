@@ -6,7 +6,7 @@ from typing import Any
 
 from kho.kernel.ports import Row, Tx
 from kho.lib.dataclass import dataclass
-from kho.lib.sql import among, insert_many, marks, replacing, update
+from kho.lib.sql import among, full_id, insert_many, marks, replacing, update
 from kho.research import names
 from kho.research.errors import AmbiguousDocument, DocumentNotFound
 from kho.research.ingest.indexing import DOCUMENTS, SPACE, Doc, Filing, cut, unpack
@@ -230,7 +230,8 @@ def texts(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, str]:
 
 def need(tx: Tx, tenant: str, reference: str, collection: Collection | None) -> Doc:
     """Return the document that an id, a path, the end of a path, or a title means. Errors list candidates."""
-    found = get_many(tx, tenant, [reference]).get(reference)
+    id = full_id(tx, "research_documents", tenant, reference)
+    found = get_many(tx, tenant, [id]).get(id)
     if found is not None and (collection is None or found.collection_id == collection.id):
         return found
     where = None if collection is None else [collection.id]
