@@ -15,10 +15,7 @@ import orjson
 
 from kho.devices.calls.call_log import of_devices
 from kho.devices.events import Event, Events
-from kho.kernel.background import Background
-from kho.kernel.capability import Announcements
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Announcements, Background, Database, KhoError, Tx
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, insert_many, marks, to_json

@@ -31,11 +31,7 @@ from kho.documents.errors import (
 from kho.documents.events import emit
 from kho.documents.model import PLAIN, ROOT, ChangedDocument
 from kho.documents.store import DocumentVersion, Revision, StoredDocument, body_of, known, need
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.errors import Conflict, InvalidParams
-from kho.kernel.hints import Hint, Op
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Call, Command, Conflict, Database, Hint, InvalidParams, Op, Tx
 from kho.lib.clock import Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import update

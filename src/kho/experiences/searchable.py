@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 from kho.experiences.service import EXPERIENCES
 from kho.experiences.store import SPACE, Experience, Store
-from kho.kernel.call import Call
-from kho.kernel.ports import Database, Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable, split_passage
+from kho.kernel import Call, Database, FoundPassage, Item, Searchable, Tx, split_passage
 
 HEADINGS = {
     "problem_description": "Problem",

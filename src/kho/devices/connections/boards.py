@@ -27,9 +27,7 @@ from kho.devices.protocol.session import Session
 from kho.devices.protocol.session_events import CallResult, Notified
 from kho.devices.store import Device, Owner
 from kho.devices.tools import toolsets
-from kho.kernel.background import Background
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Background, Database, KhoError, Tx
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
 

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kho.kernel.call import Call
-from kho.kernel.hints import Arg, Hint
-from kho.kernel.ports import Tx
+from kho.kernel import Arg, Call, Hint, Tx
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.parsers.clean import one_line

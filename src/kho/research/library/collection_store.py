@@ -4,8 +4,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
-from kho.kernel.hints import Hint, Op
-from kho.kernel.ports import Tx
+from kho.kernel import Hint, Op, Tx
 from kho.lib import sql
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import NOTHING, Table, among, marks

@@ -3,11 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from kho.kernel import paging
-from kho.kernel.call import Call
-from kho.kernel.errors import UniqueViolation
-from kho.kernel.hints import OPEN, Hint, Op
-from kho.kernel.ports import SearchFilter, Tx
+from kho.kernel import Call, Hint, Op, SearchFilter, Tx, UniqueViolation, paging
+from kho.kernel.hints import OPEN
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import commands, errors, markdown, names, views

@@ -4,10 +4,8 @@ import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from kho.kernel import paging
-from kho.kernel.call import Call
-from kho.kernel.hints import OPEN, Hint, Op
-from kho.kernel.ports import Tx
+from kho.kernel import Call, Hint, Op, Tx, paging
+from kho.kernel.hints import OPEN
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import commands, errors, markdown, model, names, views

@@ -6,11 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kho.kernel import paging, transfer
-from kho.kernel.call import Call
-from kho.kernel.params import Id, Moment, Whole
-from kho.kernel.ports import Tx
-from kho.kernel.transfer import ExportedLines, Line
+from kho.kernel import Call, ExportedLines, Id, Line, Moment, Tx, Whole, paging, transfer
 from kho.lib.chunking.chunker import Kind
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted

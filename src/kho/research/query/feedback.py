@@ -4,9 +4,7 @@ tenant."""
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.ports import Tx
+from kho.kernel import Call, Command, Tx
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, among, replacing, where
 from kho.research import errors, markdown, views
