@@ -1,6 +1,7 @@
 """Operations on collections."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 
 from kho.kernel import Call, Hint, Op, SearchFilter, Tx, UniqueViolation, paging
@@ -52,144 +53,116 @@ class Collections(ResearchService):
         List, create, rename or delete the collections that hold ingested documents, or move documents between them. Ask
         the user before you confirm a deletion.
         """
-        actions = {
-            "create": self._create,
-            "list": self._list,
-            "delete": self._delete,
-            "info": self._info,
-            "rename": self._rename,
-            "move-documents": self._move,
-        }
-        run = actions[params.action]
-        if params.action not in ("list", "info"):
+        reads = {"list": self._list, "info": self._info}
+        writes = {"create": self._create, "rename": self._rename, "delete": self._delete}
+        grows = params.action in ("delete", "move-documents")  # with the collection, so it has no short time limit
+        async with nullcontext() if grows else time_limit(call, self.settings.simple_timeout):
+            if read := reads.get(params.action):
+                return await self.read(call, lambda tx: read(tx, params, call))
             call.need(WRITE)
-        if params.action in (
-            "delete",
-            "move-documents",
-        ):  # their duration grows with the collection, so no short time limit
-            return await run(params, call)
-        async with time_limit(call, self.settings.simple_timeout):
-            return await run(params, call)
+            if params.action == "move-documents":
+                return await self._move(params, call)
+            return await call.commit(self.db, lambda tx: writes[params.action](tx, params, call))
 
-    async def _create(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+    def _create(self, tx: Tx, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name = _needed(params, "collection_name")
         type = params.collection_type or "fundamental"
         row = collection_store.new(name, type, params.description or "", call.principal.sub, self.clock())
+        project = project_store.need(tx, call.tenant, params.project_name) if params.project_name else None
+        if not collection_store.create(tx, call.tenant, row):
+            raise _taken(tx, call.tenant, name)
+        if project is not None:
+            project_store.touch(tx, call.tenant, project.id, row.created_at)
+            project_store.link(tx, call.tenant, project.id, [row.id], default=False)
+        call.audit(tx, row.id, at=row.created_at, action="create", name=name)
+        linked = f" and linked it to the project '{project.name}'" if project else ""
+        return CollectionsAnswer(
+            action="create",
+            message=Hint(
+                f"Created the collection '{name}' ({type}){linked}. Add documents with ",
+                Op("ingest_documents", path=OPEN, collection=name),
+                " or ",
+                Op("augment_knowledge"),
+                ".",
+            ),
+            collection=self._described(tx, call.tenant, row),
+        )
 
-        def work(tx: Tx) -> CollectionsAnswer:
-            project = project_store.need(tx, call.tenant, params.project_name) if params.project_name else None
-            if not collection_store.create(tx, call.tenant, row):
-                raise _taken(tx, call.tenant, name)
-            if project is not None:
-                project_store.touch(tx, call.tenant, project.id, row.created_at)
-                project_store.link(tx, call.tenant, project.id, [row.id], default=False)
-            call.audit(tx, row.id, at=row.created_at, action="create", name=name)
-            linked = f" and linked it to the project '{project.name}'" if project else ""
-            return CollectionsAnswer(
-                action="create",
-                message=Hint(
-                    f"Created the collection '{name}' ({type}){linked}. Add documents with ",
-                    Op("ingest_documents", path=OPEN, collection=name),
-                    " or ",
-                    Op("augment_knowledge"),
-                    ".",
-                ),
-                collection=self._described(tx, call.tenant, row),
-            )
-
-        return await call.commit(self.db, work)
-
-    async def _list(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+    def _list(self, tx: Tx, params: ManageCollections, call: Call) -> CollectionsAnswer:
         [after] = views.place(params.cursor, InvalidCollectionRequest, str) or ("",)
+        ids = None
+        if params.project_name:
+            project = project_store.need(tx, call.tenant, params.project_name)
+            ids = [link.collection_id for link in project_store.links(tx, call.tenant, [project.id])[project.id]]
+        type = params.collection_type
+        rows = collection_store.page(tx, call.tenant, after, params.limit + 1, ids, type)
+        total = collection_store.count(tx, call.tenant, ids, type)
+        shown, more = paging.cut(rows, params.limit, lambda last: [names.key(last.name)])
+        sizes = collection_store.sizes(tx, call.tenant, [row.id for row in shown])
+        projects = project_store.of_collections(tx, call.tenant, [row.id for row in shown])
+        message = f"{counted(total, f'{type} collection' if type else 'collection')}."
+        if not total and type is None and ids is None:
+            create = Op("manage_collections", action="create", collection_name=OPEN)
+            message = Hint("There are no collections yet. Create one with ", create, ".")
+        return CollectionsAnswer(
+            action="list",
+            message=message,
+            collections=[views.collection(row, sizes[row.id], projects[row.id]) for row in shown],
+            total=total,
+            next_cursor=more,
+        )
 
-        def work(tx: Tx) -> CollectionsAnswer:
-            ids = None
-            if params.project_name:
-                project = project_store.need(tx, call.tenant, params.project_name)
-                ids = [link.collection_id for link in project_store.links(tx, call.tenant, [project.id])[project.id]]
-            type = params.collection_type
-            rows = collection_store.page(tx, call.tenant, after, params.limit + 1, ids, type)
-            total = collection_store.count(tx, call.tenant, ids, type)
-            shown, more = paging.cut(rows, params.limit, lambda last: [names.key(last.name)])
-            sizes = collection_store.sizes(tx, call.tenant, [row.id for row in shown])
-            projects = project_store.of_collections(tx, call.tenant, [row.id for row in shown])
-            message = f"{counted(total, f'{type} collection' if type else 'collection')}."
-            if not total and type is None and ids is None:
-                create = Op("manage_collections", action="create", collection_name=OPEN)
-                message = Hint("There are no collections yet. Create one with ", create, ".")
-            return CollectionsAnswer(
-                action="list",
-                message=message,
-                collections=[views.collection(row, sizes[row.id], projects[row.id]) for row in shown],
-                total=total,
-                next_cursor=more,
-            )
-
-        return await self.read(call, work)
-
-    async def _info(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+    def _info(self, tx: Tx, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name = _needed(params, "collection_name")
+        row = collection_store.need(tx, call.tenant, name)
+        described = self._described(tx, call.tenant, row)
+        size = f"{counted(described.documents, 'document')}, {counted(described.chunks, 'chunk')}"
+        return CollectionsAnswer(
+            action="info",
+            message=f"'{row.name}': {size}, {views.amount(described.size_bytes)}.",
+            collection=described,
+        )
 
-        def work(tx: Tx) -> CollectionsAnswer:
-            row = collection_store.need(tx, call.tenant, name)
-            described = self._described(tx, call.tenant, row)
-            size = f"{counted(described.documents, 'document')}, {counted(described.chunks, 'chunk')}"
-            return CollectionsAnswer(
-                action="info",
-                message=f"'{row.name}': {size}, {views.amount(described.size_bytes)}.",
-                collection=described,
-            )
-
-        return await self.read(call, work)
-
-    async def _rename(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+    def _rename(self, tx: Tx, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name, wanted = _needed(params, "collection_name"), _needed(params, "new_name")
-
-        def work(tx: Tx) -> CollectionsAnswer:
-            row = collection_store.need_locked(tx, call.tenant, name)
-            holder = collection_store.find(tx, call.tenant, wanted)
-            if holder is not None and holder.id != row.id:
-                raise _taken(tx, call.tenant, wanted)
-            now = self.clock()
-            collection_store.rename(tx, call.tenant, row.id, wanted, now)
-            if row.name != wanted:
-                call.audit(tx, row.id, at=now, action="rename", name=wanted, before=row.name)
-            renamed = collection_store.need(tx, call.tenant, wanted)
-            return CollectionsAnswer(
-                action="rename",
-                message=f"Renamed '{row.name}' to '{wanted}'. Its documents and links are unchanged.",
-                collection=self._described(tx, call.tenant, renamed),
-            )
-
+        row = collection_store.need_locked(tx, call.tenant, name)
+        holder = collection_store.find(tx, call.tenant, wanted)
+        if holder is not None and holder.id != row.id:
+            raise _taken(tx, call.tenant, wanted)
+        now = self.clock()
         try:
-            return await call.commit(self.db, work)
+            collection_store.rename(tx, call.tenant, row.id, wanted, now)
         except UniqueViolation:  # a concurrent call took the name
             raise CollectionExists(f"There is a collection '{wanted}' already.") from None
+        if row.name != wanted:
+            call.audit(tx, row.id, at=now, action="rename", name=wanted, before=row.name)
+        renamed = collection_store.need(tx, call.tenant, wanted)
+        return CollectionsAnswer(
+            action="rename",
+            message=f"Renamed '{row.name}' to '{wanted}'. Its documents and links are unchanged.",
+            collection=self._described(tx, call.tenant, renamed),
+        )
 
-    async def _delete(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
+    def _delete(self, tx: Tx, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name = _needed(params, "collection_name")
-
-        def work(tx: Tx) -> CollectionsAnswer:
-            row = collection_store.need_locked(tx, call.tenant, name)
-            size = collection_store.sizes(tx, call.tenant, [row.id])[row.id]
-            if size.documents and not params.confirm:
-                raise _not_empty(row, size)
-            while batch := document_store.by_id(tx, call.tenant, [row.id], "", REMOVED_AT_ONCE):
-                self.store.remove_documents(tx, call.tenant, [doc.id for doc in batch], self.clock())
-            collection_store.delete(tx, call.tenant, row.id)
-            call.audit(
-                tx,
-                row.id,
-                at=self.clock(),
-                reason=params.reason,
-                action="delete",
-                name=row.name,
-                documents=size.documents,
-            )
-            lost = f" with {_extent(size)}" if size.documents else ", which was empty"
-            return CollectionsAnswer(action="delete", message=f"Deleted the collection '{row.name}'{lost}.")
-
-        return await call.commit(self.db, work)
+        row = collection_store.need_locked(tx, call.tenant, name)
+        size = collection_store.sizes(tx, call.tenant, [row.id])[row.id]
+        if size.documents and not params.confirm:
+            raise _not_empty(row, size)
+        while batch := document_store.by_id(tx, call.tenant, [row.id], "", REMOVED_AT_ONCE):
+            self.store.remove_documents(tx, call.tenant, [doc.id for doc in batch], self.clock())
+        collection_store.delete(tx, call.tenant, row.id)
+        call.audit(
+            tx,
+            row.id,
+            at=self.clock(),
+            reason=params.reason,
+            action="delete",
+            name=row.name,
+            documents=size.documents,
+        )
+        lost = f" with {_extent(size)}" if size.documents else ", which was empty"
+        return CollectionsAnswer(action="delete", message=f"Deleted the collection '{row.name}'{lost}.")
 
     async def _move(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name, target = _needed(params, "collection_name"), _needed(params, "target_collection")
