@@ -150,8 +150,7 @@ def due_at(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, int]:
         "SELECT up.id, MIN(x.due_at) FROM up CROSS JOIN document_deletions AS x "
         "WHERE x.id = up.above AND x.tenant = $1 GROUP BY up.id"
     )
-    rows = tx.all(statement, tenant, *ids)
-    return dict(rows)
+    return dict(tx.all(statement, tenant, *ids))
 
 
 def due_above(tx: Tx, tenant: str, id: str) -> tuple[str, int] | None:

@@ -170,8 +170,7 @@ class Augment(ResearchService):
             texts = document_store.texts(tx, tenant, [doc.id for doc in docs])
             return [(doc, texts[doc.id]) for doc in docs if doc.id in texts]
 
-        found = await self.db.read(look)
-        return await asyncio.to_thread(_measured, made, tenant, found)
+        return await asyncio.to_thread(_measured, made, tenant, await self.db.read(look))
 
     def _candidates(self, tx: Tx, made: Filing, compared: Iterable[tuple[str, str]]) -> list[Doc]:
         known = set(compared)

@@ -81,8 +81,7 @@ def need_stored(tx: Tx, tenant: str, collection: Collection) -> tuple[Collection
 
 
 def by_ids(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Collection]:
-    rows = COLLECTIONS.read_all(among(tx, f"{SELECT} WHERE tenant = $1 AND id", ids, tenant))
-    return {row.id: row for row in rows}
+    return {row.id: row for row in COLLECTIONS.read_all(among(tx, f"{SELECT} WHERE tenant = $1 AND id", ids, tenant))}
 
 
 def names_of(tx: Tx, tenant: str, rows: Iterable[InCollection]) -> dict[str, str]:

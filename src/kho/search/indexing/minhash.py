@@ -72,5 +72,4 @@ def find(tx: Tx, space: str, tenant: str, collection: str, bands: Sequence[int],
         f"SELECT key, count(*) AS shared FROM ({each}) AS shares GROUP BY key ORDER BY shared DESC, key "
         f"LIMIT ${len(bands) + 4}"
     )
-    rows = tx.all(sql, space, tenant, collection, *bands, limit)
-    return [row[0] for row in rows]
+    return [row[0] for row in tx.all(sql, space, tenant, collection, *bands, limit)]

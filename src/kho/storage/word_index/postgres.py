@@ -134,8 +134,7 @@ class _Search:
         return _SCORED.format(points=points, fitting=leading + self._fitting)
 
     def _best(self, entries: str, limit: int) -> base.Scored:
-        rows = self._tx.all(_BEST.format(entries=entries), *self._window, limit)
-        return [(row[0], row[1]) for row in rows if row[1]]
+        return [(row[0], row[1]) for row in self._tx.all(_BEST.format(entries=entries), *self._window, limit) if row[1]]
 
     def _together(self, tokens: Sequence[base.WeightedToken]) -> str:
         return f"terms @> {_literal(self._term(('w', item.token)) for item in tokens)}"
