@@ -10,14 +10,6 @@ from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import commands, errors, markdown, names, views
 from kho.research.contract import READ, RESEARCH, WRITE, ResearchService, time_limit
-from kho.research.errors import (
-    CollectionExists,
-    CollectionNotEmpty,
-    DocumentChanged,
-    DocumentExists,
-    InvalidCollectionRequest,
-    missing,
-)
 from kho.research.ingest.indexing import SPACE, Doc, elsewhere
 from kho.research.library import collection_store, document_store, project_store
 from kho.research.library.collection_store import Collection, Size
@@ -89,7 +81,7 @@ class Collections(ResearchService):
         )
 
     def _list(self, tx: Tx, params: ManageCollections, call: Call) -> CollectionsAnswer:
-        [after] = views.place(params.cursor, InvalidCollectionRequest, str) or ("",)
+        [after] = views.place(params.cursor, errors.InvalidCollectionRequest, str) or ("",)
         ids = None
         if params.project_name:
             project = project_store.need(tx, call.tenant, params.project_name)
@@ -133,7 +125,7 @@ class Collections(ResearchService):
         try:
             collection_store.rename(tx, call.tenant, row.id, wanted, now)
         except UniqueViolation:  # a concurrent call took the name
-            raise CollectionExists(f"There is a collection '{wanted}' already.") from None
+            raise errors.CollectionExists(f"There is a collection '{wanted}' already.") from None
         if row.name != wanted:
             call.audit(tx, row.id, at=now, action="rename", name=wanted, before=row.name)
         renamed = collection_store.need(tx, call.tenant, wanted)
@@ -167,13 +159,13 @@ class Collections(ResearchService):
     async def _move(self, params: ManageCollections, call: Call) -> CollectionsAnswer:
         name, target = _needed(params, "collection_name"), _needed(params, "target_collection")
         if not params.documents:
-            raise missing(InvalidCollectionRequest, "documents", params.action)
+            raise errors.missing(errors.InvalidCollectionRequest, "documents", params.action)
         wanted, now = params.documents, self.clock()
 
         def look(tx: Tx) -> tuple[list[Doc], Collection, dict[str, str]]:
             source, to = (collection_store.need(tx, call.tenant, one) for one in (name, target))
             if to.id == source.id:
-                raise InvalidCollectionRequest(
+                raise errors.InvalidCollectionRequest(
                     "'target_collection' is the collection that the documents are in.", parameter="target_collection"
                 )
             docs = {doc.id: doc for doc in (document_store.need(tx, call.tenant, one, source) for one in wanted)}
@@ -188,7 +180,7 @@ class Collections(ResearchService):
             collection_store.lock(tx, call.tenant, [source.id, to.id])
             known = get_many(tx, call.tenant, [doc.id for doc in docs], lock=True)
             if any(known.get(doc.id) != doc for doc in docs) or to.id != there.id:
-                raise DocumentChanged
+                raise errors.DocumentChanged
             _need_room(tx, call.tenant, docs, to)
             self.store.move_documents(tx, call.tenant, docs[0].collection_id, moved, now)
             also = [(doc.id, {"title": doc.title}) for doc in docs]
@@ -220,14 +212,14 @@ class Collections(ResearchService):
 def _needed(params: ManageCollections, parameter: str) -> str:
     value = getattr(params, parameter)
     if value is None:
-        raise missing(InvalidCollectionRequest, parameter, params.action)
+        raise errors.missing(errors.InvalidCollectionRequest, parameter, params.action)
     return value
 
 
-def _taken(tx: Tx, tenant: str, name: str) -> CollectionExists:
+def _taken(tx: Tx, tenant: str, name: str) -> errors.CollectionExists:
     holder = collection_store.find(tx, tenant, name)
     called = holder.name if holder else name
-    return CollectionExists(
+    return errors.CollectionExists(
         f"There is a collection '{called}' already.",
         guidance=Hint(
             "Use it (",
@@ -242,8 +234,8 @@ def _extent(size: Size) -> str:
     return f"{counted(size.documents, 'document')}, {counted(size.chunks, 'chunk')} ({views.amount(size.size_bytes)})"
 
 
-def _not_empty(row: Collection, size: Size) -> CollectionNotEmpty:
-    return CollectionNotEmpty(
+def _not_empty(row: Collection, size: Size) -> errors.CollectionNotEmpty:
+    return errors.CollectionNotEmpty(
         f"'{row.name}' is not empty: {_extent(size)} would be lost.",
         guidance=Hint(
             "To delete it all the same, call ",
@@ -262,4 +254,6 @@ def _need_room(tx: Tx, tenant: str, docs: list[Doc], to: Collection) -> None:
     taken = at_places(tx, tenant, there)
     if taken:
         shown = ", ".join(f"'{doc.name}'" for doc in [*taken.values()][:3])
-        raise DocumentExists(f"'{to.name}' has {shown} already. Nothing was moved.", ids=[d.id for d in taken.values()])
+        raise errors.DocumentExists(
+            f"'{to.name}' has {shown} already. Nothing was moved.", ids=[d.id for d in taken.values()]
+        )
