@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kho.kernel import PassageRef, SearchFilter, Tx, errors
 from kho.lib.dataclass import dataclass
-from kho.storage.digests import number_of
+from kho.lib.sql import number_of
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector

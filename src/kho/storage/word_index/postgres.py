@@ -7,7 +7,7 @@ tsvector: any token fits, however long or unusual, a row is half the size, and t
 from collections.abc import Iterable, Sequence
 
 from kho.kernel.ports import PassageRef, SearchFilter, TokenCounts, Tx, WordEntry, WordMatches
-from kho.storage.digests import number_of
+from kho.lib.sql import number_of
 from kho.storage.word_index import base
 
 _FIRST, _LAST = -(2**63), 2**63 - 1
