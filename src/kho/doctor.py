@@ -13,10 +13,7 @@ from pydantic import ValidationError
 
 from kho import evaluation
 from kho.app import Core, open_hub, opened
-from kho.kernel.capability import Capability
-from kho.kernel.errors import KhoError
-from kho.kernel.hub import Hub
-from kho.kernel.ports import Tx
+from kho.kernel import Capability, Hub, KhoError, Tx
 from kho.lib.clock import system_clock
 from kho.lib.merge import merged
 from kho.search.indexing import reindex

@@ -9,6 +9,7 @@ from tests.devices.factories import HubWorker
 
 from kho.devices import notifications, store
 from kho.devices.errors import NotApproved, UnknownCode, UnknownDevice
+from kho.devices.notifications import Notification
 from kho.kernel.errors import Forbidden, InvalidParams
 from kho.kernel.ports import Tx
 from kho.simulator.board import Board
@@ -109,7 +110,8 @@ async def test_what_is_forgotten_leaves_nothing_but_the_log_of_its_calls(worker:
     await worker.ask("device_call", {"device": "hall", "tool": STATUS})
     await worker.leave(wire)
     await worker.ask("device_call", {"device": "hall", "tool": STATUS, "queue_for": "1h"})
-    await worker.db.write(lambda tx: notifications.note(tx, worker.tenant, id, "m", {}, worker.clock(), "p"))
+    said = Notification(worker.tenant, id, 0, "m", {}, worker.clock())
+    await worker.db.write(lambda tx: notifications.keep(tx, [said], "p"))
     wire = await worker.join(Board(id, lists_user_tools=False), register=False)
     await worker.settle()
     forgotten = await worker.ask("device_forget", {"device": "hall"})
@@ -175,9 +177,8 @@ async def test_the_log_and_what_was_said_of_all_with_a_label(worker: HubWorker, 
     several = [id, f"{id}:2", f"{id}:3"]
     for device in several:
         await worker.join(Board(device))
-        await worker.db.write(
-            lambda tx, device=device: notifications.note(tx, worker.tenant, device, "m", {}, worker.clock(), "p")
-        )
+        said = Notification(worker.tenant, device, 0, "m", {}, worker.clock())
+        await worker.db.write(lambda tx, said=said: notifications.keep(tx, [said], "p"))
     for device in several[:2]:
         await worker.ask("device_label", {"device": device, "label": "own_broker"})
     await worker.ask("device_call", {"device": several, "tool": STATUS})

@@ -11,7 +11,7 @@ from tests.devices.factories import HubWorker
 from kho.devices import notifications, store
 from kho.devices.calls import call_log
 from kho.devices.errors import DeviceBusy, DeviceFailed
-from kho.devices.notifications import Notifications
+from kho.devices.notifications import Notification, Notifications
 from kho.devices.pairing.registrations import Registrations, approve_code
 from kho.devices.pairing.tokens import SigningKey
 from kho.kernel.ports import Tx
@@ -44,8 +44,8 @@ async def test_notifications_are_bounded_by_device(worker: HubWorker) -> None:
 
     def work(tx: Tx) -> list[int]:
         for number in range(30):
-            notifications.note(tx, worker.tenant, A, "m", {"n": number}, number, "p", most=10)
-        notifications.note(tx, worker.tenant, B, "m", {}, 99, "p")
+            notifications.keep(tx, [Notification(worker.tenant, A, 0, "m", {"n": number}, number)], "p", most=10)
+        notifications.keep(tx, [Notification(worker.tenant, B, 0, "m", {}, 99)], "p")
         found = notifications.page(tx, worker.tenant, devices=[A], method=None, since=None, before=None, most=100)
         return [(one.params or {})["n"] for one in found]
 

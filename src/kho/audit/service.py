@@ -4,14 +4,9 @@ from collections.abc import Sequence
 
 from kho.audit import markdown
 from kho.audit.model import AuditLog
-from kho.kernel.audit import AuditLogPage, log_page
-from kho.kernel.call import Call
-from kho.kernel.capability import Capability
+from kho.kernel import AuditLogPage, Call, Capability, Command, Contract, Database, InvalidParams
+from kho.kernel.audit import log_page
 from kho.kernel.checkpoint import ADMIN, trail_view
-from kho.kernel.command import Command
-from kho.kernel.contract import Contract
-from kho.kernel.errors import InvalidParams
-from kho.kernel.ports import Database
 from kho.kernel.vocabulary import slice_name
 from kho.lib.dataclass import dataclass
 

@@ -1,7 +1,6 @@
 """Contracts and scopes shared by all device operations."""
 
-from kho.kernel.call import Call
-from kho.kernel.contract import Contract
+from kho.kernel import Call, Contract
 
 DEVICES = Contract("devices", read_scope="devices:read", write_scope="devices:write", named_by="wire")
 ADMIN = Contract("devices", read_scope="admin", write_scope="admin", named_by="wire", tool=False, action=False)

@@ -13,11 +13,7 @@ from kho.devices.protocol.tool_listing import BoardTool
 from kho.devices.settings import DeviceSettings
 from kho.devices.store import Device
 from kho.devices.tools.aliases import aliases
-from kho.kernel import paging
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.errors import InvalidParams
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Call, Command, Database, InvalidParams, Tx, paging
 from kho.lib.clock import Clock, iso
 from kho.lib.dataclass import dataclass
 

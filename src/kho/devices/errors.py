@@ -7,8 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from kho.devices.pairing.rate_limits import MINUTES
-from kho.kernel import errors
-from kho.kernel.hints import Arg, Hint, Op
+from kho.kernel import Arg, Hint, Op, errors
 from kho.lib.shown_time import minute
 
 NO_ADDRESS = "explain url"

@@ -6,9 +6,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Literal
 
-from kho.kernel.call import Call
-from kho.kernel.hints import Hint, Op
-from kho.kernel.web import Stream, WebRequest
+from kho.kernel import Call, Hint, Op, Stream, WebRequest
 from kho.lib.clock import iso
 from kho.lib.dataclass import dataclass
 

@@ -15,11 +15,7 @@ from kho.devices.pairing.headers import normal
 from kho.devices.pairing.registrations import approve_code
 from kho.devices.store import Device
 from kho.devices.tools import toolsets
-from kho.kernel import paging
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.errors import InvalidParams
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Call, Command, Database, InvalidParams, Tx, paging
 from kho.lib.clock import Clock, iso
 from kho.lib.dataclass import dataclass
 

@@ -15,10 +15,7 @@ import orjson
 
 from kho.devices.calls.call_log import of_devices
 from kho.devices.events import Event, Events
-from kho.kernel.background import Background
-from kho.kernel.capability import Announcements
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Announcements, Background, Database, KhoError, Tx
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, insert_many, marks, to_json
@@ -44,23 +41,16 @@ MAX_PARAMS = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Notification:
+    tenant: str
     device: str
     place: int
+    """Number among the board's notifications; 0 until it is stored."""
     method: str
     params: dict[str, Any] | None
     at: int
 
 
 STORED = Table("device_notifications", Notification, json=("params",))
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    tenant: str
-    device: str
-    method: str
-    params: dict[str, Any] | None
-    at: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +62,7 @@ class Notifications:
     announcements: Announcements
     process: str
     most_waiting: int = MAX_WAITING
-    line: deque[_Waiting] = field(default_factory=deque[_Waiting])
+    line: deque[Notification] = field(default_factory=deque[Notification])
     storing: bool = False
     heard: dict[tuple[str, str, int], int] = field(default_factory=dict[tuple[str, str, int], int])
     """Notifications of other processes that were already published here: time by tenant, device and place."""
@@ -81,26 +71,25 @@ class Notifications:
 
     def said(self, tenant: str, device: str, method: str, params: Any) -> None:
         """Publish and queue a notification of a board."""
-        params = _kept(params)
-        method, at = _clean(method), self.clock()
-        self.tell(tenant, device, method, params, at)
+        said = Notification(tenant, device, 0, _clean(method), _kept(params), self.clock())
+        self.tell(said)
         if len(self.line) >= self.most_waiting:
             self.dropped += 1
             return
-        self.line.append(_Waiting(tenant, device, method, params, at))
+        self.line.append(said)
         if not self.storing:
             self.storing = True
             self.background.add(self._store)
 
-    def tell(self, tenant: str, device: str, method: str, params: Any, at: int) -> None:
+    def tell(self, said: Notification) -> None:
         """Notify listeners in this process."""
-        if method == CHANGED_TOOL:
-            self.events.publish(tenant, Event("warning", device, at, params))
+        what = {"method": said.method, "params": said.params}
+        if said.method == CHANGED_TOOL:
+            event, level = Event("warning", said.device, said.at, said.params or {}), "warning"
         else:
-            self.events.publish(tenant, Event("notification", device, at, {"method": method, "params": params}))
-        level = "warning" if method == CHANGED_TOOL else "info"
-        what = {"device": device, "at": iso(at), "method": method, "params": params}
-        self.announcements.tell(tenant, level, SPEAKER, what)
+            event, level = Event("notification", said.device, said.at, what), "info"
+        self.events.publish(said.tenant, event)
+        self.announcements.tell(said.tenant, level, SPEAKER, {"device": said.device, "at": iso(said.at), **what})
 
     async def run(self) -> None:
         """Publish notifications of other processes' boards until the hub stops."""
@@ -112,18 +101,18 @@ class Notifications:
         # Commits may be out of order, so each poll looks back further (LATE) than the previous poll.
         since = max(self.since, now - LATE)
         self.heard = {key: at for key, at in self.heard.items() if at >= since}
-        for tenant, one in await self.db.read(lambda tx: elsewhere(tx, self.process, since, BATCH)):
-            key = tenant, one.device, one.place
+        for one in await self.db.read(lambda tx: elsewhere(tx, self.process, since, BATCH)):
+            key = one.tenant, one.device, one.place
             if self.heard.get(key) != one.at:  # a board that was forgotten and came back counts from one again
                 self.heard[key] = one.at
-                self.tell(tenant, one.device, one.method, one.params, one.at)
+                self.tell(one)
 
     async def _store(self) -> None:
         try:
             while self.line:
                 batch = [self.line.popleft() for _ in range(min(BATCH, len(self.line)))]
                 try:
-                    await self.db.write(lambda tx, batch=batch: _keep(tx, batch, self.process))
+                    await self.db.write(lambda tx, batch=batch: keep(tx, batch, self.process))
                 except KhoError as problem:
                     self.dropped += len(batch)
                     log.warning("%d notifications of boards are lost: %s", len(batch), problem.message)
@@ -150,25 +139,15 @@ def page(
     return [_as_object(said) for said in STORED.all(tx, newest_first, *values, most)]
 
 
-def elsewhere(tx: Tx, process: str, after: int, most: int) -> list[tuple[str, Notification]]:
-    """Return what other processes stored since `after`, with its tenant; the oldest first."""
-    sql = (
-        f"SELECT tenant, {STORED.columns} FROM device_notifications WHERE at > $1 AND process <> $2 "
-        "ORDER BY at, tenant, device, place LIMIT $3"
-    )
-    rows = tx.all(sql, after, process, most)
-    return [(tenant, _as_object(STORED.read(tuple(row)))) for tenant, *row in rows]
+def elsewhere(tx: Tx, process: str, after: int, most: int) -> list[Notification]:
+    """Return what other processes stored since `after`, the oldest first."""
+    oldest_first = "at > $1 AND process <> $2 ORDER BY at, tenant, device, place LIMIT $3"
+    return [_as_object(said) for said in STORED.all(tx, oldest_first, after, process, most)]
 
 
-def note(
-    tx: Tx, tenant: str, device: str, method: str, params: Any, at: int, process: str, most: int = MAX_KEPT
-) -> None:
-    """Store a notification of Kho's own, in the transaction of the change that it reports."""
-    _keep(tx, [_Waiting(tenant, device, method, params, at)], process, most)
-
-
-def _keep(tx: Tx, batch: Sequence[_Waiting], process: str, most: int = MAX_KEPT) -> None:
-    by_device: dict[tuple[str, str], list[_Waiting]] = {}
+def keep(tx: Tx, batch: Sequence[Notification], process: str, most: int = MAX_KEPT) -> None:
+    """Store notifications of known boards under the next numbers of each, and delete its oldest beyond `most`."""
+    by_device: dict[tuple[str, str], list[Notification]] = {}
     for one in batch:
         by_device.setdefault((one.tenant, one.device), []).append(one)
     for (tenant, device), said in sorted(by_device.items()):  # in a fixed order, so that two processes cannot deadlock
@@ -180,18 +159,9 @@ def _keep(tx: Tx, batch: Sequence[_Waiting], process: str, most: int = MAX_KEPT)
         if row is None:
             continue
         last = row[0]
-        first = last - len(said) + 1
         rows = [
-            {
-                "tenant": tenant,
-                "device": device,
-                "place": place,
-                "method": one.method,
-                "params": to_json(one.params),
-                "at": one.at,
-                "process": process,
-            }
-            for place, one in enumerate(said, first)
+            {**STORED.write(replace(one, place=place)), "params": to_json(one.params), "process": process}
+            for place, one in enumerate(said, last - len(said) + 1)
         ]
         insert_many(tx, STORED.name, rows)
         sql = "DELETE FROM device_notifications WHERE tenant = $1 AND device = $2 AND place <= $3"

@@ -96,8 +96,7 @@ def asking_again(tx: Tx, tenant: str, now: int) -> set[str]:
         "AND asking.code_until > $1 AND mine.tenant = $2 AND (mine.client <> asking.client "
         "OR mine.approved_at IS NULL OR mine.revoked_at IS NOT NULL)"
     )
-    rows = tx.all(sql, now, tenant)
-    return {row[0] for row in rows}
+    return {row[0] for row in tx.all(sql, now, tenant)}
 
 
 def by_code(tx: Tx, code: str, now: int) -> Device | None:
@@ -278,16 +277,14 @@ def connected(tx: Tx, tenant: str, now: int, most: int) -> list[Device]:
         "WHERE devices.tenant = $1 AND until > $2 AND approved_at IS NOT NULL AND revoked_at IS NULL "
         "ORDER BY devices.id LIMIT $3"
     )
-    rows = tx.all(sql, tenant, now, most)
-    return DEVICES.read_all(rows)
+    return DEVICES.read_all(tx.all(sql, tenant, now, most))
 
 
 def signing_keys(tx: Tx) -> list[tuple[str, str]]:
     """Return ids and secrets of the signing keys, the newest first."""
     if tx.engine == "postgres":  # lock, or two processes that find no key would both create one
         tx.one("SELECT pg_advisory_xact_lock($1)", _KEY_LOCK)
-    rows = tx.all("SELECT id, secret FROM device_keys ORDER BY created_at DESC, id")
-    return [(id, secret) for id, secret in rows]
+    return [(id, secret) for id, secret in tx.all("SELECT id, secret FROM device_keys ORDER BY created_at DESC, id")]
 
 
 def add_signing_key(tx: Tx, id: str, secret: str, now: int) -> None:

@@ -19,8 +19,7 @@ from kho.documents.settings import DocumentSettings
 from kho.documents.store import SPACE
 from kho.documents.webhooks.delivery import Deliveries, WebhookPolicy
 from kho.documents.webhooks.service import Webhooks
-from kho.kernel.capability import Capability
-from kho.kernel.ports import Llm
+from kho.kernel import Capability, Llm
 from kho.lib.dataclass import dataclass
 from kho.search.core import Core
 from kho.search.indexing.reindex import reindex

@@ -13,10 +13,8 @@ from typing import Any, TypeVar
 from kho.documents import indexing, store, tree
 from kho.documents.events import emit
 from kho.documents.store import StoredDocument
-from kho.kernel.audit import AuditEvent, record
-from kho.kernel.background import Background
-from kho.kernel.call import Call
-from kho.kernel.ports import Database, Tx
+from kho.kernel import AuditEvent, Background, Call, Database, Tx
+from kho.kernel.audit import record
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, among, delete, marks, replacing, where
@@ -152,8 +150,7 @@ def due_at(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, int]:
         "SELECT up.id, MIN(x.due_at) FROM up CROSS JOIN document_deletions AS x "
         "WHERE x.id = up.above AND x.tenant = $1 GROUP BY up.id"
     )
-    rows = tx.all(statement, tenant, *ids)
-    return dict(rows)
+    return dict(tx.all(statement, tenant, *ids))
 
 
 def due_above(tx: Tx, tenant: str, id: str) -> tuple[str, int] | None:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from kho.kernel import errors
-from kho.kernel.hints import Arg, Hint, Op
+from kho.kernel import Arg, Hint, Op, errors
 
 
 class UnknownDocument(errors.NotFound):

@@ -5,8 +5,7 @@ from typing import Any
 
 import orjson
 
-from kho.kernel.audit import AuditEvent
-from kho.kernel.ports import Tx
+from kho.kernel import AuditEvent, Tx
 from kho.lib.clock import iso
 from kho.lib.sql import insert_many, to_json
 

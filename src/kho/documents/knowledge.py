@@ -10,10 +10,7 @@ from kho.documents.deletion import CurrentReads
 from kho.documents.errors import ForeignTenant
 from kho.documents.model import ROOT
 from kho.documents.store import SPACE
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.errors import KhoError, Timeout
-from kho.kernel.ports import Llm, PassageRef, SearchFilter, Tx
+from kho.kernel import Call, Command, KhoError, Llm, PassageRef, SearchFilter, Timeout, Tx
 from kho.lib.dataclass import dataclass
 from kho.search.answer.compose import Answer, Citation, Manner, answer
 from kho.search.answer.highlight import snippet

@@ -16,11 +16,7 @@ from kho.documents.contract import ADMIN, ID
 from kho.documents.deletion import Deletions
 from kho.documents.errors import NotPurgeable
 from kho.documents.model import DocumentId
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.errors import KhoError
-from kho.kernel.params import Params, Reason, Result
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Call, Command, Database, KhoError, Params, Reason, Result, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import code, line

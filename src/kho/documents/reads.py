@@ -11,11 +11,9 @@ from kho.documents.deletion import CurrentReads, due_at
 from kho.documents.errors import UnknownDocument, UnknownRevision
 from kho.documents.model import PLAIN
 from kho.documents.store import DocumentVersion, Revision, StoredDocument, body_of, known, sorted_json
-from kho.kernel import paging
-from kho.kernel.audit import AuditLogPage, log_page
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.ports import Tx, Value
+from kho.kernel import AuditLogPage, Call, Command, Tx, paging
+from kho.kernel.audit import log_page
+from kho.kernel.ports import Value
 from kho.lib.dataclass import dataclass
 
 NEWEST = 2**62

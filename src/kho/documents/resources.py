@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from kho.documents import store
 from kho.documents.deletion import CurrentReads
 from kho.documents.store import StoredDocument
-from kho.kernel import paging
-from kho.kernel.call import Call
-from kho.kernel.capability import Resource, ResourceContent
-from kho.kernel.ports import Tx
+from kho.kernel import Call, Resource, ResourceContent, Tx, paging
 from kho.lib.dataclass import dataclass
 
 PREFIX = "kho://documents/"

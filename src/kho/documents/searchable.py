@@ -7,10 +7,7 @@ from kho.documents import KIND, store
 from kho.documents.contract import DOCUMENTS
 from kho.documents.deletion import CurrentReads, due_at
 from kho.documents.store import SPACE, StoredDocument
-from kho.kernel.call import Call
-from kho.kernel.ports import Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable
-from kho.kernel.vocabulary import split_passage
+from kho.kernel import Call, FoundPassage, Item, Searchable, Tx, split_passage
 from kho.lib.clock import Clock
 from kho.search.indexing import passages
 

@@ -14,28 +14,13 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from kho.documents import indexing, markdown, model, patch, store, tree
+from kho.documents import errors, indexing, markdown, model, patch, store, tree
 from kho.documents.contract import DOCUMENTS, ID
 from kho.documents.deletion import CurrentReads, Deletions, ScheduledDeletion, due_above, further, same_revision
-from kho.documents.errors import (
-    BelowDeleted,
-    Cycle,
-    IdOfDeleted,
-    IdTaken,
-    NotDeleted,
-    NotOnce,
-    Stale,
-    TooDeep,
-    UnknownRevision,
-)
 from kho.documents.events import emit
 from kho.documents.model import PLAIN, ROOT, ChangedDocument
 from kho.documents.store import DocumentVersion, Revision, StoredDocument, body_of, known, need
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.errors import Conflict, InvalidParams
-from kho.kernel.hints import Hint, Op
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Call, Command, Conflict, Database, Hint, InvalidParams, Op, Tx
 from kho.lib.clock import Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import update
@@ -107,7 +92,7 @@ class DocumentService:
             document = StoredDocument(id, parent, place, 1, created, now, None, None, version)
             if not store.insert(tx, call.tenant, document):
                 there = store.get(tx, call.tenant, id)
-                raise (IdOfDeleted if there and there.deleted else IdTaken)(document_id=id)
+                raise (errors.IdOfDeleted if there and there.deleted else errors.IdTaken)(document_id=id)
             revision = Revision(1, "create_document", call.principal.sub, now, version)
             store.add_revision(tx, call.tenant, id, revision, content.body)
             self.index.put(tx, [entry])
@@ -214,7 +199,7 @@ class DocumentService:
                 store.lock(tx, call.tenant, id)
                 before = need(tx, call.tenant, id)
                 if id == parent or id in tree.above(tx, call.tenant, parent):
-                    raise Cycle(document_id=id, new_parent_id=parent)
+                    raise errors.Cycle(document_id=id, new_parent_id=parent)
                 levels = tree.below(tx, call.tenant, id)[-1][1] + 1
                 _need_room(tx, call.tenant, parent, levels, "new_parent_id")
                 place = _place(tx, call.tenant, parent, position, id)
@@ -255,7 +240,7 @@ class DocumentService:
             times = _occurrences(body, params.old_text)
             if times != 1:
                 found = f"occurs {times} times in the document" if times else "does not occur in the document"
-                raise NotOnce(
+                raise errors.NotOnce(
                     f"'old_text' {found}; it must occur exactly once. Nothing was changed.",
                     field="old_text",
                     occurrences=times,
@@ -334,7 +319,7 @@ class DocumentService:
         def apply(tx: Tx, now: StoredDocument) -> tuple[DocumentVersion, str | None]:
             wanted = store.revision(tx, call.tenant, now.id, params.revision)
             if wanted is None:
-                raise UnknownRevision(document_id=now.id, revision=params.revision)
+                raise errors.UnknownRevision(document_id=now.id, revision=params.revision)
             return wanted.version, None
 
         return await self._revise("restore_revision", params, call, apply, restored_revision=params.revision)
@@ -442,7 +427,7 @@ def _changed(document: StoredDocument, status: str, **more: Any) -> ChangedDocum
 
 def _need_revision(document: StoredDocument, last_known: int | None) -> None:
     if last_known is not None and last_known != document.revision:
-        raise Stale(
+        raise errors.Stale(
             expected=last_known,
             actual=document.revision,
             document_id=document.id,
@@ -456,17 +441,19 @@ def _need_room(tx: Tx, tenant: str, parent: str, levels: int, field: str) -> Non
     store.need_parent(tx, tenant, parent, field)
     depth = 0 if parent == ROOT else len(tree.above(tx, tenant, parent)) + 1
     if depth + levels > tree.MAX_DEPTH:
-        raise TooDeep(f"A tree has at most {tree.MAX_DEPTH} levels. Choose a parent nearer to the top.", field=field)
+        raise errors.TooDeep(
+            f"A tree has at most {tree.MAX_DEPTH} levels. Choose a parent nearer to the top.", field=field
+        )
 
 
-def _not_deleted(tx: Tx, tenant: str, id: str) -> NotDeleted:
+def _not_deleted(tx: Tx, tenant: str, id: str) -> errors.NotDeleted:
     """Make the error for restoring a document that is not deleted. If one above it is scheduled for deletion, the hint
     names that one: its deletion is the one to cancel."""
     due = due_above(tx, tenant, id)
     if due is None:
-        return NotDeleted(document_id=id)
+        return errors.NotDeleted(document_id=id)
     above, at = due
-    return NotDeleted(
+    return errors.NotDeleted(
         document_id=id,
         guidance=Hint(
             f"It stands below '{above}' and will be deleted with it at {iso(at)}. To cancel that: ",
@@ -481,7 +468,7 @@ def _need_parent_back(tx: Tx, tenant: str, document: StoredDocument) -> None:
     above = store.get_all(tx, tenant, tree.above(tx, tenant, document.id))
     deleted = [one.id for one in above if one.deleted]
     if deleted:
-        raise BelowDeleted(
+        raise errors.BelowDeleted(
             document_id=document.id,
             guidance=f"Restore '{deleted[-1]}' first: what was deleted together with it comes back with it.",
         )

@@ -168,8 +168,7 @@ def history(tx: Tx, tenant: str, id: str, before: int, limit: int) -> list[Revis
         f"SELECT {_REVISION} FROM document_revisions WHERE tenant = $1 AND id = $2 AND revision < $3 "
         "ORDER BY revision DESC LIMIT $4"
     )
-    rows = tx.all(statement, tenant, id, before, limit)
-    return [_revision(row) for row in rows]
+    return [_revision(row) for row in tx.all(statement, tenant, id, before, limit)]
 
 
 def beginning_with(tx: Tx, tenant: str, prefix: str, limit: int) -> list[str]:
@@ -177,8 +176,7 @@ def beginning_with(tx: Tx, tenant: str, prefix: str, limit: int) -> list[str]:
         "SELECT id FROM documents WHERE tenant = $1 AND id >= $2 AND id < $3 AND deleted_at IS NULL "
         "ORDER BY id LIMIT $4"
     )
-    rows = tx.all(statement, tenant, prefix, prefix + "\U0010ffff", limit)
-    return [id for (id,) in rows]
+    return [id for (id,) in tx.all(statement, tenant, prefix, prefix + "\U0010ffff", limit)]
 
 
 def recent(tx: Tx, tenant: str, since: int, limit: int) -> list[StoredDocument]:
@@ -196,8 +194,7 @@ def by_id(tx: Tx, tenant: str, after: str, limit: int) -> list[StoredDocument]:
         f"SELECT {COLUMNS} FROM {FROM} WHERE d.tenant = $1 AND d.id > $2 AND d.deleted_at IS NULL "
         "ORDER BY d.id LIMIT $3"
     )
-    rows = tx.all(statement, tenant, after, limit)
-    return [document_of(row) for row in rows]
+    return [document_of(row) for row in tx.all(statement, tenant, after, limit)]
 
 
 def _revision(row: Row) -> Revision:

@@ -34,8 +34,7 @@ def above(tx: Tx, tenant: str, id: str) -> list[str]:
         "SELECT d.id, d.parent, up.level + 1 FROM documents AS d JOIN up ON d.id = up.parent "
         "WHERE d.tenant = $3 AND up.level < 1000) SELECT id FROM up WHERE level > 0 ORDER BY level"
     )
-    rows = tx.all(statement, tenant, id, tenant)
-    return [id for (id,) in rows]
+    return [id for (id,) in tx.all(statement, tenant, id, tenant)]
 
 
 def below(tx: Tx, tenant: str, id: str, *, deletion: str | None = None) -> list[tuple[str, int]]:
@@ -63,8 +62,7 @@ def with_children(tx: Tx, tenant: str, id: str) -> list[str]:
         "SELECT id FROM down WHERE EXISTS "
         "(SELECT 1 FROM documents AS c WHERE c.tenant = $3 AND c.parent = down.id AND c.deleted_at IS NULL)"
     )
-    rows = tx.all(statement, id, tenant, tenant)
-    return [id for (id,) in rows]
+    return [id for (id,) in tx.all(statement, id, tenant, tenant)]
 
 
 def shape(tx: Tx, tenant: str, id: str, deleted: bool) -> dict[str, list[str]]:
@@ -194,8 +192,7 @@ def page(
         f"SELECT {COLUMNS}, {by} FROM {FROM} WHERE d.tenant = $1 AND d.parent = $2{where}{hidden} "
         f"ORDER BY {by} {direction}, d.id LIMIT ${3 + len(values)}"
     )
-    rows = tx.all(statement, tenant, parent, *values, limit)
-    return [(document_of(row), row[-1]) for row in rows]
+    return [(document_of(row), row[-1]) for row in tx.all(statement, tenant, parent, *values, limit)]
 
 
 def _spread(tx: Tx, tenant: str, parent: str) -> None:

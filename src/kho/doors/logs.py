@@ -7,8 +7,7 @@ from typing import Any
 
 import orjson
 
-from kho.kernel.call import Call
-from kho.kernel.operation import Operation
+from kho.kernel import Call, Operation
 from kho.kernel.registry import Outcome
 
 log = logging.getLogger("kho.calls")

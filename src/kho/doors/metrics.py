@@ -9,8 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from kho.kernel.call import Call
-from kho.kernel.operation import Operation
+from kho.kernel import Call, Operation
 from kho.kernel.registry import Outcome
 
 

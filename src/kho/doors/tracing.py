@@ -8,8 +8,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from kho.kernel.call import Call
-from kho.kernel.operation import Operation
+from kho.kernel import Call, Operation
 from kho.kernel.registry import Observer, Outcome
 
 

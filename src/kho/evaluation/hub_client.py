@@ -15,10 +15,7 @@ from kho.doors.http.app import Application
 from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.doors.mcp.server import McpDoor
 from kho.doors.mcp.toolsets import Selection
-from kho.kernel.background import Background
-from kho.kernel.call import Call
-from kho.kernel.errors import InvalidParams, KhoError
-from kho.kernel.hub import Hub
+from kho.kernel import Background, Call, Hub, InvalidParams, KhoError
 from kho.lib.dataclass import dataclass
 
 Door = Literal["memory", "mcp", "http"]

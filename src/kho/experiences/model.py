@@ -8,11 +8,10 @@ from pydantic_core import PydanticCustomError
 
 from kho.experiences import KIND
 from kho.experiences.errors import ExperienceRefused
-from kho.kernel.errors import KhoError
+from kho.kernel import Id, KhoError, Line, Moment, Params, Result, Strings, Time, Whole
 from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import plain
-from kho.kernel.params import Id, Moment, Params, Result, Strings, Time, Whole, of_kind
-from kho.kernel.transfer import Line
+from kho.kernel.params import of_kind
 
 MAX_TEXT = 100_000
 """Maximum characters of one field: enough for a long log."""

@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from kho.experiences import KIND
 from kho.experiences.service import EXPERIENCES
 from kho.experiences.store import SPACE, Experience, Store
-from kho.kernel.call import Call
-from kho.kernel.ports import Database, Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable
-from kho.kernel.vocabulary import split_passage
+from kho.kernel import Call, Database, FoundPassage, Item, Searchable, Tx, split_passage
 
 HEADINGS = {
     "problem_description": "Problem",

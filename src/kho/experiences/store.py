@@ -177,14 +177,12 @@ class Store:
         """Page of records ordered by id, for export."""
         alive = "" if include_deleted else " AND deleted_at IS NULL"
         sql = f"{_SELECT} WHERE e.tenant = $1 AND e.id > $2{alive} ORDER BY e.id LIMIT $3"
-        rows = tx.all(sql, tenant, after, limit)
-        return _ROWS.read_all(rows)
+        return _ROWS.read_all(tx.all(sql, tenant, after, limit))
 
     def recent(self, tx: Tx, tenant: str, since: int | None, limit: int) -> list[Experience]:
         """The last changed first."""
         changed = f"{_SELECT} WHERE e.tenant = $1 AND changed_at >= $2 AND deleted_at IS NULL"
-        rows = tx.all(f"{changed} ORDER BY changed_at DESC, e.id LIMIT $3", tenant, since or 0, limit)
-        return _ROWS.read_all(rows)
+        return _ROWS.read_all(tx.all(f"{changed} ORDER BY changed_at DESC, e.id LIMIT $3", tenant, since or 0, limit))
 
     def similar(self, tx: Tx, entry: Prepared) -> list[Experience]:
         """Return candidates for near-duplicates, likeliest first."""

@@ -224,6 +224,17 @@ def where(conditions: Mapping[str, Value | None], first: int = 1) -> tuple[str, 
     return text, [value for _, value in given]
 
 
+def digest_bytes(*parts: str, size: int = 8) -> bytes:
+    """Return a few bytes that identify the parts, whatever they contain."""
+    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=size).digest()
+
+
 def digest(*parts: str, size: int = 16) -> str:
     """Return a short, stable digest of texts."""
-    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+    return digest_bytes(*parts, size=size).hex()
+
+
+def number_of(*parts: str) -> int:
+    """Return a digest of 64 bits as a number that both databases can store: it compares faster than a text in an index,
+    and takes less space."""
+    return int.from_bytes(digest_bytes(*parts), "big", signed=True)

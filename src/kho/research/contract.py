@@ -8,11 +8,7 @@ from dataclasses import field
 from functools import wraps
 from typing import Any, TypeVar
 
-from kho.kernel.call import Call
-from kho.kernel.capability import Changes
-from kho.kernel.contract import Contract
-from kho.kernel.errors import Timeout
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Call, Changes, Contract, Database, Timeout, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.research.errors import QueryTimeout

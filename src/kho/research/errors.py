@@ -3,9 +3,8 @@ docstring is the default message that callers see."""
 
 from collections.abc import Callable, Sequence
 
-from kho.kernel.errors import KhoError, about
-from kho.kernel.hints import Hint, Op
-from kho.kernel.validation import Problem
+from kho.kernel import Hint, KhoError, Op, Problem
+from kho.kernel.errors import about
 
 
 class ResearchError(KhoError):

@@ -6,9 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kho.kernel import validation
-from kho.kernel.call import Call
-from kho.kernel.capability import Argument, Prompt
+from kho.kernel import Call, Prompt, validation
+from kho.kernel.capability import Argument
 from kho.research import model
 from kho.research.errors import invalid_query
 from kho.research.query.service import Queries

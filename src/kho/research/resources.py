@@ -6,12 +6,9 @@ from urllib.parse import quote, unquote
 
 import orjson
 
+from kho.kernel import Call, InvalidParams, Params, Resource, ResourceContent, Result
 from kho.kernel.access import Scope
-from kho.kernel.call import Call
-from kho.kernel.capability import Resource, ResourceContent
-from kho.kernel.errors import InvalidParams
 from kho.kernel.operation import plain
-from kho.kernel.params import Params, Result
 from kho.lib.dataclass import dataclass
 from kho.research import model
 from kho.research.errors import CollectionError, DocumentError

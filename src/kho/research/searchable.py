@@ -6,10 +6,7 @@ The id is the `document_id` that `query_knowledge_base` prints, `#n` its `chunk_
 from collections.abc import Sequence
 from typing import Any
 
-from kho.kernel.call import Call
-from kho.kernel.ports import Database, Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable
-from kho.kernel.vocabulary import split_passage
+from kho.kernel import Call, Database, FoundPassage, Item, Searchable, Tx, split_passage
 from kho.research import KIND
 from kho.research.contract import RESEARCH
 from kho.research.ingest.indexing import SPACE, Doc, header_path

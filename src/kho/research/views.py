@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from kho.kernel import paging
-from kho.kernel.errors import InvalidParams
+from kho.kernel import InvalidParams, paging
 from kho.research import model
 from kho.research.errors import ResearchError
 from kho.research.ingest.indexing import Doc

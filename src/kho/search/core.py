@@ -1,8 +1,7 @@
 """`Core`: the shared services that every slice builds on. A slice's `capability.py` gets it whole; services get the
 parts that they name."""
 
-from kho.kernel.background import Background
-from kho.kernel.ports import Database, Leases
+from kho.kernel import Background, Database, Leases
 from kho.lib.clock import Clock, system_clock
 from kho.lib.dataclass import dataclass
 from kho.search.indexing.embedding_queue import EmbeddingQueue

@@ -7,12 +7,8 @@ so that a flood of them fills neither the memory nor the database.
 from collections import Counter, deque
 from dataclasses import replace
 
-from kho.kernel.audit import AuditEvent, record
-from kho.kernel.background import Background
-from kho.kernel.call import Call
-from kho.kernel.errors import Forbidden, KhoError
-from kho.kernel.operation import Operation
-from kho.kernel.ports import Database
+from kho.kernel import AuditEvent, Background, Call, Database, Forbidden, KhoError, Operation
+from kho.kernel.audit import record
 from kho.kernel.registry import Outcome
 from kho.lib.clock import SECOND, Clock
 

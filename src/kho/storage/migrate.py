@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kho.kernel import errors
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Database, Tx, errors
 from kho.lib.clock import Clock, system_clock
 from kho.lib.dataclass import dataclass
 from kho.storage.sqlite import backup

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from kho.kernel import errors
-from kho.kernel.ports import Tx
+from kho.kernel import Tx, errors
 
 T = TypeVar("T")
 

@@ -10,8 +10,7 @@ from cachetools import TTLCache
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.call import Call
-from kho.kernel.params import Params
+from kho.kernel import Call, Params
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.settings import ToolboxSettings
 from kho.toolbox.tool import Tool

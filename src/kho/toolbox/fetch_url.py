@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 from cachetools import TTLCache
 from pydantic import Field
 
-from kho.kernel.call import Call
-from kho.kernel.params import Params, Whole
+from kho.kernel import Call, Params, Whole
 from kho.lib.dataclass import dataclass
 from kho.toolbox.errors import ToolFailed
 from kho.toolbox.tool import Tool

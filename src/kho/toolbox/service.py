@@ -5,11 +5,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.contract import Contract
-from kho.kernel.operation import Operation
-from kho.kernel.params import Params, Result
+from kho.kernel import Call, Command, Contract, Operation, Params, Result
 from kho.toolbox.errors import UnknownTool
 from kho.toolbox.tool import Tool
 

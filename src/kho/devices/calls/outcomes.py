@@ -8,8 +8,7 @@ from kho.devices.calls import call_log, queue
 from kho.devices.calls.queue import text_of
 from kho.devices.errors import BoardGone, BoardRefused, CallTimedOut, DeviceFailed
 from kho.devices.protocol.session_events import CallResult
-from kho.kernel.call import Call
-from kho.kernel.errors import KhoError
+from kho.kernel import Call, KhoError
 from kho.lib.clock import iso
 from kho.lib.dataclass import dataclass
 

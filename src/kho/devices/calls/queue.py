@@ -15,9 +15,7 @@ from kho.devices.errors import DeviceFailed, DeviceOffline
 from kho.devices.events import Event, Events
 from kho.devices.protocol.session_events import CallResult, answer_of
 from kho.devices.protocol.tool_listing import clean
-from kho.kernel.background import Background
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Background, Database, KhoError, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, number

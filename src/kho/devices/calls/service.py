@@ -21,11 +21,7 @@ from kho.devices.events import Event, Events
 from kho.devices.protocol.tool_listing import BoardTool
 from kho.devices.store import Device
 from kho.devices.tools.aliases import find
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.errors import Conflict, InvalidParams, KhoError, UniqueViolation
-from kho.kernel.hints import Hint, Op
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Call, Command, Conflict, Database, Hint, InvalidParams, KhoError, Op, Tx, UniqueViolation
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 

@@ -22,14 +22,12 @@ from kho.devices.connections.connection import REPLACED, SEND_TIMEOUT, SHUT_OUT,
 from kho.devices.connections.forwarding import Forwarding, told
 from kho.devices.errors import DeviceOffline, NotApproved
 from kho.devices.events import Event, Events, Kind
-from kho.devices.notifications import CHANGED_TOOL, Notifications
+from kho.devices.notifications import CHANGED_TOOL, Notification, Notifications
 from kho.devices.protocol.session import Session
 from kho.devices.protocol.session_events import CallResult, Notified
 from kho.devices.store import Device, Owner
 from kho.devices.tools import toolsets
-from kho.kernel.background import Background
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Background, Database, KhoError, Tx
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
 
@@ -135,7 +133,7 @@ class ConnectedBoards:
 
         now = self.clock()
 
-        def work(tx: Tx) -> tuple[bool, list[dict[str, Any]]]:
+        def work(tx: Tx) -> tuple[bool, list[Notification]]:
             known = store.get(tx, tenant, device)
             if known is None:
                 return False, []
@@ -144,15 +142,15 @@ class ConnectedBoards:
             )
             known = replace(known, info={**known.info, **about})
             store.set_tools(tx, known, digest, kept, baseline, marked, now)
-            warnings = [_warning(name, marked[name]["changed"]) for name in fresh]
-            for what in warnings:
-                notifications.note(tx, tenant, device, CHANGED_TOOL, what, now, self.process)
+            warned = [_warning(name, marked[name]["changed"]) for name in fresh]
+            warnings = [Notification(tenant, device, 0, CHANGED_TOOL, what, now) for what in warned]
+            notifications.keep(tx, warnings, self.process)
             return known.toolset != digest, warnings
 
         changed, warnings = await self.db.write(work)
-        for what in warnings:
-            self.notifications.tell(tenant, device, CHANGED_TOOL, what, now)
-            log.warning("%s: %s", device, what["message"])
+        for one in warnings:
+            self.notifications.tell(one)
+            log.warning("%s: %s", device, (one.params or {})["message"])
         if changed:
             self._tell(tenant, device, "tools_changed", {"tools": len(kept)})
         self.on_change()

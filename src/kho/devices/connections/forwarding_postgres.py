@@ -15,8 +15,7 @@ from kho.devices import store
 from kho.devices.connections.forwarding import result, told
 from kho.devices.errors import BoardGone, CallTimedOut, DeviceOffline, QueueFull
 from kho.devices.store import Owner
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Database, KhoError, Tx
 from kho.lib.clock import SECOND, Clock
 from kho.lib.unix_lines import AT_ONCE, Answer
 

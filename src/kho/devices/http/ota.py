@@ -17,9 +17,8 @@ from kho.devices.pairing.registrations import Registrations
 from kho.devices.pairing.tokens import Tokens
 from kho.devices.protocol.tool_listing import clean
 from kho.devices.store import Device
+from kho.kernel import InvalidParams, Page, WebReply, WebRequest
 from kho.kernel.access import OPEN
-from kho.kernel.errors import InvalidParams
-from kho.kernel.web import Page, WebReply, WebRequest
 from kho.lib import jsonrpc
 from kho.lib.clock import SECOND
 from kho.lib.dataclass import dataclass

@@ -14,9 +14,8 @@ import orjson
 from kho.devices.pairing.headers import stated
 from kho.devices.pairing.registrations import Registrations
 from kho.devices.pairing.tokens import LIFETIME, Claims, Tokens
+from kho.kernel import InvalidParams, KhoError, Page, Unauthorized, Unavailable, WebReply, WebRequest
 from kho.kernel.access import OWN_CREDENTIALS
-from kho.kernel.errors import InvalidParams, KhoError, Unauthorized, Unavailable
-from kho.kernel.web import Page, WebReply, WebRequest
 from kho.lib.dataclass import dataclass
 
 if TYPE_CHECKING:  # imported with the first photo, so that nothing else waits for it

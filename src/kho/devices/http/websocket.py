@@ -18,9 +18,8 @@ from kho.devices.pairing.tokens import Tokens
 from kho.devices.protocol import frames
 from kho.devices.protocol.session import Photos, Session
 from kho.devices.store import Device
+from kho.kernel import Channel, ChannelClosed, KhoError, Socket, Unauthorized
 from kho.kernel.access import OWN_CREDENTIALS
-from kho.kernel.errors import KhoError, Unauthorized
-from kho.kernel.web import Channel, ChannelClosed, Socket
 from kho.lib.dataclass import dataclass
 
 PATHS = (SOCKET_PATH, "/devices/ws")

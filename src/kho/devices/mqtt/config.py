@@ -11,9 +11,7 @@ from kho.devices.mqtt.broker import KEEP_ALIVE, BoardBroker
 from kho.devices.mqtt.leader import Leader, LeaderTask, broker_lease
 from kho.devices.settings import DeviceSettings
 from kho.devices.store import Device
-from kho.kernel.background import Background
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Leases
+from kho.kernel import Background, KhoError, Leases
 from kho.lib import mqtt_client
 from kho.lib.mqtt_client import Address, Unusable
 

@@ -10,9 +10,7 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from kho.devices.connections.boards import ConnectedBoards
-from kho.kernel.background import Background
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Lease, Leases
+from kho.kernel import Background, Database, KhoError, Lease, Leases
 from kho.lib.clock import SECOND
 from kho.lib.dataclass import dataclass
 

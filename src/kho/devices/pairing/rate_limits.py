@@ -7,8 +7,7 @@ from dataclasses import field
 
 from cachetools import LRUCache
 
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Tx
+from kho.kernel import KhoError, Tx
 from kho.lib.clock import SECOND, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern

@@ -11,8 +11,7 @@ from kho.devices.pairing.rate_limits import RateLimit
 from kho.devices.pairing.tokens import SigningKey
 from kho.devices.settings import Approval
 from kho.devices.store import Device
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Database, KhoError, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 

@@ -20,11 +20,7 @@ from kho.devices.model import ToolArguments
 from kho.devices.protocol.tool_listing import BoardTool
 from kho.devices.settings import DeviceSettings
 from kho.devices.tools.aliases import aliases
-from kho.kernel.background import Background
-from kho.kernel.call import Call
-from kho.kernel.hints import Hint, Op
-from kho.kernel.operation import Operation
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Background, Call, Database, Hint, Op, Operation, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 

@@ -23,10 +23,7 @@ from kho.documents.folder_sync.layout import FilePlace, FolderEntry, NamedDocume
 from kho.documents.folder_sync.manifest import Manifest, place_of
 from kho.documents.folder_sync.model import ExportDocuments, ExportedFolder
 from kho.documents.store import StoredDocument, body_of
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.errors import InvalidParams
-from kho.kernel.ports import Tx
+from kho.kernel import Call, Command, InvalidParams, Tx
 from kho.lib.dataclass import dataclass
 
 BATCH = 50

@@ -25,10 +25,7 @@ from kho.documents.folder_sync.ordering import TreeBefore
 from kho.documents.model import ROOT
 from kho.documents.service import DocumentService
 from kho.documents.store import StoredDocument
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.errors import InvalidParams, KhoError
-from kho.kernel.ports import Tx
+from kho.kernel import Call, Command, InvalidParams, KhoError, Tx
 from kho.kernel.validation import check_values
 from kho.lib.dataclass import dataclass
 

@@ -18,8 +18,7 @@ from kho.documents import store
 from kho.documents.deletion import CurrentReads
 from kho.documents.folder_sync.front_matter import NotADocument
 from kho.documents.folder_sync.layout import FolderEntry, FolderScan, load, scan
-from kho.kernel.call import Call
-from kho.kernel.ports import Tx
+from kho.kernel import Call, Tx
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import digest
 

@@ -14,9 +14,7 @@ from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kho.kernel.background import Background
-from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Lease, Leases, Tx
+from kho.kernel import Background, Database, KhoError, Lease, Leases, Tx
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import delete, update

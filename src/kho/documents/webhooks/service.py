@@ -12,10 +12,7 @@ from kho.documents.errors import UnknownWebhook
 from kho.documents.events import EVENTS
 from kho.documents.webhooks import markdown, model
 from kho.documents.webhooks.delivery import Deliveries
-from kho.kernel import paging
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.ports import Database, Tx
+from kho.kernel import Call, Command, Database, Tx, paging
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import delete, insert, number, to_json, where

@@ -8,10 +8,7 @@ from starlette.types import Scope
 
 from kho.doors.http.asgi import header
 from kho.doors.logs import log_refusal
-from kho.kernel import api_keys
-from kho.kernel.call import Call, Principal
-from kho.kernel.errors import Forbidden, KhoError, Unauthorized
-from kho.kernel.hub import Hub
+from kho.kernel import Call, Forbidden, Hub, KhoError, Principal, Unauthorized, api_keys
 
 FRESH = 2.0
 """Seconds that a result from the key table is cached, so the longest that a revoked key is still accepted."""

@@ -15,8 +15,7 @@ from starlette.types import Message, Scope, Send
 
 from kho.doors.auth.credentials import Auth
 from kho.doors.logs import log_refusal
-from kho.kernel.call import Principal
-from kho.kernel.errors import KhoError
+from kho.kernel import KhoError, Principal
 
 HEARTBEAT = 15.0
 """Seconds between comments on an otherwise silent stream, so that proxies keep it open, and between two checks of its

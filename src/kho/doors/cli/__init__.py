@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kho.doors.cli.lazy_group import TYPED, Group, Unloaded, help_text
-from kho.kernel.vocabulary import synonym
 from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
         transfer,
     )
     from kho.doors.cli.context import Program
+    from kho.kernel import vocabulary
 else:
+    (vocabulary,) = lazy("kho.kernel.vocabulary")
     completion, connect, context, devices, doctor, evaluate, hook, keys, operations, serve, transfer = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
@@ -109,7 +110,8 @@ class Top(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Also find a slice's commands by another word for the slice, such as `documents` for `docs`."""
-        return super().get_command(ctx, synonym(cmd_name, self.list_commands(ctx)))
+        known = self.list_commands(ctx)
+        return super().get_command(ctx, cmd_name if cmd_name in known else vocabulary.synonym(cmd_name, known))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[TYPED] = args[: args.index("--")] if "--" in args else [*args]

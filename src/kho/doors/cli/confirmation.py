@@ -8,10 +8,7 @@ import click
 
 from kho.doors.cli import parameters
 from kho.doors.cli.context import Program
-from kho.kernel.command import Command
-from kho.kernel.errors import Unconfirmed
-from kho.kernel.hub import Hub
-from kho.kernel.operation import Operation
+from kho.kernel import Command, Hub, Operation, Unconfirmed
 from kho.kernel.registry import Outcome
 
 

@@ -10,13 +10,9 @@ import click
 
 from kho.doors.cli import output
 from kho.doors.cli.lazy_group import TYPED, help_text
-from kho.kernel.call import Call, Principal, Progress
-from kho.kernel.command import Command
-from kho.kernel.errors import KhoError
-from kho.kernel.hub import Hub
-from kho.kernel.operation import Operation, invalid_params
-from kho.kernel.registry import Registry
-from kho.kernel.validation import Problem
+from kho.kernel import Call, Command, Hub, KhoError, Operation, Principal, Problem, Registry
+from kho.kernel.call import Progress
+from kho.kernel.operation import invalid_params
 from kho.lib.dataclass import dataclass
 
 T = TypeVar("T")

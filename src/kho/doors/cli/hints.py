@@ -7,11 +7,8 @@ from functools import cached_property
 from typing import Any, Protocol, cast
 
 from kho.doors.cli import parameters
-from kho.kernel.command import Command
-from kho.kernel.errors import KhoError
-from kho.kernel.hints import OPEN, Op, Reference, spelt
-from kho.kernel.operation import Operation
-from kho.kernel.registry import Registry
+from kho.kernel import Command, KhoError, Op, Operation, Registry
+from kho.kernel.hints import OPEN, Reference, spelt
 from kho.lib.markdown import code
 
 NAMING = ("field", "parameter", "problems")

@@ -17,12 +17,7 @@ import orjson
 
 from kho.doors.cli import output
 from kho.doors.cli.hints import Spell
-from kho.kernel.background import Background
-from kho.kernel.call import Call, Principal
-from kho.kernel.command import Command
-from kho.kernel.hub import Hub
-from kho.kernel.operation import Operation
-from kho.kernel.registry import Registry
+from kho.kernel import Background, Call, Command, Hub, Operation, Principal, Registry
 from kho.lib.dataclass import dataclass
 from kho.lib.shown_time import zone
 from kho.lib.unix_lines import LineServer

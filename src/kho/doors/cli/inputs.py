@@ -10,8 +10,7 @@ import click
 
 from kho.doors.cli import parameters, schema_paths
 from kho.doors.cli.context import fail
-from kho.kernel.command import Command
-from kho.kernel.operation import Operation
+from kho.kernel import Command, Operation
 from kho.lib import jsonrpc
 from kho.lib.merge import merged
 

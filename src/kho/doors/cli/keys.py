@@ -9,10 +9,8 @@ import click
 from kho.doors.cli import output
 from kho.doors.cli.confirmation import somebody_is_there
 from kho.doors.cli.context import Program, fail, json_option
-from kho.kernel import api_keys
+from kho.kernel import Hub, NotFound, Unconfirmed, api_keys
 from kho.kernel.api_keys import ApiKey
-from kho.kernel.errors import NotFound, Unconfirmed
-from kho.kernel.hub import Hub
 from kho.kernel.vocabulary import synonym
 from kho.lib.clock import DAY, iso
 from kho.lib.markdown import counted

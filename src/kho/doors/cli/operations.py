@@ -11,12 +11,8 @@ from kho.doors.cli.context import Answering, Program
 from kho.doors.cli.hints import Spell
 from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.progress import following
-from kho.kernel.capability import Capability
-from kho.kernel.command import Command
-from kho.kernel.hints import Hint
-from kho.kernel.hub import Hub
-from kho.kernel.operation import Operation
-from kho.kernel.registry import Outcome, Registry
+from kho.kernel import Capability, Command, Hint, Hub, Operation, Registry
+from kho.kernel.registry import Outcome
 
 
 def register(group: Group, program: Program, registry: Registry) -> None:

@@ -14,8 +14,7 @@ import orjson
 
 from kho.doors.cli import schema_paths
 from kho.doors.cli.schema_paths import Spec
-from kho.kernel.command import Command
-from kho.kernel.operation import Operation
+from kho.kernel import Command, Operation
 from kho.lib import jsonrpc
 from kho.lib.lazy_regex import pattern
 

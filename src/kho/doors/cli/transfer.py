@@ -15,12 +15,8 @@ from kho.doors.cli import confirmation, embedding_progress, output, parameters
 from kho.doors.cli.context import Program, fail
 from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.operations import subgroup
-from kho.kernel.capability import Capability, Transfer
-from kho.kernel.command import Command
-from kho.kernel.errors import KhoError
-from kho.kernel.hub import Hub
-from kho.kernel.operation import Operation
-from kho.kernel.registry import Outcome, Registry
+from kho.kernel import Capability, Command, Hub, KhoError, Operation, Registry, Transfer
+from kho.kernel.registry import Outcome
 from kho.lib.markdown import counted
 
 BATCH = 500

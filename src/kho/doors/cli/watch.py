@@ -17,9 +17,7 @@ from kho.doors.cli import embedding_progress, inputs, jobs, output
 from kho.doors.cli.context import Program
 from kho.doors.cli.hints import Spell
 from kho.doors.cli.progress import following
-from kho.kernel.command import Command
-from kho.kernel.hub import Hub
-from kho.kernel.operation import Operation
+from kho.kernel import Command, Hub, Operation
 from kho.kernel.registry import Outcome
 
 interval_option = click.Option(

@@ -32,10 +32,7 @@ from kho.doors.mcp.http import PRINCIPAL, McpHttp
 from kho.doors.mcp.server import Context, McpDoor
 from kho.doors.mcp.toolsets import of_registry
 from kho.doors.metrics import Metrics
-from kho.kernel.background import Background
-from kho.kernel.call import Principal
-from kho.kernel.errors import KhoError, NotFound
-from kho.kernel.hub import Hub
+from kho.kernel import Background, Hub, KhoError, NotFound, Principal
 from kho.lib.dataclass import dataclass
 
 Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]

@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from kho.kernel.call import Call, Principal
-from kho.kernel.capability import Capability
-from kho.kernel.errors import KhoError, NotFound
-from kho.kernel.hub import Hub
+from kho.kernel import Call, Capability, Hub, KhoError, NotFound, Principal
 from kho.kernel.vocabulary import synonym
 
 MOST_RESOURCES = 100

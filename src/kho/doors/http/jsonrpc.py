@@ -5,10 +5,7 @@ from typing import Any
 
 import orjson
 
-from kho.kernel import validation
-from kho.kernel.call import Call, Principal
-from kho.kernel.errors import KhoError
-from kho.kernel.registry import Registry
+from kho.kernel import Call, KhoError, Principal, Registry, validation
 from kho.lib import jsonrpc
 from kho.lib.jsonrpc import InvalidMessage, RpcRequest, RpcResponse
 

@@ -3,11 +3,8 @@
 from typing import Any
 
 from kho.doors.http.actions import Envelope
-from kho.kernel import json_schema
+from kho.kernel import Hub, Operation, Page, Served, Socket, Stream, json_schema
 from kho.kernel.access import Open
-from kho.kernel.hub import Hub
-from kho.kernel.operation import Operation
-from kho.kernel.web import Page, Served, Socket, Stream
 
 Json = dict[str, Any]
 

@@ -8,9 +8,7 @@ import orjson
 from starlette.types import Message, Receive, Scope, Send
 
 from kho.doors.http.guard import Refusal, refuse_websocket
-from kho.kernel.call import Principal
-from kho.kernel.errors import KhoError, Unauthorized
-from kho.kernel.web import ChannelClosed, WebReply, WebRequest
+from kho.kernel import ChannelClosed, KhoError, Principal, Unauthorized, WebReply, WebRequest
 
 OnRefusal = Callable[[Scope, KhoError], None]
 

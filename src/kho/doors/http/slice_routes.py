@@ -13,11 +13,9 @@ from kho.doors.http.event_stream import EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.guard import BodyTooLarge, Refusal, refuse
 from kho.doors.http.slice_channel import AsgiChannel, request_of, told
+from kho.kernel import Call, Forbidden, KhoError, Page, Principal, Served, Socket, Stream, Unauthorized
 from kho.kernel.access import Open
-from kho.kernel.call import Call, Principal
 from kho.kernel.checkpoint import Checkpoint
-from kho.kernel.errors import Forbidden, KhoError, Unauthorized
-from kho.kernel.web import Page, Served, Socket, Stream
 from kho.lib.dataclass import dataclass
 
 

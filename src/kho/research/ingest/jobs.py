@@ -11,11 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, field
 from functools import partial
 
-from kho.kernel.audit import AuditEvent, record
-from kho.kernel.background import Background
-from kho.kernel.call import Call
-from kho.kernel.errors import DatabaseError, KhoError
-from kho.kernel.ports import Database, Lease, Leases, Tx
+from kho.kernel import AuditEvent, Background, Call, Database, DatabaseError, KhoError, Lease, Leases, Tx
+from kho.kernel.audit import record
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted

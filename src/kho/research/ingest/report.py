@@ -1,9 +1,6 @@
 """Reports on ingests, running and finished."""
 
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.hints import Hint, Op
-from kho.kernel.ports import SearchFilter, Tx
+from kho.kernel import Call, Command, Hint, Op, SearchFilter, Tx
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import errors, markdown, model, views

@@ -12,10 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import aclosing
 from dataclasses import field, replace
 
-from kho.kernel.background import Background
-from kho.kernel.call import Call
-from kho.kernel.hints import Hint, Op
-from kho.kernel.ports import Leases, Tx
+from kho.kernel import Background, Call, Hint, Leases, Op, Tx
 from kho.lib.dataclass import dataclass
 from kho.research import commands, errors, markdown
 from kho.research.contract import RESEARCH, ResearchService

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kho.kernel.call import Call
-from kho.kernel.hints import Arg, Hint
-from kho.kernel.ports import Tx
+from kho.kernel import Arg, Call, Hint, Tx
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.parsers.clean import one_line
@@ -178,8 +176,7 @@ class Augment(ResearchService):
             texts = document_store.texts(tx, tenant, [doc.id for doc in docs])
             return [(doc, texts[doc.id]) for doc in docs if doc.id in texts]
 
-        found = await self.db.read(look)
-        return await asyncio.to_thread(_measured, made, tenant, found)
+        return await asyncio.to_thread(_measured, made, tenant, await self.db.read(look))
 
     def _candidates(self, tx: Tx, made: Filing, compared: Iterable[tuple[str, str]]) -> list[Doc]:
         known = set(compared)

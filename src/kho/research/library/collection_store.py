@@ -4,8 +4,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
-from kho.kernel.hints import Hint, Op
-from kho.kernel.ports import Tx
+from kho.kernel import Hint, Op, Tx
 from kho.lib import sql
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import NOTHING, Table, among, marks
@@ -82,8 +81,7 @@ def need_stored(tx: Tx, tenant: str, collection: Collection) -> tuple[Collection
 
 
 def by_ids(tx: Tx, tenant: str, ids: Sequence[str]) -> dict[str, Collection]:
-    rows = COLLECTIONS.read_all(among(tx, f"{SELECT} WHERE tenant = $1 AND id", ids, tenant))
-    return {row.id: row for row in rows}
+    return {row.id: row for row in COLLECTIONS.read_all(among(tx, f"{SELECT} WHERE tenant = $1 AND id", ids, tenant))}
 
 
 def names_of(tx: Tx, tenant: str, rows: Iterable[InCollection]) -> dict[str, str]:

@@ -3,10 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from kho.kernel import paging
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.ports import SearchFilter, Tx
+from kho.kernel import Call, Command, SearchFilter, Tx, paging
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import errors, markdown, views

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from kho.kernel.hints import Op
-from kho.kernel.ports import Tx
+from kho.kernel import Op, Tx
 from kho.lib import sql
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import NOTHING, Table, among

@@ -4,10 +4,8 @@ import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from kho.kernel import paging
-from kho.kernel.call import Call
-from kho.kernel.hints import OPEN, Hint, Op
-from kho.kernel.ports import Tx
+from kho.kernel import Call, Hint, Op, Tx, paging
+from kho.kernel.hints import OPEN
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import commands, errors, markdown, model, names, views
@@ -40,160 +38,123 @@ class Projects(ResearchService):
         Group collections into projects, so that a question goes to the collections of the work at hand; detect finds
         the project of a folder.
         """
-        if params.action not in ("list", "info", "detect"):
-            call.need(WRITE)
-        actions = {
+        reads = {"list": self._list, "info": self._info, "detect": self._detect}
+        if read := reads.get(params.action):
+            return await self.read(call, lambda tx: read(tx, params, call))
+        call.need(WRITE)
+        write = {
             "create": self._create,
             "link": self._link,
             "unlink": self._unlink,
             "set-defaults": self._set_defaults,
-            "list": self._list,
-            "info": self._info,
             "archive": self._archive,
             "unarchive": self._archive,
-            "detect": self._detect,
-        }
-        return await actions[params.action](params, call)
+        }[params.action]
+        return await call.commit(self.db, lambda tx: write(tx, params, call))
 
-    async def _create(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+    def _create(self, tx: Tx, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name, now = _needed(params), self.clock()
         directory = None if params.directory is None else absolute(params.directory)
         project = Project(str(uuid.uuid4()), name, params.description or "", directory, None, now, now)
+        linked = _collections(tx, call.tenant, params.collections or [])
+        _need_free(tx, call.tenant, directory)
+        if not project_store.create(tx, call.tenant, project):
+            raise ProjectExists(
+                f"There is a project '{name}' already.",
+                guidance=Hint(
+                    "Use it (",
+                    Op("manage_projects", action="info", project_name=name),
+                    " shows it), or choose another name. Upper and lower case are the same name.",
+                ),
+            )
+        project_store.link(tx, call.tenant, project.id, [row.id for row in linked], default=params.default)
+        call.audit(tx, project.id, at=now, action="create", name=name)
+        return _answer(tx, call.tenant, project, params.action, f"Created the project '{name}'.")
 
-        def work(tx: Tx) -> ProjectsAnswer:
-            linked = _collections(tx, call.tenant, params.collections or [])
-            _need_free(tx, call.tenant, directory)
-            if not project_store.create(tx, call.tenant, project):
-                raise ProjectExists(
-                    f"There is a project '{name}' already.",
-                    guidance=Hint(
-                        "Use it (",
-                        Op("manage_projects", action="info", project_name=name),
-                        " shows it), or choose another name. Upper and lower case are the same name.",
-                    ),
-                )
-            project_store.link(tx, call.tenant, project.id, [row.id for row in linked], default=params.default)
-            call.audit(tx, project.id, at=now, action="create", name=name)
-            return _answer(tx, call.tenant, project, params.action, f"Created the project '{name}'.")
-
-        return await call.commit(self.db, work)
-
-    async def _link(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+    def _link(self, tx: Tx, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name, wanted = _needed(params), _needed_collections(params)
+        project = self._changing(tx, call.tenant, name)
+        rows = _collections(tx, call.tenant, wanted)
+        with self._audited(tx, call, project, params.action):
+            project_store.link(tx, call.tenant, project.id, [row.id for row in rows], default=params.default)
+        message = f"Linked {_listed(rows)} to '{project.name}'{' as defaults' if params.default else ''}."
+        return _answer(tx, call.tenant, project, params.action, message)
 
-        def work(tx: Tx) -> ProjectsAnswer:
-            project = self._changing(tx, call.tenant, name)
-            rows = _collections(tx, call.tenant, wanted)
-            with self._audited(tx, call, project, params.action):
-                project_store.link(tx, call.tenant, project.id, [row.id for row in rows], default=params.default)
-            message = f"Linked {_listed(rows)} to '{project.name}'{' as defaults' if params.default else ''}."
-            return _answer(tx, call.tenant, project, params.action, message)
-
-        return await call.commit(self.db, work)
-
-    async def _unlink(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+    def _unlink(self, tx: Tx, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name, wanted = _needed(params), _needed_collections(params)
+        project = self._changing(tx, call.tenant, name)
+        rows = [collection_store.need(tx, call.tenant, one) for one in wanted]
+        _need_linked(rows, project_store.links(tx, call.tenant, [project.id])[project.id], project)
+        with self._audited(tx, call, project, params.action):
+            project_store.unlink(tx, call.tenant, project.id, [row.id for row in rows])
+        message = f"Unlinked {_listed(rows)} from '{project.name}'. The collections themselves stay."
+        return _answer(tx, call.tenant, project, params.action, message)
 
-        def work(tx: Tx) -> ProjectsAnswer:
-            project = self._changing(tx, call.tenant, name)
-            rows = [collection_store.need(tx, call.tenant, one) for one in wanted]
-            _need_linked(rows, project_store.links(tx, call.tenant, [project.id])[project.id], project)
-            with self._audited(tx, call, project, params.action):
-                project_store.unlink(tx, call.tenant, project.id, [row.id for row in rows])
-            message = f"Unlinked {_listed(rows)} from '{project.name}'. The collections themselves stay."
-            return _answer(tx, call.tenant, project, params.action, message)
-
-        return await call.commit(self.db, work)
-
-    async def _set_defaults(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+    def _set_defaults(self, tx: Tx, params: ManageProjects, call: Call) -> ProjectsAnswer:
         name = _needed(params)
         if params.clear and params.append:
             raise InvalidProjectRequest("'append' and 'clear' exclude each other.", parameter="clear")
         if params.clear and params.collections:
             raise InvalidProjectRequest("'clear' takes no 'collections': it removes all defaults.", parameter="clear")
         wanted = [] if params.clear else _needed_collections(params)
+        project = self._changing(tx, call.tenant, name)
+        rows = _collections(tx, call.tenant, wanted)
+        with self._audited(tx, call, project, params.action):
+            if not params.append:
+                project_store.clear_defaults(tx, call.tenant, project.id)
+            project_store.link(tx, call.tenant, project.id, [row.id for row in rows], default=True)
+        message = f"'{project.name}' has no defaults now." if params.clear else f"Set the defaults of '{project.name}'."
+        return _answer(tx, call.tenant, project, params.action, message)
 
-        def work(tx: Tx) -> ProjectsAnswer:
-            project = self._changing(tx, call.tenant, name)
-            rows = _collections(tx, call.tenant, wanted)
-            with self._audited(tx, call, project, params.action):
-                if not params.append:
-                    project_store.clear_defaults(tx, call.tenant, project.id)
-                project_store.link(tx, call.tenant, project.id, [row.id for row in rows], default=True)
-            message = (
-                f"'{project.name}' has no defaults now." if params.clear else f"Set the defaults of '{project.name}'."
-            )
-            return _answer(tx, call.tenant, project, params.action, message)
-
-        return await call.commit(self.db, work)
-
-    async def _list(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+    def _list(self, tx: Tx, params: ManageProjects, call: Call) -> ProjectsAnswer:
         [after] = views.place(params.cursor, InvalidProjectRequest, str) or ("",)
+        rows = project_store.page(tx, call.tenant, after, params.limit + 1, archived=params.include_archived)
+        shown, more = paging.cut(rows, params.limit, lambda last: [names.key(last.name)])
+        links = project_store.links(tx, call.tenant, [row.id for row in shown])
+        message = f"{counted(len(shown), 'project')} shown." if shown else "There are no projects."
+        if not shown and not after:
+            create = Op("manage_projects", action="create", project_name=OPEN)
+            message = Hint(message, " Create one with ", create, ".")
+        return ProjectsAnswer(
+            action=params.action,
+            message=message,
+            projects=[_shown(row, links[row.id]) for row in shown],
+            next_cursor=more,
+        )
 
-        def work(tx: Tx) -> ProjectsAnswer:
-            rows = project_store.page(tx, call.tenant, after, params.limit + 1, archived=params.include_archived)
-            shown, more = paging.cut(rows, params.limit, lambda last: [names.key(last.name)])
-            links = project_store.links(tx, call.tenant, [row.id for row in shown])
-            message = f"{counted(len(shown), 'project')} shown." if shown else "There are no projects."
-            if not shown and not after:
-                create = Op("manage_projects", action="create", project_name=OPEN)
-                message = Hint(message, " Create one with ", create, ".")
-            return ProjectsAnswer(
-                action=params.action,
-                message=message,
-                projects=[_shown(row, links[row.id]) for row in shown],
-                next_cursor=more,
-            )
+    def _info(self, tx: Tx, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        project = project_store.need(tx, call.tenant, _needed(params))
+        count = len(project_store.links(tx, call.tenant, [project.id])[project.id])
+        message = f"'{project.name}' has {counted(count, 'collection')}."
+        return _answer(tx, call.tenant, project, params.action, message)
 
-        return await self.read(call, work)
+    def _archive(self, tx: Tx, params: ManageProjects, call: Call) -> ProjectsAnswer:
+        archive, now = params.action == "archive", self.clock()
+        project = self._changing(tx, call.tenant, _needed(params))
+        if not archive and project.archived_at is not None:
+            _need_free(tx, call.tenant, project.directory)
+        project_store.set_archived(tx, call.tenant, project.id, now if archive else None, now)
+        if archive != (project.archived_at is not None):
+            call.audit(tx, project.id, at=now, action=params.action, name=project.name)
+        told = "Archived" if archive else "Brought back"
+        return _answer(tx, call.tenant, project, params.action, f"{told} '{project.name}'. Its collections stay.")
 
-    async def _info(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
-        name = _needed(params)
-
-        def work(tx: Tx) -> ProjectsAnswer:
-            project = project_store.need(tx, call.tenant, name)
-            count = len(project_store.links(tx, call.tenant, [project.id])[project.id])
-            message = f"'{project.name}' has {counted(count, 'collection')}."
-            return _answer(tx, call.tenant, project, params.action, message)
-
-        return await self.read(call, work)
-
-    async def _archive(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
-        name, archive, now = _needed(params), params.action == "archive", self.clock()
-
-        def work(tx: Tx) -> ProjectsAnswer:
-            project = self._changing(tx, call.tenant, name)
-            if not archive and project.archived_at is not None:
-                _need_free(tx, call.tenant, project.directory)
-            project_store.set_archived(tx, call.tenant, project.id, now if archive else None, now)
-            if archive != (project.archived_at is not None):
-                call.audit(tx, project.id, at=now, action=params.action, name=project.name)
-            told = "Archived" if archive else "Brought back"
-            return _answer(tx, call.tenant, project, params.action, f"{told} '{project.name}'. Its collections stay.")
-
-        return await call.commit(self.db, work)
-
-    async def _detect(self, params: ManageProjects, call: Call) -> ProjectsAnswer:
+    def _detect(self, tx: Tx, params: ManageProjects, call: Call) -> ProjectsAnswer:
         if params.directory is None:
             raise missing(InvalidProjectRequest, "directory", params.action)
-        directory = params.directory
-
-        def work(tx: Tx) -> ProjectsAnswer:
-            project = detected(tx, call.tenant, directory)
-            if project is None:
-                raise UnknownProject(
-                    "No project has this folder, nor one above it.",
-                    guidance=Hint(
-                        "Create one with ",
-                        Op("manage_projects", action="create", project_name=OPEN, directory=OPEN),
-                        ".",
-                    ),
-                    directory=directory,
-                )
-            message = f"This folder belongs to the project '{project.name}'."
-            return _answer(tx, call.tenant, project, params.action, message)
-
-        return await self.read(call, work)
+        project = detected(tx, call.tenant, params.directory)
+        if project is None:
+            raise UnknownProject(
+                "No project has this folder, nor one above it.",
+                guidance=Hint(
+                    "Create one with ",
+                    Op("manage_projects", action="create", project_name=OPEN, directory=OPEN),
+                    ".",
+                ),
+                directory=params.directory,
+            )
+        message = f"This folder belongs to the project '{project.name}'."
+        return _answer(tx, call.tenant, project, params.action, message)
 
     @contextmanager
     def _audited(self, tx: Tx, call: Call, project: Project, action: str) -> Generator[None, None, None]:

@@ -6,15 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kho.kernel import paging, transfer
-from kho.kernel.call import Call
-from kho.kernel.params import Id, Moment, Whole
-from kho.kernel.ports import Tx
-from kho.kernel.transfer import ExportedLines, Line
+from kho.kernel import Call, ExportedLines, Id, Line, Moment, Tx, Whole, paging, transfer
 from kho.lib.chunking.chunker import Kind
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
-from kho.research import errors, markdown, names, views
+from kho.research import errors, markdown, model, names, views
 from kho.research.contract import RESEARCH, SOME_ID, ResearchService
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.ingest import indexing
@@ -22,16 +18,6 @@ from kho.research.ingest.indexing import Doc, Filing, Origin
 from kho.research.library import collection_store, document_store
 from kho.research.library.collection_store import Collection
 from kho.research.library.document_store import DocumentStore, at_places, get_many
-from kho.research.model import (
-    CollectionName,
-    CollectionType,
-    ExportKnowledge,
-    ImportedKnowledge,
-    ImportKnowledge,
-    OneLine,
-    Path,
-    Tags,
-)
 
 _Count = Annotated[int, Field(ge=0, lt=2**62), Whole]
 
@@ -39,8 +25,8 @@ _Count = Annotated[int, Field(ge=0, lt=2**62), Whole]
 class CollectionLine(Line):
     kind: Literal["collection"] = "collection"
     id: Id
-    name: CollectionName
-    type: CollectionType = "fundamental"
+    name: model.CollectionName
+    type: model.CollectionType = "fundamental"
     description: Annotated[str, Field(max_length=2_000)] = ""
     created_at: Moment | None = None
 
@@ -48,18 +34,18 @@ class CollectionLine(Line):
 class DocumentLine(Line):
     kind: Literal["document"] = "document"
     id: Id
-    collection: CollectionName
+    collection: model.CollectionName
     origin: Origin = "external"
-    path: Path | None = None
-    source: OneLine | None = None
-    title: OneLine
+    path: model.Path | None = None
+    source: model.OneLine | None = None
+    title: model.OneLine
     format: Annotated[str, Field(max_length=64)] = "text"
     cut: Kind = "auto"
     hash: Annotated[str, Field(max_length=128)]
     size_bytes: _Count
     modified_at: Moment | None = None
-    tags: Tags = Field(default_factory=list)
-    author: OneLine | None = None
+    tags: model.Tags = Field(default_factory=list)
+    author: model.OneLine | None = None
     published: Annotated[str, Field(max_length=64)] | None = None
     created_at: Moment | None = None
     updated_at: Moment | None = None
@@ -82,7 +68,7 @@ class KnowledgeTransfer(ResearchService):
         text=markdown.exported,
         example={"limit": 100},
     )
-    async def export(self, params: ExportKnowledge, call: Call) -> ExportedLines:
+    async def export(self, params: model.ExportKnowledge, call: Call) -> ExportedLines:
         """Collections and documents, a page at a time, in the form that import takes."""
         [after] = views.place(params.cursor, InvalidDocumentRequest, str) or ("",)
 
@@ -109,7 +95,7 @@ class KnowledgeTransfer(ResearchService):
         text=markdown.message,
         example={"lines": [{"kind": "collection", "id": SOME_ID, "name": "papers"}]},
     )
-    async def import_(self, params: ImportKnowledge, call: Call) -> ImportedKnowledge:
+    async def import_(self, params: model.ImportKnowledge, call: Call) -> model.ImportedKnowledge:
         """Take what export gave; documents that are here already stay, unless they are to be replaced."""
         # Lines may come in any order. Importing twice is harmless.
         now, by = self.clock(), call.principal.sub
@@ -122,7 +108,7 @@ class KnowledgeTransfer(ResearchService):
             lambda: [(one.collection, _filing(one, call.tenant, now)) for one in documents]
         )
 
-        def work(tx: Tx) -> ImportedKnowledge:
+        def work(tx: Tx) -> model.ImportedKnowledge:
             rows, new = self._collections(tx, call.tenant, list(made.values()))
             placed = [one.under(one.doc.id, rows[names.key(name)].id, one.doc.created_at) for name, one in filings]
             known = _known(tx, call.tenant, placed)
@@ -133,7 +119,7 @@ class KnowledgeTransfer(ResearchService):
             if put or new:
                 also = [(one.doc.id, {"new": one.new}) for one in put]
                 call.audit(tx, "", at=now, also=also, collections=new, imported=added, replaced=replaced)
-            return ImportedKnowledge(
+            return model.ImportedKnowledge(
                 message=f"{counted(added, 'document')} imported, {replaced} replaced, {skipped} skipped; "
                 f"{counted(new, 'new collection')}.",
                 collections=new,

@@ -4,9 +4,7 @@ tenant."""
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.ports import Tx
+from kho.kernel import Call, Command, Tx
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, among, replacing, where
 from kho.research import errors, markdown, views
@@ -100,8 +98,7 @@ def reasons(tx: Tx, tenant: str, document_id: str, limit: int) -> list[str]:
         "SELECT reason FROM research_feedback WHERE tenant = $1 AND document_id = $2 AND verdict = 'negative' "
         "AND reason IS NOT NULL ORDER BY at DESC, sub LIMIT $3"
     )
-    rows = tx.all(statement, tenant, document_id, limit)
-    return [row[0] for row in rows]
+    return [row[0] for row in tx.all(statement, tenant, document_id, limit)]
 
 
 COMPLAINTS, REASONS = 10, 3

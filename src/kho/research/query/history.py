@@ -3,10 +3,7 @@
 import uuid
 from collections.abc import Sequence
 
-from kho.kernel import paging
-from kho.kernel.call import Call
-from kho.kernel.command import Command
-from kho.kernel.ports import Tx
+from kho.kernel import Call, Command, Tx, paging
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table
 from kho.research import errors, markdown, names, views

@@ -8,9 +8,8 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from kho.kernel.call import Call, Left, until
-from kho.kernel.hints import Hint
-from kho.kernel.ports import SearchFilter, Tx
+from kho.kernel import Call, Hint, SearchFilter, Tx
+from kho.kernel.call import Left, until
 from kho.lib.dataclass import dataclass
 from kho.research import commands, errors, markdown
 from kho.research.contract import RESEARCH, ResearchService, query_time

@@ -2,9 +2,8 @@
 
 import asyncio
 
-from kho.kernel.call import Call, Left, until
-from kho.kernel.command import Command
-from kho.kernel.ports import SearchFilter, Tx
+from kho.kernel import Call, Command, SearchFilter, Tx
+from kho.kernel.call import Left, until
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.research import errors, markdown, views

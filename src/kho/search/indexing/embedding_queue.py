@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kho.kernel.background import Background
-from kho.kernel.errors import DatabaseError, KhoError
+from kho.kernel import Background, Database, DatabaseError, Embedder, KhoError, Lease, Leases, SearchFilter, Tx, Vectors
 from kho.kernel.hub import Settled
-from kho.kernel.ports import Database, Embedder, Lease, Leases, SearchFilter, Tx, Vectors
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import number

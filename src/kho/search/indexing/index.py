@@ -5,10 +5,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 
 from kho.kernel.ports import PassageRef, Tx, Vectors, WordEntry, Words
+from kho.lib import sql
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.search.indexing import minhash, passages
@@ -94,7 +94,7 @@ def prepare(document: Document) -> Prepared:
         text = storable("\n".join(field.text for field in fields))
         weights = () if plain else tuple((len(field.text) + 1, field.weight) for field in fields)
         heading = storable(passage.heading)
-        digest = _digest(heading, text, repr(weights))
+        digest = sql.digest(heading, text, repr(weights))
         head, body, length = _counted(heading, fields, passage.label)
         spoken = language(f"{heading}\n{text}")
         stored = StoredPassage(filed, document.key, number, digest, heading, text, weights, spoken)
@@ -252,7 +252,3 @@ def storable(text: str) -> str:
         except UnicodeEncodeError:
             pass
     return _UNSTORABLE.sub("\ufffd", text)
-
-
-def _digest(*parts: str) -> str:
-    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

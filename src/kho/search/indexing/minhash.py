@@ -9,6 +9,7 @@ from hashlib import blake2b
 from random import Random
 
 from kho.kernel.ports import Tx
+from kho.lib.sql import number_of
 
 BANDS, ROWS = 8, 5
 EACH = 32
@@ -24,12 +25,8 @@ def bands(words: Set[str]) -> list[int]:
         return []
     numbers = [int.from_bytes(blake2b(word.encode(), digest_size=7).digest()) for word in words]
     lowest = [min((a * number + b) % _PRIME for number in numbers) for a, b in _HASHES]
-    return [_digest(band, lowest[band * ROWS : (band + 1) * ROWS]) for band in range(BANDS)]
-
-
-def _digest(band: int, hashes: list[int]) -> int:
-    text = ",".join(map(str, (band, *hashes))).encode()
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
+    banded = ((band, *lowest[band * ROWS : (band + 1) * ROWS]) for band in range(BANDS))
+    return [number_of(",".join(map(str, one))) for one in banded]
 
 
 def likeness(a: Set[str], b: Set[str]) -> float:
@@ -72,5 +69,4 @@ def find(tx: Tx, space: str, tenant: str, collection: str, bands: Sequence[int],
         f"SELECT key, count(*) AS shared FROM ({each}) AS shares GROUP BY key ORDER BY shared DESC, key "
         f"LIMIT ${len(bands) + 4}"
     )
-    rows = tx.all(sql, space, tenant, collection, *bands, limit)
-    return [row[0] for row in rows]
+    return [row[0] for row in tx.all(sql, space, tenant, collection, *bands, limit)]

@@ -17,9 +17,8 @@ from typing import Literal, Self, TypeVar
 
 import apsw
 
-from kho.kernel import errors
+from kho.kernel import Tx, errors
 from kho.kernel.call import within
-from kho.kernel.ports import Tx
 from kho.storage.sqlite.connection import Connection, connect
 from kho.storage.sqlite.transaction import SqliteTx, translate
 from kho.storage.sqlite.writer import Writer

@@ -10,8 +10,7 @@ from typing import Any, TypeVar, cast
 
 import apsw
 
-from kho.kernel import errors
-from kho.kernel.ports import Tx
+from kho.kernel import Tx, errors
 from kho.lib.dataclass import dataclass
 from kho.storage.sqlite.connection import Connection
 from kho.storage.sqlite.transaction import SqliteTx, translate

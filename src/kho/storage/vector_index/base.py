@@ -6,10 +6,9 @@ All vectors are normalised to length 1, so that a dot product is the cosine on e
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kho.kernel import errors
-from kho.kernel.ports import PassageRef, SearchFilter, Tx
+from kho.kernel import PassageRef, SearchFilter, Tx, errors
 from kho.lib.dataclass import dataclass
-from kho.storage.digests import number_of
+from kho.lib.sql import number_of
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from kho.kernel import errors
-from kho.kernel.ports import Database, PassageRef, SearchFilter, Tx
-from kho.storage.digests import number_of
+from kho.kernel import Database, PassageRef, SearchFilter, Tx, errors
+from kho.lib.sql import number_of
 from kho.storage.vector_index.base import IndexFilter, find, latest, look_up, matrix, register, registered, vector_of
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kho.kernel import errors
+from kho.kernel import Database, PassageRef, SearchFilter, Tx, errors
 from kho.kernel.call import within
-from kho.kernel.ports import Database, PassageRef, SearchFilter, Tx
 from kho.lib.clock import Clock, system_clock
 from kho.storage.leases import SqlLeases
 from kho.storage.vector_index import qdrant_outbox as outbox

@@ -54,8 +54,7 @@ def claim(tx: Tx, lease: Lease, model: int, now: int) -> bool:
 
 def take(tx: Tx, model: int, limit: int) -> list[OutboxRow]:
     sql = "SELECT number, seq, payload, vector FROM vector_outbox WHERE model = $1 ORDER BY number LIMIT $2"
-    rows = tx.all(sql, model, limit)
-    return [OutboxRow(*row) for row in rows]
+    return [OutboxRow(*row) for row in tx.all(sql, model, limit)]
 
 
 def delivered(tx: Tx, lease: Lease, model: int, numbers: Sequence[int]) -> bool:

@@ -16,7 +16,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel.ports import Database, PassageRef, Row, SearchFilter, Tx
-from kho.storage.digests import number_of
+from kho.lib.sql import number_of
 from kho.storage.vector_index import base
 from kho.storage.vector_index.bit_codes import BlockCache, CodeBlock, Frame, array, candidates, encode, join, learn
 

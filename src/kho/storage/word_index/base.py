@@ -14,7 +14,7 @@ from typing import Protocol
 
 from kho.kernel.ports import PassageRef, SearchFilter, WordEntry, WordMatches, rarity_of
 from kho.lib.dataclass import dataclass
-from kho.storage.digests import digest
+from kho.lib.sql import digest_bytes
 
 MAX_QUERY_TOKENS = 64
 MAX_ENTRY_TOKENS = 20_000
@@ -291,5 +291,5 @@ def scope(where: SearchFilter | PassageRef) -> tuple[str, int]:
 
     A query reads the postings of its own mark; the number, from other bits, protects against two tenants with one mark.
     """
-    both = digest(where.space, where.tenant, size=14)
+    both = digest_bytes(where.space, where.tenant, size=14)
     return both[:6].hex(), int.from_bytes(both[6:], "big", signed=True)

@@ -7,7 +7,7 @@ tsvector: any token fits, however long or unusual, a row is half the size, and t
 from collections.abc import Iterable, Sequence
 
 from kho.kernel.ports import PassageRef, SearchFilter, TokenCounts, Tx, WordEntry, WordMatches
-from kho.storage.digests import number_of
+from kho.lib.sql import number_of
 from kho.storage.word_index import base
 
 _FIRST, _LAST = -(2**63), 2**63 - 1
@@ -134,8 +134,7 @@ class _Search:
         return _SCORED.format(points=points, fitting=leading + self._fitting)
 
     def _best(self, entries: str, limit: int) -> base.Scored:
-        rows = self._tx.all(_BEST.format(entries=entries), *self._window, limit)
-        return [(row[0], row[1]) for row in rows if row[1]]
+        return [(row[0], row[1]) for row in self._tx.all(_BEST.format(entries=entries), *self._window, limit) if row[1]]
 
     def _together(self, tokens: Sequence[base.WeightedToken]) -> str:
         return f"terms @> {_literal(self._term(('w', item.token)) for item in tokens)}"

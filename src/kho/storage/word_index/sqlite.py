@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from zlib import crc32
 
 from kho.kernel.ports import SearchFilter, TokenCounts, Tx, WordEntry, WordMatches
-from kho.storage.digests import digest
+from kho.lib.sql import digest_bytes
 from kho.storage.word_index import base
 
 NUMPY_PAYS, LOADING_NUMPY_PAYS = 40, 250
@@ -224,9 +224,9 @@ def _number(token: str) -> bytes:
 def _term(term: base.Term) -> str:
     """Return a term without the mark: tokens unchanged; other names, which may be long or unusual, as digests."""
     letter, text = term
-    return letter + (_plain(text) if letter.endswith("w") else digest(text).hex() if text else "")
+    return letter + (_plain(text) if letter.endswith("w") else digest_bytes(text).hex() if text else "")
 
 
 def _plain(token: str) -> str:
     """Return the token, or its digest (0x…) if FTS5 would split or fold it."""
-    return token if _AS_IT_IS.fullmatch(token) else "0x" + digest(token).hex()
+    return token if _AS_IT_IS.fullmatch(token) else "0x" + digest_bytes(token).hex()
