@@ -7,8 +7,7 @@ Prints the constants to put there, fitted on one half of the notes, and what the
 - UNRELATED, by the languages of query and passage: how close unrelated texts come (mean and half a standard deviation),
   but never more than what all but two in a hundred of the right notes reach.
 - HOLLOW and DOUBTFUL: how much keywords that mean something look like nonsense, at most and in one case of ten.
-- AMONG_NOTES: hit@5 among the notes for several shares of the words in the score. This one is weighed by hand: fewer
-  words find a little more here, but a rare word that one note alone has should decide.
+- AMONG_NOTES: hit@5 among the notes for several shares of the words in the score.
 """
 
 import asyncio

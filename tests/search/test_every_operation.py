@@ -1,7 +1,7 @@
 """What every operation that searches has to keep: words that nobody has do not hide the record, keywords find short
 notes, and a search without vectors says so."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ Ids = Mapping[str, list[str]]
 
 
 @asynccontextmanager
-async def stored(settings: Settings, *, settle: bool) -> AsyncIterator[tuple[Ask, Ids]]:
+async def stored(settings: Settings, *, settle: bool) -> AsyncGenerator[tuple[Ask, Ids]]:
     async with open_hub(settings) as hub, hub_client("memory", hub) as ask:
         await ask("manage_collections", {"action": "create", "collection_name": COLLECTION})
         await ask("memory_get_or_create", {"conversation_id": COLLECTION})

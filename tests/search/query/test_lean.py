@@ -8,8 +8,7 @@ from kho.search.query import scoring
 from kho.search.query.parsed_query import EVENLY, LITERALLY, UNMARKED, ParsedQuery
 
 CODE = "def total(items):\n    result = 0\n    for item in items:\n        result += item.price\n    return result"
-PROSE = "The bridge was closed after cracks were found in two of its pillars, and it stayed closed all winter. "
-PROSE *= 3
+PROSE = "The bridge was closed after cracks were found in two of its pillars, and it stayed closed all winter. " * 3
 NOTE = "Cây cầu bị đóng sau khi phát hiện vết nứt ở hai trụ, và đóng suốt mùa đông."
 
 

@@ -36,7 +36,7 @@ is as close as the related probes; a closer one gets up to 1."""
 _NOTHING: TokenCounts = {}, 0
 
 AMONG_CODE = 0.25
-AMONG_NOTES = 0.3
+AMONG_NOTES = 0.2
 """Share of keywords among short texts: they have room for few words, so one that is missing says little."""
 NOTE = 300
 """Bytes up to which a text is short."""
