@@ -21,6 +21,9 @@ MAX_NAMES = 100
 MAX_MOVED = 1_000
 
 CollectionType = Literal["fundamental", "project-specific"]
+_Given = BeforeValidator(
+    lambda value: None if value == "" else value
+)  # the contract's command sends `--type=` for none
 Verdict = Literal["positive", "negative", "neutral"]
 ContentType = Literal["prose", "code_block", "table"]
 
@@ -48,11 +51,6 @@ def _collection(value: str) -> str:
     if "," in value:
         raise PydanticCustomError("name", "must not contain a comma: commas separate the names of collections")
     return value
-
-
-def _absent_if_empty(value: Any) -> Any:
-    """The contract's command fills in `--type=` also where there is none."""
-    return None if value == "" else value
 
 
 def _not_blank(value: str) -> str:
@@ -135,7 +133,7 @@ class ManageCollections(Asked):
         description="What to do. All but list need collection_name."
     )
     collection_name: CollectionName | None = Field(None, description="The collection; its name holds no comma.")
-    collection_type: Annotated[CollectionType | None, BeforeValidator(_absent_if_empty)] = Field(
+    collection_type: Annotated[CollectionType | None, _Given] = Field(
         None,
         description="For create: fundamental (for every project; default) or project-specific. For list: only these.",
     )

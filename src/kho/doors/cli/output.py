@@ -1,7 +1,7 @@
 """Formats answers: JSON for programs, Markdown and short lists for people."""
 
 import sys
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import orjson
@@ -10,7 +10,13 @@ from kho.doors.cli.hints import NAMING, Spell, problems_of
 from kho.kernel.errors import about, in_words
 from kho.kernel.hints import presenting
 from kho.kernel.registry import Outcome
+from kho.lib.lazy_module import lazy
 from kho.lib.shown_time import local_times
+
+if TYPE_CHECKING:
+    from kho.lib import terminal_markdown
+else:
+    (terminal_markdown,) = lazy("kho.lib.terminal_markdown")  # slow to import, and not needed if the output is piped
 
 SHOWN = 40
 """Maximum items shown of each list in an error, so that what succeeded does not hide what failed."""
@@ -70,10 +76,7 @@ def _rendered(markdown: str) -> None:
     if not sys.stdout.isatty():
         click.echo(markdown)
         return
-    from rich.console import Console  # slow to import, and not needed when the output is piped
-    from rich.markdown import Markdown
-
-    Console().print(Markdown(markdown))
+    terminal_markdown.show(markdown)
 
 
 def data(value: Any) -> Any:
