@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.doors.doors import Served, served
 
 from kho.app import open_database, open_hub
@@ -40,6 +41,14 @@ async def test_what_waits_for_vectors_is_counted_when_asked(settings: Settings) 
         for count in (1, 2):
             await hub.rpc("submit_experience", {**RECORD, "title": f"Kettle {count}"})
             assert await pending(hub) == [f"kho_vectors_pending {count}.0"]
+
+
+@pytest.mark.requirement("004.test.memory")
+@pytest.mark.skipif(sys.platform != "linux", reason="the figures come from /proc")
+async def test_memory_processor_time_and_files_of_the_process(hub: Served) -> None:
+    told = dict(line.split() for line in (await hub.get("/metrics")).text.splitlines() if line.startswith("process_"))
+    assert float(told["process_resident_memory_bytes"]) > 1e6
+    assert {"process_cpu_seconds_total", "process_open_fds"} <= told.keys()
 
 
 async def test_by_words_alone_nothing_waits(hub: Served) -> None:

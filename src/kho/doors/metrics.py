@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest, multiprocess
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
@@ -34,6 +34,7 @@ class Metrics:
         """Render all metrics. `pending` is the number of passages waiting for vectors. It comes from the store and is
         the same for all workers, so it is not a per-worker gauge: Prometheus would add those up."""
         now = CollectorRegistry()
+        ProcessCollector(registry=now)  # memory, processor time and open files of this process (Linux)
         if pending is not None:
             now.register(_Gauge("kho_vectors_pending", "Passages that wait for their vectors.", pending))
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:

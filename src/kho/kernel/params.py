@@ -95,6 +95,8 @@ def _json_list(value: Any) -> Any:
 Whole = WrapValidator(_whole)
 """Put it after the limits of an integer, so that the schema states them: `Annotated[int, Field(ge=1), Whole]`."""
 JSON_LIST = BeforeValidator(_json_list)
+EmptyIsAbsent = BeforeValidator(lambda value: None if value == "" else value)
+"""For an optional field that callers fill in with an empty text where they have none."""
 Strings = Annotated[list[str], JSON_LIST]
 ID = in_words(
     r"^[A-Za-z0-9._:/-]{1,128}$", "must be 1 to 128 letters without accents, digits or characters of . _ : / -"

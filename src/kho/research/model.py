@@ -7,7 +7,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from kho.kernel.hints import Sentence
-from kho.kernel.params import JSON_LIST, Cursor, Id, Params, Reason, Result, Strings, Time, Whole, of_kind
+from kho.kernel.params import (
+    JSON_LIST,
+    Cursor,
+    EmptyIsAbsent,
+    Id,
+    Params,
+    Reason,
+    Result,
+    Strings,
+    Time,
+    Whole,
+    of_kind,
+)
 from kho.lib.jsonrpc import ParseError, check_size
 from kho.research import KIND, names
 from kho.search.query.relevance import Label
@@ -21,9 +33,6 @@ MAX_NAMES = 100
 MAX_MOVED = 1_000
 
 CollectionType = Literal["fundamental", "project-specific"]
-_Given = BeforeValidator(
-    lambda value: None if value == "" else value
-)  # the contract's command sends `--type=` for none
 Verdict = Literal["positive", "negative", "neutral"]
 ContentType = Literal["prose", "code_block", "table"]
 
@@ -133,7 +142,7 @@ class ManageCollections(Asked):
         description="What to do. All but list need collection_name."
     )
     collection_name: CollectionName | None = Field(None, description="The collection; its name holds no comma.")
-    collection_type: Annotated[CollectionType | None, _Given] = Field(
+    collection_type: Annotated[CollectionType | None, EmptyIsAbsent] = Field(
         None,
         description="For create: fundamental (for every project; default) or project-specific. For list: only these.",
     )

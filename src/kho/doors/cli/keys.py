@@ -149,7 +149,7 @@ def _reset(program: Program) -> click.Command:
     @click.command(
         help=program.help(
             "Delete all keys, so that the hub answers everybody on this machine without one again, and nobody else. A "
-            "running hub still asks for keys until it is started anew.",
+            "running hub still asks for keys until it is restarted.",
             "keys reset --yes",
         )
     )
@@ -171,7 +171,7 @@ def _reset(program: Program) -> click.Command:
             output.as_json({"deleted": deleted})
             return
         click.echo(f"Deleted {counted(deleted, 'key')}. The hub needs none again, for callers on this machine only.")
-        click.echo("A running hub asks for keys until you start it anew.", err=True)
+        click.echo("A running hub asks for keys until you restart it.", err=True)
 
     return reset
 
