@@ -1,5 +1,6 @@
 """Params and results of the research operations."""
 
+from contextlib import suppress
 from typing import Annotated, Any, Literal, cast
 
 import orjson
@@ -80,14 +81,10 @@ def _separated(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
-        try:
-            check_size(value)
-            orjson.loads(value)
-        except orjson.JSONDecodeError:
-            pass  # a name may begin with a bracket
-        except ParseError:
-            return value
-        else:
+        with suppress(orjson.JSONDecodeError):  # a name may begin with a bracket
+            with suppress(ParseError):
+                check_size(value)
+                orjson.loads(value)
             return value
     # Bounded above the largest list allowed, so that a text of nothing but commas does not become millions of names.
     return [part for part in value.split(",", 2 * MAX_MOVED) if part.strip()]
@@ -233,8 +230,11 @@ class IngestStatus(Asked):
     limit: Page = Field(20, description="How many, the newest first.")
 
 
-class ListKbDocuments(Asked):
-    collection: CollectionName | None = Field(None, description="Only those of this collection.")
+class OfCollection(Asked):
+    collection: CollectionName | None = Field(None, description="Only this collection; else all.")
+
+
+class ListKbDocuments(OfCollection):
     filter: Annotated[str, Field(max_length=500)] | None = Field(
         None, description="Only those whose path, source or title contains this."
     )
@@ -268,12 +268,7 @@ class ImportKnowledge(Asked):
     merge: Literal["skip", "replace"] = Field("skip", description="What to do with a document that exists already.")
 
 
-class OfCollection(Asked):
-    collection: CollectionName | None = Field(None, description="Only this collection; else all.")
-
-
-class SimilarDocuments(Asked):
-    document: Reference = Field(description="Its id; or its path or title.")
+class SimilarDocuments(KbDocument):
     collection: CollectionName | None = Field(None, description="The collection that the document is in.")
     collections: CollectionNames | None = Field(None, description=f"{_COLLECTIONS} Where to look; else everywhere.")
     top_k: Annotated[int, Field(ge=1, le=100), Whole] = Field(10, description="How many documents to return.")
