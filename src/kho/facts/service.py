@@ -36,7 +36,7 @@ facts that supersede each other score 0.35 to 1.0 ("We run MySQL in production",
 0.40), facts that have nothing to do with each other at most 0.24."""
 SIMILAR_BY_WORDS = 0.25
 """The same for a fact whose vector is not there yet: keywords alone score lower. Of 240 short facts in three languages
-that have nothing to do with each other, two had one above it."""
+that have nothing to do with each other, one had another above it."""
 SIMILAR_TIMEOUT = 3.0
 """Seconds that a new fact waits for its neighbours. It is stored without them if that takes longer."""
 ASKED = 1_000

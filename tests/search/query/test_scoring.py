@@ -205,3 +205,21 @@ def test_the_meaning_of_what_is_like_nonsense_is_doubted() -> None:
     assert scores == pytest.approx([full, full, full * (1 - DOUBT / 2), full * (1 - DOUBT), full * (1 - DOUBT)])
     cannot_tell = [float(scoring.meaning(like(None, noise))[0]) for noise in (0.9, 1.1)]
     assert cannot_tell == pytest.approx([full, full * (1 - DOUBT)])
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("报销要先贴发票再填单最后交财务", "仓库要换新的发票机"),
+        ("kettle lid handle spout base cord plug switch", "lid"),
+    ],
+)
+def test_one_word_of_a_long_query_is_no_full_match(query: str, text: str) -> None:
+    """Though nobody knows its other words, and it has no function words that would make it a sentence."""
+    [long] = look(query, passage(text))
+    assert long.words < 0.5
+
+
+def test_one_known_word_of_a_few_keywords_is_all_that_counts() -> None:
+    [short] = look("lid zzqx", passage("lid"))
+    assert short.words == pytest.approx(1.0)

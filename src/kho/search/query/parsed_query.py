@@ -5,10 +5,13 @@ from functools import cached_property
 from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern
 from kho.search.text.language import language, typed_without_marks
-from kho.search.text.tokens import FUNCTION_WORD, fold, query_tokens
+from kho.search.text.tokens import FUNCTION_WORD, fold, query_tokens, without_marks
 
 MAX_QUERY_LENGTH = 8_000
 """Number of characters of a query that are used: the beginning says what it is about."""
+
+MAX_KEYWORDS = 6
+"""Number of words up to which a query without function words is taken for keywords."""
 
 EVENLY = 0.5
 """Share of keywords in the score if nothing favours either side; the rest is semantic."""
@@ -82,6 +85,12 @@ class ParsedQuery:
     def is_speech(self) -> bool:
         """True if it has function words, as a sentence does. Keywords and nonsense have none."""
         return any(importance <= FUNCTION_WORD for _, importance in self.tokens)
+
+    @cached_property
+    def is_sentence(self) -> bool:
+        """True if it is speech, or has more words than keyword queries have: not every sentence has function words,
+        least of all in Chinese."""
+        return self.is_speech or len({without_marks(token) for token, _ in self.tokens}) > MAX_KEYWORDS
 
 
 def flat(text: str) -> str:

@@ -150,7 +150,7 @@ def _whole(asked: ParsedQuery, weights: Mapping[str, float], matched: WordMatche
     be in another language than the passages, and the few words that they share by chance must not become all of it.
 
     At least half that of its heaviest word: a small part of an unknown name is no full match."""
-    if asked.is_speech:
+    if asked.is_sentence:
         return sum(weights.values())
     known = {token for token, holders in matched.holders.items() if holders}
     # A word with accents has two tokens. It is known if passages have it without accents.
