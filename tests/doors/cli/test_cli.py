@@ -278,7 +278,7 @@ def test_help_groups_the_commands_by_purpose(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("serv", "serve"), ("docs creat", "create"), ("docs webhooks retr", "retry")]
+    ("typed", "meant"), [("serveer", "serve"), ("docs creat", "create"), ("docs webhooks retr", "retry")]
 )
 async def test_a_mistyped_command_is_guessed(home: Path, typed: str, meant: str) -> None:
     done = await kho(home, *typed.split())

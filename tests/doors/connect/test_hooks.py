@@ -173,3 +173,12 @@ def test_a_path_with_blanks_is_quoted_for_the_shell(machine: Machine) -> None:
     assert machine.run("connect", "claude", "--hooks", "--yes").status == 0
     hooks = json.loads((machine.home / ".claude" / "settings.json").read_text())["hooks"]
     assert hooks["Stop"][0]["hooks"][0]["command"].startswith(f"KHO_HOME='{machine.home}/my data' ")
+
+
+def test_a_session_begins_with_what_was_worked_on(machine: Machine) -> None:
+    (machine.home / "session.jsonl").write_text(SESSION)
+    machine.run("hook", "stop", stdin=event(machine))
+    done = machine.run("hook", "session-start", stdin=b"{}")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("Recently in Kho, the shared memory (search and fetch read more):\n\n1. message ")
+    assert "`msg:claude-code-" in done.out

@@ -68,15 +68,16 @@ def _recent(program: Program, asked: Asked) -> None:
     operation, command = found[0], found[0].cli[0]
     arguments = _taken(operation, limit=RECENT, about=Path(str(asked.get("cwd") or Path.cwd())).name)
     answer = program.ask_hub(program.name, operation, command, arguments) if program.ask_hub else {}
-    text: str | None = answer.get("text") if answer else None
+    value, text = answer.get("value"), answer.get("text")
     if not answer:
 
         async def work(hub: Hub) -> Outcome:
             return await _call(hub, program, operation.name, **arguments)
 
         outcome = program.run(work, operation.capability)
+        value = outcome.value
         text = None if outcome.error else output.text(outcome, Spell(program, operation, command))
-    if text and text.strip():
+    if text and value and value.get("results"):  # a session need not be told that there is nothing
         click.echo(f"{HEADING}\n\n{text.strip()}")
 
 
