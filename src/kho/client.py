@@ -230,7 +230,7 @@ class Kho:
     async def recent(
         self, *, since: str | None = None, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> list[SearchResult]:
-        """What was added or changed lately, the latest first."""
+        """What was added or changed recently, the latest first."""
         chosen = None if kinds is None else list(kinds)
         return _results(await self.call("recall-server/recent", since=since, kinds=chosen, limit=limit))
 

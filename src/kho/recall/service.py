@@ -108,7 +108,7 @@ class RecallService:
         text=markdown.recent,
     )
     async def recent(self, params: model.Recent, call: Call) -> model.RecentItems:
-        """What was added or changed lately, across everything.
+        """What was added or changed recently, across everything.
 
         Use it at the start of a session, or when the user wants to continue where you were.
         """
