@@ -397,6 +397,7 @@ async def change(house: House, number: int) -> None:
         ("facts-server/update_fact", {"id": SECRET, "text": f"{TEXT} Change {number}."}),
         ("memory-server/memory/get_or_create", {"conversation_id": f"{SECRET}-{number}"}),
         ("memory-server/memory/add_message", {"conversation_id": SECRET, "role": "user", "content": TEXT}),
+        ("research-server/manage_collections", {"action": "create", "collection_name": f"{SECRET} {number}"}),
     ):
         assert "error" not in await house.rpc(method, params, house.owner)
 

@@ -16,6 +16,8 @@ from kho.research.settings import ResearchSettings
 
 READ, WRITE = "research:read", "research:write"
 RESEARCH = Contract("research", read_scope=READ, write_scope=WRITE, protocol_errors=True, markdown=True)
+COLLECTIONS = "kho://research/collections"
+"""URI of the resource that lists the collections."""
 SOME_ID = "550e8400-e29b-41d4-a716-446655440000"
 READ_TIMEOUT = 60.0
 """Maximum seconds for a plain read. The call's deadline is usually sooner."""
@@ -33,6 +35,11 @@ class ResearchService:
     settings: ResearchSettings
     changes: Changes = field(default_factory=lambda: Changes(scope=READ))
     """Told when collections come or go: they are resources."""
+
+    def tell(self, tenant: str) -> None:
+        """Say that collections came, went or have another name."""
+        self.changes.tell(tenant)
+        self.changes.tell(tenant, COLLECTIONS)
 
     async def read(self, call: Call, work: Callable[[Tx], T]) -> T:
         """Run a read-only transaction within the call's deadline."""

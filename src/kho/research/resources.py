@@ -11,13 +11,13 @@ from kho.kernel.access import Scope
 from kho.kernel.operation import plain
 from kho.lib.dataclass import dataclass
 from kho.research import model
+from kho.research.contract import COLLECTIONS
 from kho.research.errors import CollectionError, DocumentError
 from kho.research.library.collections import Collections
 from kho.research.library.documents import Documents
 from kho.research.query.history import History
 
 SCOPE = "research:read"
-COLLECTIONS = "kho://research/collections"
 DOCUMENTS = "kho://research/documents"
 HISTORY = "kho://research/history"
 OFFERED = 100

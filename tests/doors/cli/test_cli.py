@@ -97,7 +97,7 @@ def test_every_help_shows_an_example_that_parses(
         shown = re.search(r"Example:\n((?:  +kho .*\n?)+)", text)
         assert shown is not None, f"{path}: {text}"
         for line in shown[1].splitlines():
-            words = shlex.split(line.partition(" <")[0])  # the shell's part: what stdin is read from
+            words = shlex.split(line)
             assert words[: len(path) + 1] == ["kho", *path]
             # Parses all options and arguments, and refuses what is missing, unknown or of a wrong type.
             command.make_context(path[-1], words[len(path) + 1 :]).close()

@@ -35,16 +35,14 @@ Asked = dict[str, Any]
 
 
 def register(group: click.Group, program: Program) -> None:
-    summary = "What clients run at their own events; see 'connect --hooks'."
-    hook = click.Group("hook", help=program.help(summary, "hook stop < event.json"), short_help=summary)
+    summary = "What clients run at their own events, with the event on stdin; see 'connect --hooks'."
+    hook = click.Group("hook", help=program.help(summary, "hook stop"), short_help=summary)
 
-    @hook.command(
-        "session-start", help=program.help("Print what was worked on recently.", "hook session-start < event.json")
-    )
+    @hook.command("session-start", help=program.help("Print what was worked on recently.", "hook session-start"))
     def session_start() -> None:  # pyright: ignore[reportUnusedFunction]
         _harmless(lambda asked: _recent(program, asked))
 
-    @hook.command(help=program.help("Keep the messages of the session's transcript.", "hook stop < event.json"))
+    @hook.command(help=program.help("Keep the messages of the session's transcript.", "hook stop"))
     def stop() -> None:  # pyright: ignore[reportUnusedFunction]
         _harmless(lambda asked: _keep(program, asked))
 

@@ -144,7 +144,7 @@ class Ingest(ResearchService):
 
         job = await self.jobs.begin(make)
         if params.create:
-            self.changes.tell(call.tenant)
+            self.tell(call.tenant)
         job = await self.jobs.follow(job, call, self._patience(params, call))
         if call.receipt is None:
             return await self.db.read(lambda tx: report.ingest(tx, job))

@@ -86,7 +86,7 @@ class Augment(ResearchService):
         )
         answer = await self._add(doc, found, call, force=params.force, new=collection if new else None)
         if new:
-            self.changes.tell(call.tenant)
+            self.tell(call.tenant)
         return answer
 
     @RESEARCH.write(
@@ -119,7 +119,7 @@ class Augment(ResearchService):
         )
         answer = await self._add(doc, found, call, force=params.force, new=collection if new else None)
         if new:
-            self.changes.tell(call.tenant)
+            self.tell(call.tenant)
         return answer
 
     async def _collection(self, call: Call, params: AddsToCollection) -> tuple[Collection, bool]:

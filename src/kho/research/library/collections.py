@@ -55,7 +55,7 @@ class Collections(ResearchService):
             if params.action == "move-documents":
                 return await self._move(params, call)
             answer = await call.commit(self.db, lambda tx: writes[params.action](tx, params, call))
-        self.changes.tell(call.tenant)
+        self.tell(call.tenant)
         return answer
 
     def _create(self, tx: Tx, params: ManageCollections, call: Call) -> CollectionsAnswer:

@@ -130,7 +130,7 @@ class KnowledgeTransfer(ResearchService):
 
         done = await call.commit(self.db, work)
         if done.collections:
-            self.changes.tell(call.tenant)
+            self.tell(call.tenant)
         return done
 
     def _collections(self, tx: Tx, tenant: str, wanted: list[Collection]) -> tuple[dict[str, Collection], int]:
