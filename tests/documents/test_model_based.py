@@ -118,8 +118,9 @@ class Beside(RuleBasedStateMachine):
         return self.runner.run(work)
 
     def word(self) -> str:
+        """A new word that shares no part with the others, as names with digits do."""
         self.words += 1
-        return f"word{self.words}"
+        return "ko" + "".join("bdfglmnprz"[int(digit)] + "u" for digit in str(self.words)) + "k"
 
     def both(self, operation: str, sent: dict[str, Any], *arguments: Any) -> None:
         self.touched = {sent["document_id"]}

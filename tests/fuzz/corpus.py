@@ -387,6 +387,6 @@ HEADS: dict[str, bytes] = {
 
 _PATHS = ("/", "/nonsuch", "/jsonrpc", "/actions", "/health", "/metrics", "/servers/x/capabilities", "/mcp/x")
 _METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS", "BREW")
-_SERVED = {("POST", "/jsonrpc"), ("POST", "/actions"), ("GET", "/health"), ("GET", "/metrics")}
+_SERVED = {("GET", "/"), ("POST", "/jsonrpc"), ("POST", "/actions"), ("GET", "/health"), ("GET", "/metrics")}
 WRONG_PLACES = [(method, path) for method in _METHODS for path in _PATHS if (method, path) not in _SERVED]
 """Methods and paths that are not served."""

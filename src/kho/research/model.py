@@ -7,20 +7,9 @@ import orjson
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from kho.kernel import Cursor, Id, Params, Reason, Result, Strings, Time, Whole
 from kho.kernel.hints import Sentence
-from kho.kernel.params import (
-    JSON_LIST,
-    Cursor,
-    EmptyIsAbsent,
-    Id,
-    Params,
-    Reason,
-    Result,
-    Strings,
-    Time,
-    Whole,
-    of_kind,
-)
+from kho.kernel.params import JSON_LIST, EmptyIsAbsent, of_kind
 from kho.lib.jsonrpc import ParseError, check_size
 from kho.research import KIND, names
 from kho.search.query.relevance import Label

@@ -205,7 +205,7 @@ async def test_over_mcp_a_key_sees_only_the_tools_it_may_use(settings: Settings,
     ):
         async with Client(streamable_http_client(f"{hub.url}/mcp?tools=all", http_client=http), mode=era) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
-            assert names == ["query_experiences", "get_experience", "audit_log"]
+            assert names == ["search", "fetch", "recent", "query_experiences", "get_experience", "audit_log"]
             assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["summarize_experience"]
             result = await client.call_tool("submit_experience", KETTLE)
             assert result.is_error
