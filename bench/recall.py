@@ -102,7 +102,18 @@ async def _experiences(ask: Ask, query: str) -> Found:
     return [(hit["id"], label(of_score(hit["relevance_score"]))) for hit in answer["data"]["experiences"]]
 
 
+async def _remember(ask: Ask, name: str, text: str) -> str:
+    return (await ask("remember", {"text": text}))["id"]
+
+
+async def _search(ask: Ask, query: str) -> Found:
+    """Among facts: the other operations keep the same notes in the same store, and one of them is enough."""
+    answer = await ask("search", {"query": query, "kinds": ["fact"], "limit": FIRST})
+    return [(hit["id"].removeprefix("fact:"), hit["label"]) for hit in answer["results"]]
+
+
 TARGETS = {
+    "search": Target("facts", _remember, _search, "remember"),
     "memory_search": Target("memory", _say, _memory, "memory_add_message"),
     "query_knowledge_base": Target("research", _augment, _knowledge_base, "augment_knowledge"),
     "query_knowledge": Target("documents", _create, _knowledge, "create_document"),

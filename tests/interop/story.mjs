@@ -6,10 +6,28 @@ const story = JSON.parse(await readFile(new URL("story.json", import.meta.url), 
 
 /** `call` gives a tool's result as it came over the wire. */
 export async function tell(names, call) {
-  for (const name of ["submit_experience", "query_experiences", "memory_add_message"])
+  for (const name of ["submit_experience", "query_experiences", "memory_add_message", "search", "fetch"])
     assert(names.includes(name), `the tools are ${names}`);
+  await facts(call);
   await experiences(call);
   await memory(call);
+}
+
+/** Search and fetch in the form that ChatGPT reads: fixed keys, and the same JSON as text. */
+async function facts(call) {
+  const remembered = await call("remember", { text: story.fact });
+  const id = `fact:${remembered.structuredContent.id}`;
+  const found = await call("search", { query: story.asked });
+  const hit = found.structuredContent.results.find((one) => one.id === id);
+  assert(hit, `${id} is not among the results`);
+  for (const key of ["id", "title", "url"]) assert.equal(typeof hit[key], "string");
+  const fetched = await call("fetch", { id });
+  assert.deepEqual(Object.keys(fetched.structuredContent).sort(), ["id", "metadata", "text", "title", "url"]);
+  assert.equal(fetched.structuredContent.text, story.fact);
+  for (const { content, structuredContent } of [found, fetched]) {
+    assert.equal(content.length, 1);
+    assert.deepEqual(JSON.parse(content[0].text), structuredContent);
+  }
 }
 
 async function experiences(call) {

@@ -12,9 +12,25 @@ Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 async def tell(names: list[str], call: Call) -> None:
-    assert {"submit_experience", "query_experiences", "memory_add_message"} <= set(names), names
+    assert {"submit_experience", "query_experiences", "memory_add_message", "search", "fetch"} <= set(names), names
+    await _facts(call)
     await _experiences(call)
     await _memory(call)
+
+
+async def _facts(call: Call) -> None:
+    """Search and fetch in the form that ChatGPT reads: fixed keys, and the same JSON as text."""
+    remembered = await call("remember", {"text": STORY["fact"]})
+    id = f"fact:{remembered['structuredContent']['id']}"
+    found = await call("search", {"query": STORY["asked"]})
+    [hit] = [one for one in found["structuredContent"]["results"] if one["id"] == id]
+    assert {"id", "title", "url"} <= hit.keys(), hit
+    fetched = await call("fetch", {"id": id})
+    assert fetched["structuredContent"].keys() == {"id", "title", "text", "url", "metadata"}, fetched
+    assert fetched["structuredContent"]["text"] == STORY["fact"]
+    for result in (found, fetched):
+        [block] = result["content"]
+        assert json.loads(block["text"]) == result["structuredContent"]
 
 
 async def _experiences(call: Call) -> None:
