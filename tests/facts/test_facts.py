@@ -284,7 +284,7 @@ async def test_the_declaration_for_search(desk: Desk) -> None:
     assert await desk.found_in(where, "Huế nobody") == ["I moved to Huế in May."]
     item = await desk.searchable.fetch(desk.call(), id)
     assert item is not None
-    assert (item.id, item.title, item.text) == (id, "I moved to Huế in May.", "I moved to Huế in May.")
+    assert (item.id, item.title, item.text) == (id, "Lan: I moved to Huế in May.", "I moved to Huế in May.")
     assert {
         "about": "Lan",
         "revision": 2,

@@ -1,6 +1,6 @@
 """Facts for people at the command line. What was said is quoted, so that it cannot pass for anything of ours."""
 
-from kho.facts import model
+from kho.facts import KIND, model
 from kho.kernel.hints import say
 from kho.lib.markdown import code, inline, quoted, together
 from kho.lib.shown_time import minute
@@ -10,8 +10,8 @@ LONGEST = 200
 
 
 def remembered(done: model.Remembered) -> str:
-    similar = "\n".join(f"- {code(one.id)}: {inline(one.text, LONGEST)}" for one in done.similar)
-    return together(f"{say(done.message)} Its id is {code(done.id)}.", similar)
+    similar = "\n".join(f"- {_id(one)}: {inline(one.text, LONGEST)}" for one in done.similar)
+    return together(f"{say(done.message)} Its id is {_id(done)}.", similar)
 
 
 def one(fact: model.FactRecord) -> str:
@@ -19,7 +19,7 @@ def one(fact: model.FactRecord) -> str:
 
 
 def listed(found: model.FactPage) -> str:
-    rows = [f"- {code(fact.id)}: {inline(fact.text, LONGEST)}  \n  {_about(fact)}" for fact in found.facts]
+    rows = [f"- {_id(fact)}: {inline(fact.text, LONGEST)}  \n  {_about(fact)}" for fact in found.facts]
     more = f"There are more: `--cursor {found.next_cursor}`" if found.next_cursor else ""
     return together("\n".join(rows) or "There are no facts.", more)
 
@@ -32,6 +32,11 @@ def history(found: model.FactHistory) -> str:
             for entry in found.entries
         )
     )
+
+
+def _id(fact: model.FactRecord | model.SimilarFact | model.Remembered) -> str:
+    """The global id, which `fetch` takes as well."""
+    return code(f"{KIND.prefix}:{fact.id}")
 
 
 def _about(fact: model.FactRecord) -> str:

@@ -187,7 +187,7 @@ class Remembered(Result):
 class ChangedFact(Result):
     id: str
     revision: int
-    message: str
+    message: Sentence
 
 
 class FactPage(Result):

@@ -68,4 +68,5 @@ class FactSearch:
 
 
 def _item(fact: Fact, metadata: dict[str, object] | None = None) -> Item:
-    return Item(fact.id, title_of(fact), fact.updated_at, fact.text, metadata or {})
+    about = f"{fact.about}: " if fact.about and fact.about.casefold() not in fact.text.casefold() else ""
+    return Item(fact.id, about + title_of(fact), fact.updated_at, fact.text, metadata or {})

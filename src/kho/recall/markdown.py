@@ -5,7 +5,7 @@ from textwrap import indent
 
 from kho.kernel.errors import in_words
 from kho.kernel.hints import Op, say
-from kho.lib.markdown import code, counted, inline, line, quoted, together
+from kho.lib.markdown import code, inline, line, quoted, together
 from kho.lib.shown_time import minute
 from kho.recall import model
 
@@ -18,11 +18,7 @@ def found(answer: model.SearchResults) -> str:
         _item(number, one, f", {one.label.lower()} ({one.score:.2f}{_explained(one)})")
         for number, one in enumerate(answer.results, 1)
     ]
-    waiting = answer.vectors_pending
-    pending = (
-        f"{counted(waiting, 'passage')} can be found by words only until the vectors are there." if waiting else ""
-    )
-    return together(*listed, _more(answer.results) or "Nothing was found.", pending, *map(line, answer.notes or ()))
+    return together(*listed, _more(answer.results) or "Nothing was found.", *map(line, answer.notes or ()))
 
 
 def recent(answer: model.RecentItems) -> str:
