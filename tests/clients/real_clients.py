@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.running import until
+from tests.clients.mock_model import Json, Model, serving
+from tests.doors.mcp.test_toolsets import CONTRACTS, MINIMAL, TALKS
 from tests.packages.clean_environment import ROOT, install, make
 from tests.patience import PATIENCE
 
@@ -232,6 +234,54 @@ def test_it_reaches_a_running_hub(machine: Machine, hub: str, name: str) -> None
     shown = machine.run(agent.command, *agent.listing)
     assert sees(agent, shown), shown
     assert f"http://127.0.0.1:{hub}/mcp" in shown
+
+
+# --- an agent at work -------------------------------------------------------------------------------------------------
+
+
+class Work:
+    """Conversations with Claude Code, each a run of the program, whose model is the script of mock_model.py."""
+
+    def __init__(self, machine: Machine, model: Model) -> None:
+        self.machine = machine
+        self.model = model
+        machine.environment |= {
+            "ANTHROPIC_BASE_URL": model.url,
+            "ANTHROPIC_API_KEY": "x",
+            "HTTP_PROXY": "http://127.0.0.1:9",  # nobody listens there: what it sends to others fails
+            "HTTPS_PROXY": "http://127.0.0.1:9",
+            "NO_PROXY": "127.0.0.1",
+            "ENABLE_TOOL_SEARCH": "false",  # every tool is in the first request, and not only after a search for it
+            "MCP_CONNECTION_NONBLOCKING": "false",  # nor is the model asked while the server still starts
+            "MCP_TIMEOUT": f"{PATIENCE * 1000:.0f}",
+            "MCP_CONNECT_TIMEOUT_MS": f"{PATIENCE * 1000:.0f}",
+        }
+
+    def say(self, words: str) -> tuple[str, list[str]]:
+        """What the agent answers, and the tools that it has used on the way."""
+        self.model.requests.clear()
+        allowed = ",".join(f"mcp__kho__{tool}" for tool in ("remember", "search", "fetch"))
+        options = ("--output-format", "json", "--allowedTools", allowed)
+        said: Json = json.loads(self.machine.run(AGENTS["claude"].command, "-p", words, *options))
+        assert (said["is_error"], said["permission_denials"]) == (False, []), said
+        replies = [one for one in self.model.requests[-1]["messages"] if one["role"] == "assistant"]
+        used = [part["name"] for one in replies for part in one["content"] if part["type"] == "tool_use"]
+        return said["result"], used
+
+
+def test_claude_code_remembers_in_one_conversation_what_the_next_ones_ask(machine: Machine) -> None:
+    machine.run("kho", "connect", "claude", "--yes")
+    fact = "I prefer pnpm for the web shop."
+    with serving() as model:
+        work = Work(machine, model)
+        assert work.say(f"Remember that {fact}") == (fact, ["mcp__kho__remember"])
+        offered = [name.removeprefix("mcp__kho__") for name in model.offered[0] if name.startswith("mcp__kho__")]
+        assert sorted(offered) == sorted([*MINIMAL, *CONTRACTS, *TALKS, "more"])
+        for question in ("Which package manager do I prefer for the web shop?", "Tôi thích pnpm cho việc gì?"):
+            assert work.say(question) == (fact, ["mcp__kho__search", "mcp__kho__fetch"])
+            assert fact not in json.dumps(model.requests[0])  # the agent itself knew nothing of it
+    stored: Json = json.loads(machine.run("kho", "facts", "list", "--json"))
+    assert [one["text"] for one in stored["facts"]] == [fact]
 
 
 # --- the plugin -------------------------------------------------------------------------------------------------------
