@@ -3,11 +3,11 @@
 import asyncio
 import ssl
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from kho.lib.dataclass import dataclass
@@ -88,6 +88,25 @@ class Client:
             raise Disconnected(str(problem)) from None
 
 
+class SocketLoop:
+    """The event loop as the library uses it. The library registers a socket a moment after it was told to, and a broker
+    that goes away may have closed it by then. There is nothing left to read or write, so that is no error."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
+        with suppress(OSError, ValueError):  # closed just now, or before its number was read
+            self._loop.add_reader(fd, callback)
+
+    def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
+        with suppress(OSError, ValueError):
+            self._loop.add_writer(fd, callback)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+
 @asynccontextmanager
 async def connected(
     where: Address, identifier: str, topics: Sequence[str] = (), will: tuple[str, str] | None = None
@@ -108,6 +127,7 @@ async def connected(
         max_queued_incoming_messages=MAX_WAITING,
         tls_context=ssl.create_default_context() if where.tls else None,
     )
+    inner._loop = cast(Any, SocketLoop(asyncio.get_running_loop()))  # pyright: ignore[reportPrivateUsage]
     try:
         await inner.__aenter__()
     except MqttError as problem:
