@@ -107,6 +107,7 @@ async def load(settings: Settings, records: int) -> None:
                     created_by="bench",
                     created_at=now - number * SECOND,
                     updated_at=now,
+                    changed_at=now,
                 )
                 for number in range(first, min(first + 1000, records))
             ]
