@@ -17,7 +17,7 @@ from bench.doors import cpu_seconds
 from bench.ratios import Ratio, against_loop
 from bench.storage import postgres_server
 from tests.acceptance.kills import Load, Tally, kill_and_count
-from tests.acceptance.running import Hub, Place, until
+from tests.acceptance.processes import Hub, Place, until
 
 
 def both(kills: int, seed: int) -> dict[str, Tally]:

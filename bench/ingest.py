@@ -24,7 +24,7 @@ from typing import Any
 from bench.ratios import Ratio, against_loop
 from bench.storage import postgres_server
 from tests.acceptance.ingest_kills import kill_and_compare, schema, write_corpus
-from tests.acceptance.running import Place
+from tests.acceptance.processes import Place
 
 from kho.app import open_hub
 from kho.kernel.call import Call

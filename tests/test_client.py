@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.acceptance.running import Hub, Place
+from tests.acceptance.processes import Hub, Place
 
 from kho.client import HubError, HubTimeout, HubUnreachable, Kho, NotFound, RpcError, ToolError
 

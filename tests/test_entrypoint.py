@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
 from tests.started import FILE, HELLO, USUAL, lists, started
+from tests.timeouts import PATIENCE
 
 from kho import __version__
 

@@ -17,8 +17,8 @@ from typing import Any, Self
 
 import psycopg
 from tests.acceptance.kills import reading
-from tests.acceptance.running import Place
-from tests.patience import PATIENCE
+from tests.acceptance.processes import Place
+from tests.timeouts import PATIENCE
 
 CHILD = Path(__file__).with_name("ingest_child.py")
 EXPIRED = 31

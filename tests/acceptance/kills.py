@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 import orjson
 import psycopg
-from tests.acceptance.running import Client, Hub, Place, until
+from tests.acceptance.processes import Client, Hub, Place, until
 
 CLIENTS = 8
 LONGEST_LOAD = 1.2

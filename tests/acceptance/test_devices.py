@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.acceptance.running import KHO, PATIENCE, Client, Hub, Place, until
+from tests.acceptance.processes import KHO, PATIENCE, Client, Hub, Place, until
 from tests.devices.mqtt_brokers import free_port
 
 from kho.simulator.simulator import mac

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 import yaml
-from tests.acceptance.running import KHO, PATIENCE, Hub, Place, until
+from tests.acceptance.processes import KHO, PATIENCE, Hub, Place, until
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.acceptance.running import Hub, Place, until
-from tests.patience import PATIENCE
+from tests.acceptance.processes import Hub, Place, until
 from tests.started import started
+from tests.timeouts import PATIENCE
 
 QUERY = ("experiences", "query", "kettle")
 RECORD = ("--title", "Ấm đun 水壶 kettle", "--problem-description", "Lạnh.", "--solution", "Cắm điện.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.ingest_kills import Child, half_there, kill_and_compare, schema, snapshot, write_corpus
-from tests.acceptance.running import Place
+from tests.acceptance.processes import Place
 
 KILLS = int(os.environ.get("KHO_KILLS", "3"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.kills import kill_and_count
-from tests.acceptance.running import Place
+from tests.acceptance.processes import Place
 
 KILLS = int(os.environ.get("KHO_KILLS", "3"))
 

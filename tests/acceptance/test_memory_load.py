@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.acceptance.running import Client, Hub, Place
+from tests.acceptance.processes import Client, Hub, Place
 
 WRITERS, EACH, CHATS = 100, 50, 20
 

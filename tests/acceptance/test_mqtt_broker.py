@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from tests.acceptance.running import KHO, PATIENCE, Hub, Place, until
+from tests.acceptance.processes import KHO, PATIENCE, Hub, Place, until
 
 MAC = "02:4b:00:00:00:01"
 VOLUME = "self.audio_speaker.set_volume"

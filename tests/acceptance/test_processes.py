@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 from tests.acceptance.kills import Load, Submission, half_applied, ids_in, reading
-from tests.acceptance.running import KHO, PATIENCE, Client, Hub, Place, until
+from tests.acceptance.processes import KHO, PATIENCE, Client, Hub, Place, until
 
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 ENVELOPE = {

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.kernel.background import Background
 from kho.kernel.hub import Settled

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 Json = dict[str, Any]
 ORDER = "Remember that "

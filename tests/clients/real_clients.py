@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.acceptance.running import until
+from tests.acceptance.processes import until
 from tests.clients.mock_model import Json, Model, serving
 from tests.doors.mcp.test_toolsets import CONTRACTS, MINIMAL, TALKS
 from tests.packages.clean_environment import ROOT, install, make
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from packages import manifests
 

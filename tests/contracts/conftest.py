@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.desk import Desk
+from tests.contracts.capability_harness import Desk
 from tests.engines import words_of
 
 from kho.experiences import capability as experiences

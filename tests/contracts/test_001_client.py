@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 from mcp.client.session import IncomingMessage
 from tests.doors.doors import ERAS, MODERN, served
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.settings import Settings
 from kho.simulator import simulator

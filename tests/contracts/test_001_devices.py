@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.devices.mqtt_brokers import dialled, free_port, listening
 from tests.doors.doors import Json, Served, served
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 from websockets.asyncio.client import connect
 
 from kho.devices.settings import DeviceSettings

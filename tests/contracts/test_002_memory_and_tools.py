@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.acceptance.running import Client, Hub, Place
+from tests.acceptance.processes import Client, Hub, Place
 
 SEARCH = {
     "name": "duckduckgo_search",
@@ -163,7 +163,7 @@ def test_the_clients_summary(rpc: Rpc, chat: str) -> None:
 
 @pytest.mark.requirement("002.summary.rolling")
 def test_kho_summarises_by_itself(rpc: Rpc, chat: str) -> None:
-    from tests.acceptance.running import until
+    from tests.acceptance.processes import until
 
     rpc.said(chat, "Tôi tên là Lê Văn Tám, số hồ sơ 88123.", *(f"Câu hỏi thứ {n} về răng hàm." for n in range(1, 14)))
 

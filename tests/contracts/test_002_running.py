@@ -13,9 +13,9 @@ from pathlib import Path
 import orjson
 import pytest
 import yaml
-from tests.acceptance.running import Client, Hub, Place, until
+from tests.acceptance.processes import Client, Hub, Place, until
 from tests.contracts.test_002_memory_and_tools import Rpc
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,8 +5,8 @@ import asyncio
 import random
 
 import pytest
+from tests.contracts.capability_harness import NOW, Desk, Json
 from tests.contracts.conftest import MakeDesk
-from tests.contracts.desk import NOW, Desk, Json
 
 from kho.experiences.settings import ExperienceSettings
 from kho.lib.clock import DAY, iso

@@ -13,8 +13,8 @@ import pytest
 from bench.experiences import verdict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.contracts.capability_harness import Desk, Json
 from tests.contracts.conftest import MakeDesk
-from tests.contracts.desk import Desk, Json
 
 from kho.experiences.settings import ExperienceSettings
 from kho.kernel.ports import Database, Tx

@@ -6,9 +6,9 @@ import threading
 from itertools import pairwise
 
 import pytest
+from tests.contracts.capability_harness import NOW, Desk, Json
 from tests.contracts.conftest import MakeDesk
-from tests.contracts.desk import NOW, Desk, Json
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.experiences.service import Limits
 from kho.kernel.ports import Tx

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal

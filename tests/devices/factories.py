@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.devices.capability import assemble, described
 from kho.devices.connections.connection import BoardConnection

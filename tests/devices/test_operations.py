@@ -14,7 +14,7 @@ import pytest
 from mcp import Client
 from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
-from tests.acceptance.running import Hub, Place
+from tests.acceptance.processes import Hub, Place
 from tests.devices.factories import PATIENCE
 from tests.devices.http_server import Dialled
 from tests.doors.doors import PLAIN, Served, bearer, new_key, served

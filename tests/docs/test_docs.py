@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.documents.desk import Desk
-from tests.documents.receiver import Office, Receiver, settings_of
+from tests.documents.document_harness import Desk
+from tests.documents.webhook_receiver import Office, Receiver, settings_of
 from tests.engines import vectors_of, words_of
 
 from kho.app import open_hub

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.documents.desk import Desk, Json
+from tests.documents.document_harness import Desk, Json
 
 from kho.kernel.call import Call
 from kho.kernel.errors import KhoError

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.documents.desk import Desk, Json
+from tests.documents.document_harness import Desk, Json
 
 from kho.documents.capability import MIGRATIONS
 from kho.kernel.errors import DatabaseError

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.documents.desk import TABLES
+from tests.documents.document_harness import TABLES
 from tests.doors.doors import Json, Served, served
 
 from kho.documents.model import MAX_BODY, MAX_METADATA

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from tests.documents.desk import Desk
+from tests.documents.document_harness import Desk
 
 from kho.documents import service
 from kho.kernel.errors import KhoError

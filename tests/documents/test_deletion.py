@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from tests.documents.desk import Desk
-from tests.patience import PATIENCE
+from tests.documents.document_harness import Desk
+from tests.timeouts import PATIENCE
 
 DELETED_AT = 7
 """Which column of a document's row that is."""

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.documents.desk import Desk, Json
+from tests.documents.document_harness import Desk, Json
 from tests.engines import words_of
 
 from kho.documents import capability as documents

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
-from tests.documents.desk import Desk, Json
+from tests.documents.document_harness import Desk, Json
 from tests.doors.doors import served
 from tests.models.model_server import ModelServer, serving
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from tests.documents.desk import Desk
+from tests.documents.document_harness import Desk
 from tests.engines import words_of
 
 from kho.documents import capability as documents

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import psycopg
 import pytest
-from tests.documents.desk import Desk
+from tests.documents.document_harness import Desk
 from tests.doors.command_line import program_of, run_in_process
 
 from kho.app import open_hub

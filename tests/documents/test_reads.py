@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.documents.desk import Desk, Json
+from tests.documents.document_harness import Desk, Json
 
 from kho.documents.model import MAX_DOCUMENTS
 from kho.kernel import paging

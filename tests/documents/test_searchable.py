@@ -1,6 +1,6 @@
 """Documents as `search`, `fetch` and `recent` show them."""
 
-from tests.documents.desk import Desk
+from tests.documents.document_harness import Desk
 
 from kho.kernel.ports import SearchFilter
 from kho.kernel.searchable import FoundPassage, Item, Searchable

@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 import pytest
-from tests.documents.desk import Desk, Json
+from tests.documents.document_harness import Desk, Json
 
 from kho.documents.model import MAX_METADATA
 from kho.kernel.errors import DatabaseError

@@ -1,7 +1,7 @@
 """The tree: where a document stands, in which order, and what a move may not do."""
 
 import pytest
-from tests.documents.desk import Desk
+from tests.documents.document_harness import Desk
 
 from kho.documents import tree
 

@@ -20,7 +20,7 @@ import uvicorn
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from pydantic import BaseModel, ConfigDict
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.http.app import Application

@@ -17,7 +17,7 @@ import pytest
 from mcp import Client
 from mcp_types import TextContent
 from tests.doors.doors import KHO, MODERN, Json, Served, kho, served, talking
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor

@@ -20,7 +20,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import ERAS, PLAIN, Json, Served, add_key, bearer, listening
 from tests.doors.streams import board_that_speaks, streamed
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.devices.settings import DeviceSettings

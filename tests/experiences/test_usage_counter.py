@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.experiences import service
 from kho.experiences.service import UsageCounter

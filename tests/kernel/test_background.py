@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.kernel.background import Background
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.doors.doors import Boards
-from tests.doors.shop import Shop
+from tests.doors.web_capability import Shop
 
 from kho.kernel.access import OPEN, OWN_CREDENTIALS, Access, Scope
 from kho.kernel.call import Call, Principal

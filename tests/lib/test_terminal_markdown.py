@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.lib.terminal_markdown import fitted, shortened
 

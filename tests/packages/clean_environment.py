@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.acceptance.running import Client, Hub, Place
+from tests.acceptance.processes import Client, Hub, Place
 
 TEXT = "Lan prefers pnpm over npm."
 

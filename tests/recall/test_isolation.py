@@ -11,8 +11,8 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import MODERN, PLAIN, Json, Served, add_key, bearer, listening
-from tests.patience import PATIENCE
 from tests.recall.conftest import SCOPES, Desk, settings_of
+from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.http.app import Application

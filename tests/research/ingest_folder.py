@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.clock import Clock
-from tests.patience import PATIENCE
 from tests.research.factories import Desk, files_of, settings
+from tests.timeouts import PATIENCE
 
 from kho import parsers
 from kho.kernel.background import Background

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Row, Tx

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.kernel import errors
 from kho.kernel.ports import Database, Row

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.kernel import errors
 from kho.kernel.ports import Tx

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
 from tests.storage.test_migrate import START
+from tests.timeouts import PATIENCE
 
 from kho.storage.migrate import OWN, MigrationError, migrate
 from kho.storage.sqlite import backup, vacuum

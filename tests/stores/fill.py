@@ -11,10 +11,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.documents.receiver import Receiver
+from tests.documents.webhook_receiver import Receiver
 from tests.doors.doors import Served, bearer, new_key, served
 from tests.parsers import samples
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.documents.settings import DocumentSettings

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.devices.factories import HubWorker
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.devices.errors import (
     DeviceFailed,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.running import PATIENCE, Place
+from tests.acceptance.processes import PATIENCE, Place
 from tests.devices.conftest import Ground
 from tests.devices.factories import HubWorker
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.documents.desk import Json
+from tests.documents.document_harness import Json
 from tests.documents.folders import METADATA
 
 from kho.documents.folder_sync.document_file import ENDINGS, NotADocument, as_files, read

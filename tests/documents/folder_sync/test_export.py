@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.documents.desk import Desk
+from tests.documents.document_harness import Desk
 from tests.documents.folders import files, grown, refused, run, write
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.documents.desk import Desk
+from tests.documents.document_harness import Desk
 from tests.documents.folders import ask, files, grown, refused, run, tree, write
 
 from kho.documents.folder_sync.layout import scan

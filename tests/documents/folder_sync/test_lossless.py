@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.documents.desk import Desk, Json
+from tests.documents.document_harness import Desk, Json
 from tests.documents.folders import files, run, tree
 from tests.engines import words_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from tests.documents.desk import Desk, Json
+from tests.documents.document_harness import Desk, Json
 from tests.documents.folders import files, refused, run, write
 
 from kho.documents.deletion import Deletions

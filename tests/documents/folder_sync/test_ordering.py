@@ -4,7 +4,7 @@ from itertools import combinations, permutations
 from pathlib import Path
 
 import pytest
-from tests.documents.desk import Desk, Json
+from tests.documents.document_harness import Desk, Json
 from tests.documents.folders import refused, run, write
 
 from kho.documents.folder_sync.ordering import MAX_NAMED, staying

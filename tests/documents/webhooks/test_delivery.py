@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.documents.receiver import (
+from tests.documents.webhook_receiver import (
     FAILS,
     Office,
     Receiver,

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.documents.receiver import FAILS, Json, Office, Receiver, idle, is_genuine, left
+from tests.documents.webhook_receiver import FAILS, Json, Office, Receiver, idle, is_genuine, left
 from tests.doors.command_line import program_of, run_in_process
 
 from kho.app import open_hub

@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import ERAS, PLAIN, SERVERS, Json, Served, bearer, kho, new_key, served
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.doors.auth.credentials import is_loopback
 from kho.experiences.settings import ExperienceSettings

@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from tests.clock import Clock
 from tests.doors.doors import Served, bearer, new_key, served
-from tests.doors.shop import Shop
 from tests.doors.streams import board_that_speaks, streamed
-from tests.patience import PATIENCE
+from tests.doors.web_capability import Shop
+from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.devices.settings import DeviceSettings

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from tests.doors.command_line import program_of, run_in_process
 from tests.doors.doors import HANDSHAKE, KHO, Finished, Json, environment, kho
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho import slices
 from kho.doors.cli import PURPOSES, build, parameters

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.doors.command_line import program_of, run_in_process
 from tests.doors.doors import Finished, environment, kho
-from tests.doors.shelves import PROGRAM, Shelves
-from tests.patience import PATIENCE
+from tests.doors.sample_capability import PROGRAM, Shelves
+from tests.timeouts import PATIENCE
 
 from kho.settings import Settings
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.doors.doors import KHO, environment, kho
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 
 @pytest.fixture

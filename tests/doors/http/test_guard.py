@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.doors.http import guard
 from kho.doors.http.guard import BodyTooLarge, Guard, host_rule, is_json, loopback_hosts, loopback_origins, origin_rule

@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 from tests.doors.doors import PLAIN, Json, Served, bearer, new_key, served
-from tests.doors.shop import Shop
-from tests.patience import PATIENCE
+from tests.doors.web_capability import Shop
+from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.auth.credentials import Auth

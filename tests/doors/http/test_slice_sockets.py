@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 from tests.doors.doors import Served, served
-from tests.doors.shop import Shop
-from tests.patience import PATIENCE
+from tests.doors.web_capability import Shop
+from tests.timeouts import PATIENCE
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.server import ServerProtocol

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.doors.http.uvicorn_protocols import LINGER, MAX_HEAD, GuardedProtocol, guarded_protocol
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from mcp import Client, MCPError
 from tests.doors.doors import ERAS, MODERN, Json, served, talking
-from tests.doors.shelves import PROGRAM, Shelves
+from tests.doors.sample_capability import PROGRAM, Shelves
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor

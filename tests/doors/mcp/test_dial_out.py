@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.doors.doors import KHO, environment, kho
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 from websockets.asyncio.server import Server, ServerConnection, serve
 
 from kho.app import open_hub

@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from tests.doors.doors import HANDSHAKE, KHO, MODERN, PLAIN, Served, bearer, new_key, served, talking
 from tests.doors.mcp.test_server import next_event
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.doors.mcp.notifications import Notices
 from kho.doors.mcp.toolsets import Selection

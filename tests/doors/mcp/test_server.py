@@ -35,7 +35,7 @@ from tests.doors.doors import (
     served,
     talking,
 )
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor

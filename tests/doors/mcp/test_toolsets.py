@@ -29,7 +29,7 @@ from tests.doors.doors import (
     talking,
 )
 from tests.doors.streams import board_that_speaks, streamed
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho import slices
 from kho.app import open_hub

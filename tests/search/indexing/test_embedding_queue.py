@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from tests.patience import PATIENCE
 from tests.search.conftest import Core, T, Watched, doc
+from tests.timeouts import PATIENCE
 
 from kho.kernel.errors import KhoError, Unavailable
 from kho.kernel.hub import Settled

@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.kernel.background import Background
 from kho.kernel.errors import DatabaseError

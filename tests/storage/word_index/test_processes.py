@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.kernel.ports import Database, SearchFilter, Words
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import orjson
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 KHO = [sys.executable, "-m", "kho"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.patience import PATIENCE
+from tests.timeouts import PATIENCE
 
 from kho.app import opened
 from kho.documents.settings import DocumentSettings
