@@ -17,6 +17,7 @@ from kho.kernel.contract import Contract
 from kho.kernel.errors import Conflict, InvalidParams, Timeout, UniqueViolation
 from kho.kernel.hints import Arg, Hint, Op
 from kho.kernel.ports import Database, SearchFilter, Tx
+from kho.kernel.validation import check_period
 from kho.lib.clock import Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import full_id
@@ -181,8 +182,7 @@ class FactService:
 
         Use it to see everything that is known about somebody or something; to look for something, search.
         """
-        if params.since is not None and params.until is not None and params.since > params.until:
-            raise InvalidParams("'since' is after 'until'. Swap them, or leave one out.", field="since")
+        check_period(params.since, params.until)
         now = self.clock()
         wanted = Filter(
             topic_of(params.about) if params.about else None,

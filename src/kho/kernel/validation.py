@@ -132,6 +132,12 @@ def check_values(value: Any) -> None:
         raise InvalidParams(problem, field=shown("".join(reversed(path)).removeprefix(".")))
 
 
+def check_period(since: int | None, until: int | None) -> None:
+    """Raises InvalidParams if a period ends before it begins."""
+    if since is not None and until is not None and since > until:
+        raise InvalidParams("'since' is after 'until'. Swap them, or leave one out.", field="since")
+
+
 def shown(path: str) -> str:
     """Return a path in a form that is safe in an answer."""
     return path[:MAX_NAME].encode("utf-8", "replace").decode().replace("\0", "\\0")

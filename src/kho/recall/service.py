@@ -13,6 +13,7 @@ from kho.kernel.contract import Contract
 from kho.kernel.errors import InvalidParams
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.kernel.searchable import FoundPassage, Item, Searchable
+from kho.kernel.validation import check_period
 from kho.kernel.vocabulary import Kind
 from kho.lib.clock import iso
 from kho.lib.dataclass import dataclass
@@ -60,8 +61,7 @@ class RecallService:
         Use it whenever something may be known from earlier work: preferences, decisions, people, past problems, the
         user's papers and documents. Best results first.
         """
-        if params.since is not None and params.until is not None and params.since > params.until:
-            raise InvalidParams("'since' is after 'until'. Swap them, or leave one out.", field="since")
+        check_period(params.since, params.until)
         tags = tuple(params.tags or ())
         wanted: list[tuple[Searchable, SearchFilter]] = []
         for one in self._chosen(call, params.kinds):
