@@ -1,5 +1,6 @@
 """What every test may use: both databases, empty but migrated, and the word index that belongs to each."""
 
+import logging
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.engines import schema, words_of
 
+from kho.doors import logs
 from kho.kernel.ports import Database, Words
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres, PostgresLimits
@@ -27,6 +29,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Hypothesis times examples and how they are made; on a busy machine both fail of nothing.
 settings.register_profile("kho", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kho")
+
+
+@pytest.fixture(autouse=True)
+def loud_drivers() -> None:
+    """A command that a test before ran in this process has silenced them, and some tests read what they log."""
+    for name in logs.DRIVERS:
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")
