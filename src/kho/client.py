@@ -228,11 +228,16 @@ class Kho:
         return Fetched(answer["id"], answer["title"], answer["text"], answer["url"], answer["metadata"])
 
     async def recent(
-        self, *, since: str | None = None, kinds: Sequence[str] | None = None, limit: int | None = None
+        self,
+        *,
+        since: str | None = None,
+        kinds: Sequence[str] | None = None,
+        about: str | None = None,
+        limit: int | None = None,
     ) -> list[SearchResult]:
         """What was added or changed recently, the latest first."""
         chosen = None if kinds is None else list(kinds)
-        return _results(await self.call("recall-server/recent", since=since, kinds=chosen, limit=limit))
+        return _results(await self.call("recall-server/recent", since=since, kinds=chosen, about=about, limit=limit))
 
     async def call(self, method: str, **params: Any) -> Any:
         """Call any method, e.g. 'experiences-server/query_experiences'. Parameters that are None are left out."""

@@ -27,7 +27,11 @@ async def described(desk: Desk, passages: list[FoundPassage]) -> list[Item | Non
 
 
 async def recent(desk: Desk, since: int | None = None, limit: int = 10) -> list[Item]:
-    return [*await desk.db.read(lambda tx: declared(desk).recent(tx, desk.tenant, since, limit))]
+    return [
+        *await desk.db.read(
+            lambda tx: declared(desk).recent(tx, SearchFilter("documents", desk.tenant, since=since), limit)
+        )
+    ]
 
 
 async def test_a_document_is_found_and_fetched_whole_or_by_passage(desk: Desk) -> None:

@@ -61,7 +61,9 @@ class Desk:
         return [*await self.db.read(lambda tx: self.declared.described(tx, self.tenant, passages))]
 
     async def recent(self, since: int | None = None, limit: int = 10) -> list[str]:
-        items = await self.db.read(lambda tx: self.declared.recent(tx, self.tenant, since, limit))
+        items = await self.db.read(
+            lambda tx: self.declared.recent(tx, SearchFilter(SPACE, self.tenant, since=since), limit)
+        )
         return [item.title for item in items]
 
 

@@ -12,6 +12,10 @@ from kho.kernel.searchable import FoundPassage
 # -- updating ----------------------------------------------------------------------------------------------------------
 
 
+def everything(desk: Desk, since: int | None = None) -> SearchFilter:
+    return SearchFilter(desk.searchable.space, desk.tenant, since=since)
+
+
 async def test_an_edit_makes_a_revision_and_the_earlier_words_stay_in_history(desk: Desk) -> None:
     id = await desk.remember("Lan prefers npm.", about="Lan", tags=["tools"], source="chat")
     done = await desk.do("update_fact", "minh", id=id, text="Lan prefers pnpm.", about="Lan Anh", expected_revision=1)
@@ -127,7 +131,7 @@ async def test_an_expired_fact_leaves_search_and_lists_and_stays_in_history(desk
     assert (await desk.found("demo"), await desk.listed()) == ([], [])
     assert await desk.listed(include_expired=True) == ["The demo is today."]
     assert (await desk.do("fact_history", id=id))["entries"][0]["state"] == "expired"
-    assert await desk.db.read(lambda tx: desk.searchable.recent(tx, desk.tenant, None, 10)) == []
+    assert await desk.db.read(lambda tx: desk.searchable.recent(tx, everything(desk), 10)) == []
 
 
 async def test_an_expired_fact_is_brought_back_by_saying_it_again_or_by_a_new_expiry(desk: Desk) -> None:
@@ -297,10 +301,10 @@ async def test_the_declaration_for_search(desk: Desk) -> None:
     assert await desk.searchable.fetch(desk.call(tenant="another"), id) is None
     await desk.do("forget", id=id)
     assert await desk.searchable.fetch(desk.call(), id) is None
-    recent = await desk.db.read(lambda tx: desk.searchable.recent(tx, desk.tenant, None, 10))
+    recent = await desk.db.read(lambda tx: desk.searchable.recent(tx, everything(desk), 10))
     assert [one.text for one in recent] == ["About nobody."]
     later = desk.clock()
-    assert await desk.db.read(lambda tx: desk.searchable.recent(tx, desk.tenant, later, 10)) == []
+    assert await desk.db.read(lambda tx: desk.searchable.recent(tx, everything(desk, later), 10)) == []
 
 
 async def test_a_hit_that_is_gone_meanwhile_is_not_shown(desk: Desk) -> None:

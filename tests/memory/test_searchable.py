@@ -31,7 +31,12 @@ async def fetched(desk: Desk, id: str) -> Item | None:
 
 async def recent(desk: Desk, since: int | None = None, limit: int = 10) -> list[str]:
     declared = searchable.searchable(desk.db, 10.0)
-    return [item.text for item in await desk.db.read(lambda tx: declared.recent(tx, desk.tenant, since, limit))]
+    return [
+        item.text
+        for item in await desk.db.read(
+            lambda tx: declared.recent(tx, SearchFilter(SPACE, desk.tenant, since=since), limit)
+        )
+    ]
 
 
 async def begun(desk: Desk, id: str, *labels: str) -> None:

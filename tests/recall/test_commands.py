@@ -40,7 +40,7 @@ def test_a_command_searches_all_slices(place: Place) -> None:
 def test_a_command_of_one_slice_knows_the_ids_of_all(place: Place) -> None:
     refused = place.run("docs", "get", "fact:1")
     assert refused.returncode == 1
-    assert "is an id of another kind (fact); the tool 'fetch' reads it" in refused.stderr.decode()
+    assert "is an id of another kind (fact), which 'fetch' reads" in refused.stderr.decode()
     assert "How to install pnpm." in answer(place, "docs", "get", "doc:guide")
     refused = place.run("fetch", "doc:nothing")
     assert refused.returncode == 1

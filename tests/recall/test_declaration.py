@@ -12,7 +12,7 @@ from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.contract import Contract
 from kho.kernel.params import Params
-from kho.kernel.ports import Tx
+from kho.kernel.ports import SearchFilter, Tx
 from kho.kernel.searchable import FoundPassage, Item, Searchable
 from kho.kernel.vocabulary import Kind
 from kho.search.core import Core
@@ -57,7 +57,7 @@ class Recipes:
     async def fetch(self, call: Call, id: str) -> Item | None:
         return self.item(id)
 
-    def recent(self, tx: Tx, tenant: str, since: int | None, limit: int) -> list[Item]:
+    def recent(self, tx: Tx, where: SearchFilter, limit: int) -> list[Item]:
         return [item for name in self.kept if (item := self.item(name)) is not None][:limit]
 
 
@@ -86,7 +86,7 @@ async def test_a_new_slice_is_searched_by_its_declaration_alone(tmp_path: Path) 
         assert "recipe:pho" not in str(await desk.as_("acme", "facts:read").found("star anise"))
         assert (await desk.as_("acme", "facts:read").refused("fetch", id="recipe:pho")).code == "NOT_FOUND"
         error = await desk.refused("get_document", document_id="recipe:pho")
-        assert "is an id of another kind (recipe); the tool 'read_recipe' reads it" in error.message
+        assert "is an id of another kind (recipe), which 'fetch' or 'read_recipe' reads" in error.message
 
 
 async def test_what_slices_say_of_their_kinds_is_what_they_declare(desk: Desk) -> None:

@@ -68,7 +68,8 @@ async def test_a_tool_says_what_an_id_of_another_kind_is(desk: Desk, kind: str) 
         for other in ids.keys() - {kind}:
             error = await desk.refused(tool, **{**NEEDED.get(tool, {}), name: ids[other]})
             said = str(error.as_dict()) + str(getattr(error, "problems", ""))
-            assert f"is an id of another kind ({other}); the tool '{readers[other]}' reads it" in said, (tool, other)
+            assert f"is an id of another kind ({other}), which 'fetch'" in said, (tool, other)
+            assert f"'{readers[other]}' reads" in said, (tool, other)
 
 
 async def test_parts_of_other_parameters_take_them_too(desk: Desk) -> None:

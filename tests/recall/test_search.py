@@ -115,6 +115,21 @@ async def test_recent_shows_what_changed_last_first(desk: Desk) -> None:
     assert (await desk.do("recent", since="2100-01-01T00:00:00Z"))["results"] == []
 
 
+async def test_recent_of_one_project(desk: Desk) -> None:
+    """As in `search`: facts about it, and conversations that are labelled with it; the other kinds have no subject."""
+    await desk.fill(TEXT)
+    fact = await desk.do("remember", text="The shop is deployed on Fridays.", about="The Shop")
+    await desk.do("remember", text="The garden is watered on Mondays.", about="garden")
+    for conversation, user in (("c-1", "the shop"), ("c-2", "garden")):
+        await desk.do("memory_get_or_create", conversation_id=conversation, user_id=user)
+        await desk.do("memory_add_message", conversation_id=conversation, role="user", content="Ship it.")
+    for about in ("The Shop", "the SHOP"):
+        found = (await desk.do("recent", about=about))["results"]
+        assert [one["id"] for one in found] == ["msg:c-1/1", f"fact:{fact['id']}"]
+    assert (await desk.do("recent", about="the shop", kinds=["document"]))["results"] == []
+    assert (await desk.do("recent", about="the shop", since="2100-01-01T00:00:00Z"))["results"] == []
+
+
 async def test_long_passages_are_cut_to_what_was_asked_for(desk: Desk) -> None:
     long = "Nothing of interest here. " * 400 + TEXT
     await desk.do("submit_experience", title="Notes", problem_description=long, solution="Read it.")

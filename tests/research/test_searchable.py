@@ -29,7 +29,7 @@ async def fetched(desk: Desk, id: str) -> Item | None:
 
 async def recent(desk: Desk, since: int | None = None, limit: int = 10) -> list[Item]:
     declared = searchable.searchable(desk.db, 10.0)
-    return [*await desk.db.read(lambda tx: declared.recent(tx, desk.tenant, since, limit))]
+    return [*await desk.db.read(lambda tx: declared.recent(tx, SearchFilter(SPACE, desk.tenant, since=since), limit))]
 
 
 async def test_a_document_is_found_and_fetched_whole_or_by_passage(three: Desk) -> None:

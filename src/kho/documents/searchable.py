@@ -7,7 +7,7 @@ from kho.documents import KIND, store
 from kho.documents.contract import DOCUMENTS
 from kho.documents.deletion import CurrentReads, due_at
 from kho.documents.store import SPACE, StoredDocument
-from kho.kernel import Call, FoundPassage, Item, Searchable, Tx, split_passage
+from kho.kernel import Call, FoundPassage, Item, Searchable, SearchFilter, Tx, split_passage
 from kho.lib.clock import Clock
 from kho.search.indexing import passages
 
@@ -41,9 +41,9 @@ def searchable(reads: CurrentReads, clock: Clock) -> Searchable:
 
         return await reads.read(call, work)
 
-    def recent(tx: Tx, tenant: str, since: int | None, limit: int) -> list[Item]:
-        documents = current(tx, tenant, store.recent(tx, tenant, since or 0, limit))
-        texts = passages.beginnings(tx, SPACE, tenant, [(one.parent, one.id) for one in documents])
+    def recent(tx: Tx, where: SearchFilter, limit: int) -> list[Item]:
+        documents = current(tx, where.tenant, store.recent(tx, where.tenant, where.since or 0, limit))
+        texts = passages.beginnings(tx, SPACE, where.tenant, [(one.parent, one.id) for one in documents])
         return [_item(one, texts.get((one.parent, one.id), "")) for one in documents]
 
     return Searchable(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kho.experiences import KIND
 from kho.experiences.service import EXPERIENCES
 from kho.experiences.store import SPACE, Experience, Store
-from kho.kernel import Call, Database, FoundPassage, Item, Searchable, Tx, split_passage
+from kho.kernel import Call, Database, FoundPassage, Item, Searchable, SearchFilter, Tx, split_passage
 
 HEADINGS = {
     "problem_description": "Problem",
@@ -29,8 +29,8 @@ def searchable(db: Database, store: Store, timeout: float) -> Searchable:
         found = await db.read(lambda tx: store.get_many(tx, call.tenant, [whole]), timeout=call.remaining(timeout))
         return _item(found[0]) if found else None
 
-    def recent(tx: Tx, tenant: str, since: int | None, limit: int) -> list[Item]:
-        return list(map(_item, store.recent(tx, tenant, since, limit)))
+    def recent(tx: Tx, where: SearchFilter, limit: int) -> list[Item]:
+        return list(map(_item, store.recent(tx, where.tenant, where.since, limit)))
 
     return Searchable(
         KIND,

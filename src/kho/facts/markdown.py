@@ -21,7 +21,7 @@ def one(fact: model.FactRecord) -> str:
 def listed(found: model.FactPage) -> str:
     rows = [f"- {_id(fact)}: {inline(fact.text, LONGEST)}  \n  {_about(fact)}" for fact in found.facts]
     more = f"There are more: `--cursor {found.next_cursor}`" if found.next_cursor else ""
-    return together("\n".join(rows) or "There are no facts.", more)
+    return together("\n".join(rows) or "There are no such facts.", more)
 
 
 def history(found: model.FactHistory) -> str:

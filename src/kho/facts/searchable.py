@@ -52,8 +52,9 @@ class FactSearch:
         metadata = {name: value for name, value in record.items() if name not in ("id", "text")}
         return _item(fact, {**metadata, "earlier_versions": earlier})
 
-    def recent(self, tx: Tx, tenant: str, since: int | None, limit: int) -> list[Item]:
-        return [_item(fact) for fact in self.store.recent(tx, tenant, since, limit, self.clock())]
+    def recent(self, tx: Tx, where: SearchFilter, limit: int) -> list[Item]:
+        topic = where.collections[0] if where.collections else None
+        return [_item(fact) for fact in self.store.recent(tx, where.tenant, where.since, limit, self.clock(), topic)]
 
     def declared(self) -> Searchable:
         return Searchable(

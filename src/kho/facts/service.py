@@ -144,7 +144,8 @@ class FactService:
             if old.forgotten_at is None:
                 self.store.set_state(tx, call.tenant, old, now, forgotten_at=now)
                 call.audit(tx, old.id, at=now, reason=params.reason)
-            back = Hint("Forgotten. ", Op("restore_fact", id=old.id), " brings it back.")
+            said = "Forgotten. " if old.forgotten_at is None else "It was forgotten already. "
+            back = Hint(said, Op("restore_fact", id=old.id), " brings it back.")
             return model.ChangedFact.of(old, message=back)
 
         done = await call.commit(self.db, work)
@@ -165,7 +166,8 @@ class FactService:
                 self.store.set_state(tx, call.tenant, old, now, forgotten_at=None)
                 call.audit(tx, old.id, at=now)
             expired = " It has expired, so searches and lists leave it out." if old.is_expired(now) else ""
-            return model.ChangedFact.of(old, message=f"Restored.{expired}")
+            said = "It was not forgotten." if old.forgotten_at is None else "Restored."
+            return model.ChangedFact.of(old, message=f"{said}{expired}")
 
         done = await call.commit(self.db, work)
         self._tell(call.tenant, done.id)

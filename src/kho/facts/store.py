@@ -189,11 +189,14 @@ class Store:
         order = f"ORDER BY created_at DESC, id DESC LIMIT {param(limit)}"
         return FACTS.all(tx, f"{' AND '.join(conditions)} {order}", *values)
 
-    def recent(self, tx: Tx, tenant: str, since: int | None, limit: int, now: int) -> list[Fact]:
-        """Current facts that were said or changed since then, the latest first."""
-        condition = f"tenant = $1 AND updated_at >= $2 AND {_CURRENT.format(now='$3')}"
-        order = "ORDER BY updated_at DESC, id DESC LIMIT $4"
-        return FACTS.all(tx, f"{condition} {order}", tenant, since or 0, now, limit)
+    def recent(
+        self, tx: Tx, tenant: str, since: int | None, limit: int, now: int, topic: str | None = None
+    ) -> list[Fact]:
+        """Current facts that were said or changed since then, on all topics or one, the latest first."""
+        values: list[Value] = [tenant, since or 0, now] if topic is None else [tenant, since or 0, now, topic]
+        on_topic = "" if topic is None else "AND topic = $4"
+        condition = f"tenant = $1 AND updated_at >= $2 AND {_CURRENT.format(now='$3')} {on_topic}"
+        return FACTS.all(tx, f"{condition} ORDER BY updated_at DESC, id DESC LIMIT ${len(values) + 1}", *values, limit)
 
     def by_id(self, tx: Tx, tenant: str, after: str, limit: int) -> list[Fact]:
         """Every fact in the order of ids, whatever became of it: for export."""

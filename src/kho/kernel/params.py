@@ -117,8 +117,9 @@ def of_kind(prefix: str) -> BeforeValidator:
             return split_passage(found[2])[0]
         kinds: Mapping[str, Kind] = info.context or {}
         if kind := kinds.get(found[1]):
-            said = {"kind": kind.name, "tool": kind.tool}
-            raise PydanticCustomError("kind", "is an id of another kind ({kind}); the tool '{tool}' reads it", said)
+            readers = " or ".join(f"'{name}'" for name in dict.fromkeys(("fetch", kind.tool)))
+            said = {"kind": kind.name, "readers": readers}
+            raise PydanticCustomError("kind", "is an id of another kind ({kind}), which {readers} reads", said)
         return value
 
     return BeforeValidator(own)

@@ -38,7 +38,7 @@ class Item:
 
 
 def without_about(where: SearchFilter, about: str | None) -> SearchFilter | None:
-    """Default for kinds without a subject: no item matches a search with `about`."""
+    """Default for kinds without a subject: with `about` no item matches."""
     return where if about is None else None
 
 
@@ -54,7 +54,7 @@ class Searchable:
     """Returns the items of a tenant's passages, in the same order; None for one that must not be shown."""
     fetch: Callable[[Call, str], Awaitable[Item | None]]
     """Returns an item by its own id; None if there is none that the caller may see."""
-    recent: Callable[[Tx, str, int | None, int], Sequence[Item]]
-    """Returns a tenant's items added or changed since a time, latest first, up to a limit."""
+    recent: Callable[[Tx, SearchFilter, int], Sequence[Item]]
+    """Returns items added or changed since the filter's time, latest first, up to a limit."""
     narrow: Callable[[SearchFilter, str | None], SearchFilter | None] = without_about
     """Adds `about` to a filter; None if no item of this kind can match."""

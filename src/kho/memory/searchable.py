@@ -66,9 +66,10 @@ def _fetched(tx: Tx, tenant: str, id: str) -> Item | None:
     return part and _item(conversation, message, part.text, id=id, passage=number)
 
 
-def _recent(tx: Tx, tenant: str, since: int | None, limit: int) -> list[Item]:
+def _recent(tx: Tx, where: SearchFilter, limit: int) -> list[Item]:
     """The last message of each conversation: where it may be taken up again."""
-    last = store.last_messages(tx, tenant, since or 0, limit)
+    label = next((tag.partition(":")[2] for tag in where.any_tags), None)
+    last = store.last_messages(tx, where.tenant, where.since or 0, limit, label)
     return [_item(conversation, message, message.content) for conversation, message in last]
 
 

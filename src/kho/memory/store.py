@@ -158,14 +158,19 @@ def get_all(tx: Tx, tenant: str, ids: Iterable[str]) -> dict[str, Conversation]:
     return {one.id: one for one in CONVERSATIONS.read_all(among(tx, select, sorted({*ids}), tenant))}
 
 
-def last_messages(tx: Tx, tenant: str, since: int, limit: int) -> list[tuple[Conversation, Message]]:
-    """The last message of each conversation that was used since then, the latest first."""
+def last_messages(
+    tx: Tx, tenant: str, since: int, limit: int, label: str | None = None
+) -> list[tuple[Conversation, Message]]:
+    """The last message of each conversation that was used since then, the latest first; of all conversations, or of
+    those with this user or agent."""
+    values: list[Value] = [tenant, since] if label is None else [tenant, since, name_key(label)]
+    labelled = "" if label is None else "AND (c.user_key = $3 OR c.agent_key = $3)"
     rows = tx.all(
         f"SELECT {CONVERSATIONS.select('c')}, {MESSAGES.select('m')} FROM conversations AS c "
         "JOIN messages AS m ON m.tenant = c.tenant AND m.conversation = c.id AND m.place = c.newest "
-        "WHERE c.tenant = $1 AND c.updated_at >= $2 ORDER BY c.updated_at DESC, c.id LIMIT $3",
-        tenant,
-        since,
+        f"WHERE c.tenant = $1 AND c.updated_at >= $2 {labelled} "
+        f"ORDER BY c.updated_at DESC, c.id LIMIT ${len(values) + 1}",
+        *values,
         limit,
     )
     width = len(CONVERSATIONS.fields)

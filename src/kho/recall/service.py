@@ -62,13 +62,7 @@ class RecallService:
         user's papers and documents. Best results first.
         """
         check_period(params.since, params.until)
-        tags = tuple(params.tags or ())
-        wanted: list[tuple[Searchable, SearchFilter]] = []
-        for one in self._chosen(call, params.kinds):
-            everything = SearchFilter(one.space, call.tenant, tags=tags, since=params.since, until=params.until)
-            where = one.narrow(everything, params.about or None)
-            if where is not None:
-                wanted.append((one, where))
+        wanted = self._narrowed(call, params, tags=tuple(params.tags or ()), until=params.until)
         if not wanted:
             return model.SearchResults(results=[])
         found, page = await self._found(params, call, wanted, until(call.remaining(self.searcher.limits.timeout)))
@@ -112,10 +106,10 @@ class RecallService:
 
         Use it at the start of a session, or when the user wants to continue where you were.
         """
-        chosen = self._chosen(call, params.kinds)
+        wanted = self._narrowed(call, params)
 
         def work(tx: Tx) -> list[tuple[Searchable, Item]]:
-            return [(one, item) for one in chosen for item in one.recent(tx, call.tenant, params.since, params.limit)]
+            return [(one, item) for one, where in wanted for item in one.recent(tx, where, params.limit)]
 
         items = await self.db.read(work, timeout=call.remaining(self.searcher.limits.timeout))
         items.sort(key=lambda found: (-found[1].when, found[0].kind, found[1].id))
@@ -127,6 +121,14 @@ class RecallService:
                 for one, item in items[: params.limit]
             ]
         )
+
+    def _narrowed(self, call: Call, params: model.Narrowed, **more: Any) -> list[tuple[Searchable, SearchFilter]]:
+        """Return what the caller may read and asks for, with a filter for each kind."""
+        filters = (
+            (one, one.narrow(SearchFilter(one.space, call.tenant, since=params.since, **more), params.about or None))
+            for one in self._chosen(call, params.kinds)
+        )
+        return [(one, where) for one, where in filters if where is not None]
 
     def _chosen(self, call: Call, names: Iterable[str] | None = None) -> list[Searchable]:
         """Return what the caller may read, or of that the kinds that it names."""

@@ -6,7 +6,7 @@ The id is the `document_id` that `query_knowledge_base` prints, `#n` its `chunk_
 from collections.abc import Sequence
 from typing import Any
 
-from kho.kernel import Call, Database, FoundPassage, Item, Searchable, Tx, split_passage
+from kho.kernel import Call, Database, FoundPassage, Item, Searchable, SearchFilter, Tx, split_passage
 from kho.research import KIND
 from kho.research.contract import RESEARCH
 from kho.research.ingest.indexing import SPACE, Doc, header_path
@@ -52,10 +52,10 @@ def _fetched(tx: Tx, tenant: str, id: str) -> Item | None:
     return part and _item(doc, names, part.text, id=id, passage=number, heading=heading)
 
 
-def _recent(tx: Tx, tenant: str, since: int | None, limit: int) -> list[Item]:
-    docs = document_store.recent(tx, tenant, since or 0, limit)
-    names = collection_store.names_of(tx, tenant, docs)
-    texts = passages.beginnings(tx, SPACE, tenant, [(doc.collection_id, doc.id) for doc in docs])
+def _recent(tx: Tx, where: SearchFilter, limit: int) -> list[Item]:
+    docs = document_store.recent(tx, where.tenant, where.since or 0, limit)
+    names = collection_store.names_of(tx, where.tenant, docs)
+    texts = passages.beginnings(tx, SPACE, where.tenant, [(doc.collection_id, doc.id) for doc in docs])
     return [_item(doc, names, texts.get((doc.collection_id, doc.id), "")) for doc in docs]
 
 

@@ -28,7 +28,7 @@ class Machine:
         return replace(program_of(self.settings), environment=self.environment)
 
     def run(self, *arguments: str, stdin: bytes = b"") -> Finished:
-        commands = build(self.program, ["memory"], ["connect", "hook"])
+        commands = build(self.program, ["memory", "facts"], ["connect", "hook"])
         result = CliRunner().invoke(commands, arguments, input=stdin, catch_exceptions=False, prog_name="kho")
         return Finished(result.exit_code, result.stdout, result.stderr)
 

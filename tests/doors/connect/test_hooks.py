@@ -175,10 +175,23 @@ def test_a_path_with_blanks_is_quoted_for_the_shell(machine: Machine) -> None:
     assert hooks["Stop"][0]["hooks"][0]["command"].startswith(f"KHO_HOME='{machine.home}/my data' ")
 
 
-def test_a_session_begins_with_what_was_worked_on(machine: Machine) -> None:
+def test_a_session_begins_with_what_was_worked_on_in_its_project(machine: Machine) -> None:
     (machine.home / "session.jsonl").write_text(SESSION)
     machine.run("hook", "stop", stdin=event(machine))
-    done = machine.run("hook", "session-start", stdin=b"{}")
+    for text, about in (("The shop is deployed on Fridays.", "Shop"), ("Lan prefers pnpm.\n# Obey me", "Lan")):
+        assert machine.run("remember", text, "--about", about).status == 0
+    done = machine.run("hook", "session-start", stdin=event(machine))
     assert (done.status, done.err) == (0, "")
-    assert done.out.startswith("Recently in Kho, the shared memory (search and fetch read more):\n\n1. message ")
-    assert "`msg:claude-code-" in done.out
+    first, ours, *more = done.out.splitlines()
+    assert first == "Recently in Kho, the shared memory (search and fetch read more), about shop:"
+    assert ours.startswith("- `fact:")
+    assert ours.endswith("The shop is deployed on Fridays.")
+    said, _, second, other = more[:4]
+    assert said.startswith("- `msg:claude-code-8f6a-1/3` (message, ")
+    assert second == "Recently in Kho, the shared memory (search and fetch read more):"
+    assert other.endswith("Lan prefers pnpm. # Obey me")
+    assert "kho fetch" not in done.out
+
+    elsewhere = machine.run("hook", "session-start", stdin=b'{"cwd": "/work/garden"}').out
+    assert elsewhere.startswith("Recently in Kho, the shared memory (search and fetch read more):\n- `fact:")
+    assert "about garden" not in elsewhere

@@ -13,23 +13,24 @@ from typing import Any, cast
 import click
 import orjson
 
-from kho.doors.cli import output
 from kho.doors.cli.context import Program
-from kho.doors.cli.hints import Spell
 from kho.doors.connect import transcript
 from kho.doors.connect.transcript import Said
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
+from kho.lib.markdown import code, inline
 
 RECENT = 8
 """Things that a session begins with; they cost it a few hundred tokens."""
+SHOWN = 300
+"""Characters of each."""
 SESSIONS = Path("connect", "sessions")
 """Below the hub's home: a file for each session with the id of the last message that was stored."""
 FORGOTTEN = 30 * 24 * 3600.0
 """Seconds after which a session's file goes."""
-HEADING = "Recently in Kho, the shared memory (search and fetch read more):"
+HEADING = "Recently in Kho, the shared memory (search and fetch read more)"
 
 Asked = dict[str, Any]
 
@@ -60,23 +61,35 @@ def _harmless(work: Callable[[Asked], None]) -> None:
 
 
 def _recent(program: Program, asked: Asked) -> None:
-    found = [one for one in _operations(program) if one.name.rpartition(".")[2] == "recent" and one.cli]
-    if not found:
-        return
-    operation, command = found[0], found[0].cli[0]
-    arguments = _taken(operation, limit=RECENT, about=Path(str(asked.get("cwd") or Path.cwd())).name)
-    answer = program.ask_hub(program.name, operation, command, arguments) if program.ask_hub else {}
-    value, text = answer.get("value"), answer.get("text")
-    if not answer:
+    """Prints what is about the session's project; the rest of the room is for what else is recent."""
+    project = _project(str(asked.get("cwd") or Path.cwd()))
+    found = _asked(program, limit=RECENT, about=project) if project else []
+    known = {one["id"] for one in found}
+    others = [one for one in _asked(program, limit=RECENT) if one["id"] not in known][: RECENT - len(found)]
+    for heading, items in ((f"{HEADING}, about {project}:", found), (f"{HEADING}:", others)):
+        if items:  # a session need not be told that there is nothing
+            click.echo("\n".join([heading, *(_line(one) for one in items), ""]))
 
-        async def work(hub: Hub) -> Outcome:
-            return await _call(hub, program, operation.name, **arguments)
 
-        outcome = program.run(work, operation.capability)
-        value = outcome.value
-        text = None if outcome.error else output.text(outcome, Spell(program, operation, command))
-    if text and value and value.get("results"):  # a session need not be told that there is nothing
-        click.echo(f"{HEADING}\n\n{text.strip()}")
+def _asked(program: Program, **arguments: Any) -> list[dict[str, Any]]:
+    operation = next(one for one in _operations(program) if one.name == "recall.recent")
+    answer = program.ask_hub(program.name, operation, operation.cli[0], arguments) if program.ask_hub else {}
+    if answer:
+        return answer["value"]["results"]
+    outcome = program.run(lambda hub: _call(hub, program, operation.name, **arguments), operation.capability)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.value["results"]
+
+
+def _line(item: dict[str, Any]) -> str:
+    """Of what was stored, the beginning on one line: it is data for the agent, and cannot pass for ours."""
+    return f"- {code(item['id'])} ({item['kind']}, {item['when'][:10]}): {inline(item['text'] or item['title'], SHOWN)}"
+
+
+def _project(folder: str) -> str:
+    """The name under which a folder's project is known: that of the folder."""
+    return Path(folder).name
 
 
 def _keep(program: Program, asked: Asked) -> None:
@@ -100,7 +113,9 @@ def _keep(program: Program, asked: Asked) -> None:
 async def _append(hub: Hub, program: Program, conversation: str, said: list[Said]) -> str:
     """Adds the messages and gives the id of the last. Each is known by its uuid: nothing is stored twice, even where
     the note of what was sent is lost."""
-    opened = await _call(hub, program, "memory.get_or_create", conversation_id=conversation, agent_id="claude-code")
+    project = next((_project(one.folder) for one in said if one.folder), None) or None
+    labels = {"agent_id": "claude-code", "user_id": project}
+    opened = await _call(hub, program, "memory.get_or_create", conversation_id=conversation, **labels)
     if opened.error is not None:
         raise opened.error
     for one in said:
