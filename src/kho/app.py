@@ -16,20 +16,23 @@ from kho import __version__
 from kho.doors import logs
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
-from kho.kernel.capability import Capability
+from kho.kernel.capability import Capability, Gauge
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Database, Vectors, Words
 from kho.kernel.registry import Observer, Registry
+from kho.lib import extras
 from kho.lib.clock import system_clock
 from kho.lib.lazy_module import lazy
 from kho.models import factory
 from kho.search.core import Core
+from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher, SearchLimits
 from kho.settings import DATABASE, SOCKETS, Settings, local_principal
 from kho.slices import READ_ALL, SLICES, Shared, kinds
+from kho.storage import gauges
 from kho.storage.api_keys import SqlApiKeys
 from kho.storage.audit import SqlRefusals
 from kho.storage.leases import SqlLeases
@@ -91,7 +94,7 @@ def open_vectors(settings: Settings, db: Database) -> Vectors:
     where = settings.search.vectors
     if where.engine == "qdrant":
         if find_spec("qdrant_client") is None:
-            raise KhoError("search.vectors.engine is qdrant, which needs its client: pip install 'kho[qdrant]'.")
+            raise KhoError(f"search.vectors.engine is qdrant, which needs its client: {extras.install('qdrant')}")
         if not where.qdrant_url:
             raise KhoError("search.vectors.engine is qdrant: name the server in KHO_SEARCH__VECTORS__QDRANT_URL.")
         api_key = where.qdrant_api_key.get_secret_value() or None
@@ -173,6 +176,7 @@ async def open_hub(
             clock=system_clock,
             local=local_principal(settings),
             refusals=refusals,
+            measure=partial(_measure, core.db, _gauges(settings, core, slices)),
             public=_public(settings.experiences.public_tenant),
             backlog=core.embedding_queue,
         )
@@ -182,7 +186,8 @@ async def open_hub(
                     log.warning("KHO_%s__URL is set without KHO_%s__MODEL: the hub runs without that model", name, name)
             admin = local_principal(settings, admin=True)
             folder = settings.home / SOCKETS
-            background.add(partial(hub_socket.serve, hub, background, folder, settings.fingerprint, admin))
+            told = settings.fingerprint, admin, settings.http.local_address
+            background.add(partial(hub_socket.serve, hub, background, folder, *told))
         yield hub
 
 
@@ -204,7 +209,18 @@ def _spans(endpoint: str) -> Observer:
     try:
         return tracing.exporter(endpoint)
     except ModuleNotFoundError:
-        raise KhoError("observe.otlp_endpoint is set, which needs OpenTelemetry: pip install 'kho[otel]'.") from None
+        raise KhoError(f"observe.otlp_endpoint is set, which needs OpenTelemetry: {extras.install('otel')}") from None
+
+
+def _gauges(settings: Settings, core: Core, slices: Sequence[Capability]) -> list[Gauge]:
+    found = [*gauges.gauges(settings.home), *(gauge for capability in slices for gauge in capability.gauges)]
+    if core.embedding_queue is not None:
+        found.append(Gauge("kho_vectors_pending", "Passages that wait for their vectors.", passages.pending))
+    return found
+
+
+async def _measure(db: Database, gauges: Sequence[Gauge]) -> list[tuple[Gauge, float]]:
+    return await db.read(lambda tx: [(gauge, gauge.read(tx)) for gauge in gauges], timeout=2.0)
 
 
 async def _ping(db: Database) -> None:

@@ -89,7 +89,7 @@ def program(name: str) -> context.Program:
         listen_mqtt=partial(setattr, chosen.devices, "mqtt_broker"),
         name=name,
         ask_hub=partial(ask_hub, chosen),
-        hub_is_running=partial(hub_is_running, chosen),
+        running_hub=partial(running_hub, chosen),
     )
 
 
@@ -98,9 +98,9 @@ def ask_hub(chosen: Settings, *asked: Any) -> dict[str, Any]:
     return hub_socket.ask(folder, chosen.fingerprint, *asked) if folder.is_dir() else {}
 
 
-def hub_is_running(chosen: Settings) -> bool:
+def running_hub(chosen: Settings) -> str:
     folder = chosen.home / settings.SOCKETS
-    return folder.is_dir() and hub_socket.is_running(folder, chosen.fingerprint)
+    return hub_socket.running(folder, chosen.fingerprint) if folder.is_dir() else ""
 
 
 @asynccontextmanager

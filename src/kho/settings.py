@@ -64,8 +64,13 @@ class Http(Section):
     @property
     def address(self) -> str:
         """Address for links."""
+        return self.public_url.rstrip("/") or self.local_address
+
+    @property
+    def local_address(self) -> str:
+        """Address for programs on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host.strip("[]"))
-        return self.public_url.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class Local(Section):
@@ -111,7 +116,7 @@ class Observe(Section):
     log_format: Literal["auto", "json", "text"] = "auto"
     """'auto' is a readable line on a terminal and JSON elsewhere."""
     otlp_endpoint: WebAddress | None = None
-    """Where OpenTelemetry spans are sent, e.g. 'http://127.0.0.1:4318/v1/traces'. Needs kho[otel]."""
+    """Where OpenTelemetry spans are sent, e.g. 'http://127.0.0.1:4318/v1/traces'. Needs the extra otel."""
 
 
 class Settings(BaseModel):

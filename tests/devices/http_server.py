@@ -80,7 +80,7 @@ async def web(worker: HubWorker, *, by_code: bool = False, **chosen: Any) -> Asy
         counting = Background()  # of refusals, which waits for the minute to end
         refusals = SqlRefusals(worker.db, counting, worker.clock, worker.tenant)
         refusals.unauthorized("nobody")  # its task lasts as long as the hub: begun here, others can be counted
-        yield Hub("test", registry, _nothing, keys, receipts, worker.clock, local, refusals)
+        yield Hub("test", registry, _nothing, keys, receipts, worker.clock, local, refusals, _no_figures)
         await counting.drain()
 
     settings = Settings()
@@ -91,6 +91,10 @@ async def web(worker: HubWorker, *, by_code: bool = False, **chosen: Any) -> Asy
 
 async def _nothing() -> None:
     return None
+
+
+async def _no_figures() -> tuple[()]:
+    return ()
 
 
 async def new_key(worker: HubWorker, *scopes: str) -> str:

@@ -1,19 +1,27 @@
-"""/metrics says what waits for vectors: the store's figure, however many workers there are."""
+"""/metrics: figures of the process, and those of the store, which are the same however many workers there are."""
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
-from tests.doors.doors import Served, served
+from tests.doors.doors import Served, bearer, new_key, served
+from tests.stores.fill import until
 
 from kho.app import open_database, open_hub
 from kho.doctor import change
+from kho.kernel.access import METRICS
+from kho.kernel.capability import Capability, Gauge
+from kho.kernel.errors import DatabaseError
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
 from kho.search.indexing.embedding_queue import LEASE
 from kho.settings import Settings
+from kho.simulator import simulator
+from kho.simulator.simulator import Simulated
 
 RECORD = {"title": "Kettle", "problem_description": "It overheats", "solution": "Descale it"}
 
@@ -51,6 +59,67 @@ async def test_memory_processor_time_and_files_of_the_process(hub: Served) -> No
     assert {"process_cpu_seconds_total", "process_open_fds"} <= told.keys()
 
 
+async def test_boards_webhooks_and_disk(both_settings: Settings) -> None:
+    """A board that comes and goes, and a webhook that nobody answers at."""
+    chosen = change(both_settings, {"devices": {"approval": "auto"}, "documents": {"webhook_backoff": []}})
+    admin = await new_key(chosen, chosen.local.tenant, "*", "admin")
+    async with served(chosen) as hub:
+
+        async def figures() -> dict[str, float]:
+            text = (await hub.get("/metrics", **bearer(admin))).text
+            lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+            return {name: float(value) for name, value in lines}
+
+        async def shows(**expected: float) -> None:
+            async def reached() -> bool:
+                return expected.items() <= (await figures()).items()
+
+            await until(reached)
+
+        before = await figures()
+        assert before["kho_store_bytes"] > 10_000
+        assert before["kho_disk_free_bytes"] > 0
+        await shows(kho_boards=0, kho_boards_connected=0, kho_webhook_deliveries_given_up=0)
+        async with simulator.http() as http:
+            board = Simulated(simulator.boards(1)[0], hub.url, http)
+            running = asyncio.ensure_future(board.run())
+            await shows(kho_boards=1, kho_boards_connected=1)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        await shows(kho_boards=1, kho_boards_connected=0)
+        hook = {"url": "http://127.0.0.1:9/hook", "events": ["document.created"]}
+        assert (await hub.act("add_webhook", hook, key=admin)).status_code == 200
+        document = {"metadata": {"title": "Kettle", "category": "note"}, "content": {"body": "Descale it."}}
+        assert (await hub.act("create_document", document, key=admin)).status_code == 200
+        await shows(kho_webhook_deliveries_given_up=1, kho_webhook_deliveries_waiting=0)
+
+
+async def test_a_scope_for_it_alone(settings: Settings) -> None:
+    monitor = await new_key(settings, "acme", METRICS)
+    reader = await new_key(settings, "acme", "exp:read")
+    async with served(settings) as hub:
+        assert "kho_store_bytes" in (await hub.get("/metrics", **bearer(monitor))).text
+        seen = (await hub.get("/servers", **bearer(monitor))).json()["servers"]
+        assert {(kind, len(all_)) for one in seen for kind, all_ in one["capabilities"].items()} == {
+            ("tools", 0), ("resources", 0), ("prompts", 0)
+        }  # fmt: skip
+        refused = await hub.get("/metrics", **bearer(reader))
+        assert refused.status_code == 403
+        assert METRICS in refused.json()["error"]["message"]
+        assert (await hub.act("query_experiences", {"keywords": "kettle"}, key=monitor)).status_code == 403
+
+
+async def test_what_the_store_does_not_say_leaves_the_rest(settings: Settings) -> None:
+    def fail(tx: Tx) -> NoReturn:
+        raise DatabaseError
+
+    broken = Capability("broken", "broken-server", (), gauges=(Gauge("kho_broken", "", fail),))
+    async with served(settings, broken) as hub:
+        text = (await hub.get("/metrics")).text
+    assert "process_resident_memory_bytes" in text
+    assert "kho_store_bytes" not in text
+
+
 async def test_by_words_alone_nothing_waits(hub: Served) -> None:
     await hub.rpc("submit_experience", RECORD)
     assert await pending(hub) == []
@@ -58,10 +127,10 @@ async def test_by_words_alone_nothing_waits(hub: Served) -> None:
 
 
 def test_several_workers_do_not_add_it_up(tmp_path: Path) -> None:
-    worker = "from kho.doors.metrics import Metrics; print(Metrics().render(7).decode())"
+    worker = "from kho.doors.metrics import Metrics; from kho.kernel.capability import Gauge; print(Metrics().render([(Gauge('kho_boards', '', len), 7)]).decode())"
     for _ in range(2):  # the second one shares the folder of the first
         environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
         done = subprocess.run(
             [sys.executable, "-c", worker], env=environment, check=True, capture_output=True, text=True
         )
-        assert done.stdout.count("\nkho_vectors_pending 7.0\n") == 1
+        assert done.stdout.count("\nkho_boards 7.0\n") == 1

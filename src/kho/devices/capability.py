@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kho.devices import INSTRUCTIONS
+from kho.devices import INSTRUCTIONS, store
 from kho.devices.calls.queue import Queue
 from kho.devices.calls.service import DeviceCalls
 from kho.devices.connections.boards import ConnectedBoards
@@ -23,7 +23,7 @@ from kho.devices.pairing.tokens import Tokens
 from kho.devices.routes import served
 from kho.devices.settings import Approval, DeviceSettings
 from kho.devices.tools.mcp_tools import BoardTools
-from kho.kernel.capability import Announcements, Capability
+from kho.kernel.capability import Announcements, Capability, Gauge
 from kho.lib.dataclass import dataclass
 from kho.search.core import Core
 
@@ -136,6 +136,14 @@ def capability(
         start=(live.run, parts.board_tools.run, parts.notifications.run),
         serve=mqtt.work,
         stop=(live.close, *stop),
+        gauges=(
+            Gauge("kho_boards", "Boards that are approved.", store.known_count),
+            Gauge(
+                "kho_boards_connected",
+                "Approved boards that are connected.",
+                lambda tx: store.connected_count(tx, core.clock()),
+            ),
+        ),
         web=served(
             registrations, tokens, live, parts.events, seer=seer, public_url=settings.public_url, mqtt=mqtt.told
         ),

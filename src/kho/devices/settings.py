@@ -22,12 +22,12 @@ class DeviceSettings(Section):
     """Address at which boards reach the hub, e.g. 'https://kho.example.org', if it differs from the one they
     request."""
     mqtt_url: BrokerUrl = ""
-    """External broker whose boards are served too, e.g. 'mqtt://kho:secret@127.0.0.1:1883'. Needs kho[mqtt]."""
+    """External broker whose boards are served too, e.g. 'mqtt://kho:secret@127.0.0.1:1883'. Needs the extra mqtt."""
     mqtt_boards_url: BrokerUrl = ""
     """Address of the same broker for boards, with user and password; sent to boards that request their settings. When
     not set, boards are sent the WebSocket address."""
     mqtt_broker: Listening = ""
-    """Listen address of the embedded broker, e.g. '127.0.0.1:1883'; sent to boards. Needs kho[mqtt]."""
+    """Listen address of the embedded broker, e.g. '127.0.0.1:1883'; sent to boards. Needs the extra mqtt."""
     read_only_tools: list[str] = Field(default_factory=lambda: ["self.get_device_status"])
     """Names of tools that change nothing: calls of them are in `device_log` but not in the audit log, which is never
     emptied. Meant for tools that are polled on many boards."""

@@ -10,7 +10,7 @@ from kho.devices.protocol.tool_listing import BoardTool
 from kho.kernel.ports import Tx
 from kho.lib.clock import DAY
 from kho.lib.dataclass import dataclass
-from kho.lib.sql import Table, delete, insert, replacing, to_json, update, where
+from kho.lib.sql import Table, delete, insert, number, replacing, to_json, update, where
 
 PENDING = ""
 """Tenant of boards that are not approved yet."""
@@ -269,6 +269,19 @@ def tenants(tx: Tx) -> frozenset[str]:
     """Tenants that have an approved board, connected or not."""
     sql = "SELECT DISTINCT tenant FROM devices WHERE tenant <> '' AND approved_at IS NOT NULL AND revoked_at IS NULL"
     return frozenset(row[0] for row in tx.all(sql))
+
+
+def known_count(tx: Tx) -> int:
+    return number(tx, "SELECT count(*) FROM devices WHERE approved_at IS NOT NULL AND revoked_at IS NULL")
+
+
+def connected_count(tx: Tx, now: int) -> int:
+    """Approved boards of all tenants that a running process holds the connection of."""
+    sql = (
+        "SELECT count(*) FROM devices JOIN device_owners ON owner = process "
+        "WHERE until > $1 AND approved_at IS NOT NULL AND revoked_at IS NULL"
+    )
+    return number(tx, sql, now)
 
 
 def connected(tx: Tx, tenant: str, now: int, most: int) -> list[Device]:

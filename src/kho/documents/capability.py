@@ -17,9 +17,11 @@ from kho.documents.searchable import searchable
 from kho.documents.service import DocumentService
 from kho.documents.settings import DocumentSettings
 from kho.documents.store import SPACE
+from kho.documents.webhooks import delivery
 from kho.documents.webhooks.delivery import Deliveries, WebhookPolicy
 from kho.documents.webhooks.service import Webhooks
 from kho.kernel import Capability, Llm
+from kho.kernel.capability import Gauge
 from kho.lib.dataclass import dataclass
 from kho.search.core import Core
 from kho.search.indexing.reindex import reindex
@@ -90,6 +92,10 @@ def capability(
         resources=DocumentResources(reads=reads),
         searchable=(searchable(reads, clock),),
         migrations=MIGRATIONS,
+        gauges=(
+            Gauge("kho_webhook_deliveries_waiting", "Events that a webhook has not received yet.", delivery.waiting),
+            Gauge("kho_webhook_deliveries_given_up", "Events that no retry could deliver.", delivery.given_up),
+        ),
         start=(
             partial(reindex, db, index, core.background, SPACE, indexing.FORM, indexing.all_documents),
             deletions.run,

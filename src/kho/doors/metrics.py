@@ -1,4 +1,4 @@
-"""GET /metrics: call counts and durations for Prometheus."""
+"""GET /metrics: call counts, durations and the figures of the store for Prometheus."""
 
 import os
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from kho.kernel import Call, Operation
+from kho.kernel.capability import Gauge
 from kho.kernel.registry import Outcome
 
 
@@ -30,24 +31,22 @@ class Metrics:
         children[0].inc()
         children[1].observe(seconds)
 
-    def render(self, pending: int | None = None) -> bytes:
-        """Render all metrics. `pending` is the number of passages waiting for vectors. It comes from the store and is
-        the same for all workers, so it is not a per-worker gauge: Prometheus would add those up."""
+    def render(self, measured: Iterable[tuple[Gauge, float]] = ()) -> bytes:
+        """Render all metrics. What was `measured` is the same for all workers, so it is not a per-worker gauge:
+        Prometheus would add those up."""
         now = CollectorRegistry()
         ProcessCollector(registry=now)  # memory, processor time and open files of this process (Linux)
-        if pending is not None:
-            now.register(_Gauge("kho_vectors_pending", "Passages that wait for their vectors.", pending))
+        for gauge, value in measured:
+            now.register(_Measured(gauge, value))
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry) + generate_latest(now)
         multiprocess.MultiProcessCollector(now)  # several workers share a folder of counters
         return generate_latest(now)
 
 
-class _Gauge(Collector):
-    """A gauge with a value read just now."""
-
-    def __init__(self, name: str, help: str, value: float) -> None:
-        self._family = GaugeMetricFamily(name, help, value)
+class _Measured(Collector):
+    def __init__(self, gauge: Gauge, value: float) -> None:
+        self._family = GaugeMetricFamily(gauge.name, gauge.help, value)
 
     def collect(self) -> Iterable[Metric]:
         return [self._family]

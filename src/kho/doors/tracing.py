@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, when an endpoint is configured (needs kho[otel])."""
+"""OpenTelemetry spans, when an endpoint is configured (needs the extra otel)."""
 
 import time
 

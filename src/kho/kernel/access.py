@@ -5,6 +5,9 @@ from kho.lib.dataclass import dataclass
 Scope = str | frozenset[str]
 """The scope that a credential must have; with several, any one of them is enough."""
 
+METRICS = "metrics:read"
+"""The scope of /metrics, whose figures are of the whole hub: all that a monitoring system's key needs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Open:

@@ -150,6 +150,15 @@ class Upkeep(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Gauge:
+    """A figure for /metrics that is read when asked for: it belongs to the store, not to one of several workers."""
+
+    name: str
+    help: str
+    read: Callable[[Tx], float]
+
+
+@dataclass(frozen=True, slots=True)
 class Capability:
     name: str
     server: str
@@ -178,6 +187,7 @@ class Capability:
     """True if /servers lists its tools: contract 002 shows a memory server without any."""
     transfers: Sequence[Transfer] = ()
     upkeep: Upkeep | None = None
+    gauges: Sequence[Gauge] = ()
     web: Sequence[Served] = ()
     """What it serves over HTTP in addition to its operations."""
     resource_changes: Changes | None = None

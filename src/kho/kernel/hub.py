@@ -1,10 +1,11 @@
 """Hub: what a door is given to serve the operations and to authenticate callers."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from kho.kernel.api_keys import Keys
 from kho.kernel.call import Call, Principal, Receipts
+from kho.kernel.capability import Gauge
 from kho.kernel.errors import Forbidden
 from kho.kernel.registry import Registry
 from kho.lib.clock import Clock
@@ -53,6 +54,8 @@ class Hub:
     clock: Clock
     local: Principal
     refusals: Refusals
+    measure: Callable[[], Awaitable[Sequence[tuple[Gauge, float]]]]
+    """Reads every gauge now."""
     public: Principal | None = None
     """Principal of callers without a credential on a shared hub; None refuses them."""
     backlog: Backlog | None = None

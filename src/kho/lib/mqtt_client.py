@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
@@ -10,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
+from kho.lib import extras
 from kho.lib.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def address(text: str) -> Address:
 def need(package: str) -> None:
     """Raise Unusable, with what to install, if the package is missing."""
     if find_spec(package) is None:
-        raise Unusable(f"MQTT needs two more packages: {sys.executable} -m pip install 'kho[mqtt]'")
+        raise Unusable(f"MQTT needs two more packages: {extras.install('mqtt')}")
 
 
 class Client:

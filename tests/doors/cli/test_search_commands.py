@@ -189,9 +189,9 @@ async def test_a_running_hub_is_left_to_do_it(settings: Settings, capsys: pytest
     async with open_hub(settings) as hub:
         backlog = Waiting(Settled(3, 0))
         waiting = replace(hub, backlog=backlog)
-        assert await for_vectors(waiting, wait=True, hub_is_running=lambda: True) == 3
+        assert await for_vectors(waiting, wait=True, running_hub=lambda: "http://127.0.0.1:8001") == 3
         assert backlog.asked == 0
-        assert await for_vectors(waiting, wait=True, hub_is_running=lambda: False) == 0
+        assert await for_vectors(waiting, wait=True, running_hub=lambda: "") == 0
         assert backlog.asked == 1
     said = "3 passages wait for vectors; the running hub computes them. Keyword search finds them now.\n"
     assert capsys.readouterr().err == said

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.processes import Hub as OwnHub
+from tests.acceptance.processes import Place
 from tests.doors.connect.conftest import Machine
 
 from kho.doors.cli import confirmation
@@ -240,7 +242,8 @@ def test_at_a_terminal_it_asks_and_hooks_by_themselves(
 ) -> None:
     monkeypatch.setattr("kho.doors.cli.connect.somebody_is_there", lambda: True)
     assert confirmation.somebody_is_there() is False  # the runner is no terminal
-    machine.run("connect", "claude", "--hooks", "--rules", stdin=answer.encode())
+    done = machine.run("connect", "claude", "--hooks", "--rules", stdin=answer.encode())
+    assert ("Nothing was written." in done.err) == (answer == "n\n")
     names = {"server": ".claude.json", "rules": ".claude/CLAUDE.md", "hooks": ".claude/settings.json"}
     assert machine.files().keys() == {str(machine.home / names[kind]) for kind in kinds}
 
@@ -387,6 +390,19 @@ def test_over_http_without_keys_there_is_no_header(machine: Machine) -> None:
     assert entry == {"type": "http", "url": "http://[::1]:9000/mcp"}
     assert machine.run("disconnect", "claude").status == 0
     assert not (machine.home / ".claude.json").exists()
+
+
+def test_over_http_the_address_is_that_of_the_running_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was started with a port of its own, which no setting names."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    place = Place(tmp_path / "home")
+    connect = ("connect", "cursor", "--http", "--dry-run", "--json")
+    with OwnHub(place) as hub:
+        hub.ready()
+        [file] = json.loads(place.run(*connect).stdout)["files"]
+        assert f"http://127.0.0.1:{hub.port}/mcp" in file["difference"]
+    [file] = json.loads(place.run(*connect).stdout)["files"]
+    assert "http://127.0.0.1:8001/mcp" in file["difference"]
 
 
 @pytest.mark.parametrize(

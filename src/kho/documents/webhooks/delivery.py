@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kho.kernel import Background, Database, KhoError, Lease, Leases, Tx
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
-from kho.lib.sql import delete, update
+from kho.lib.sql import delete, number, update
 
 if TYPE_CHECKING:
     import httpx2
@@ -230,6 +230,14 @@ def remove_delivered(tx: Tx, tenant: str, webhook: str, event: int) -> None:
         "(SELECT 1 FROM document_deliveries WHERE tenant = $3 AND event = $4)"
     )
     tx.run(statement, tenant, event, tenant, event)
+
+
+def waiting(tx: Tx) -> int:
+    return number(tx, "SELECT count(*) FROM document_deliveries WHERE dead = 0")
+
+
+def given_up(tx: Tx) -> int:
+    return number(tx, "SELECT count(*) FROM document_deliveries WHERE dead <> 0")
 
 
 def _turns(tx: Tx) -> list[WebhookTurn]:

@@ -230,7 +230,9 @@ class _Setup:
         hub = self._program.http
         self._client.http_entry("", with_key=False)  # refused before the hub is opened
         self._needs_key = self._program.run(_keys_in_use) or not is_loopback(hub.host)
-        return self._client.http_entry(launch.address(hub.host, hub.port, tools), with_key=self._needs_key)
+        # One that runs may have been given another port on its command line than the settings have.
+        address = self._program.running_hub() or hub.local_address
+        return self._client.http_entry(launch.endpoint(address, tools), with_key=self._needs_key)
 
     def _entry(self, new: dict[str, Any], there: Mapping[str, Any]) -> dict[str, Any]:
         """The new entry with what somebody added to the old one: a time limit, say, or further variables."""
@@ -287,7 +289,7 @@ def _confirmed(changes: list[Change], *, json: bool, yes: bool) -> list[Change]:
         if all(change.action == "unchanged" for change in group) or click.confirm(question, err=True):
             allowed += group
         elif kinds[0] == "server":
-            raise click.Abort
+            raise Unconfirmed("Nothing was written.")
     return allowed
 
 

@@ -26,6 +26,9 @@ class HttpSettings(Protocol):
     workers: int
     allowed_hosts: list[str]
 
+    @property
+    def local_address(self) -> str: ...
+
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Calls a tool, given its name and arguments, and returns its answer."""
@@ -123,8 +126,9 @@ class Program:
     ask_hub: Callable[[str, Operation, Command, Mapping[str, Any]], dict[str, Any]] | None = None
     """Ask a running hub to run a read-only command, given the program's name; empty if no hub answers."""
 
-    hub_is_running: Callable[[], bool] = lambda: False
-    """True if a hub is running on this machine, on the same store and with the same settings."""
+    running_hub: Callable[[], str] = lambda: ""
+    """Return the address of a hub that is running on this machine, on the same store and with the same settings; empty
+    if there is none."""
 
     def run(self, work: Callable[[Hub], Awaitable[T]], *slices: str) -> T:
         """Open the hub with these slices, run `work` with it, and close it."""

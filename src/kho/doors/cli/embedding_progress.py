@@ -15,14 +15,14 @@ LOADING = "Loading the model"
 no_wait_option = click.Option(["--no-wait"], is_flag=True, help="Do not wait for vectors; the next hub computes them.")
 
 
-async def for_vectors(hub: Hub, *, wait: bool, hub_is_running: Callable[[], bool] = lambda: False) -> int:
+async def for_vectors(hub: Hub, *, wait: bool, running_hub: Callable[[], str] = lambda: "") -> int:
     """Wait for the vectors of what was written, and return how many passages still have none."""
     if hub.backlog is None:
         return 0
     pending = await hub.backlog.pending()
     if not pending:
         return 0
-    running = await asyncio.to_thread(hub_is_running)
+    running = await asyncio.to_thread(running_hub)
     if running or not wait:
         which = "running" if running else "next"
         _say(f"{_passages(pending)} for vectors; the {which} hub computes them. Keyword search finds them now.")

@@ -44,21 +44,23 @@ class _Commands:
         return self.hub.registry
 
 
-async def serve(hub: Hub, background: Background, folder: Path, settings: str, principal: Principal) -> None:
+async def serve(
+    hub: Hub, background: Background, folder: Path, settings: str, principal: Principal, address: str
+) -> None:
     """Serve commands until the hub stops. `settings` is the fingerprint of the settings, including the version."""
     server = LineServer(folder, f"{NAME}{os.getpid()}", busy=NO)
-    await server.open(partial(_answer, hub, settings, principal))
+    await server.open(partial(_answer, hub, settings, principal, address))
     try:
         await background.until_stopping()
     finally:
         await server.close()
 
 
-async def _answer(hub: Hub, settings: str, principal: Principal, asked: dict[str, Any]) -> dict[str, Any]:
+async def _answer(hub: Hub, settings: str, principal: Principal, address: str, asked: dict[str, Any]) -> dict[str, Any]:
     if asked.get("settings") != settings:
         return NO  # also if the version differs: its request may have another form
     if asked.get("ping"):
-        return {"version": hub.version}
+        return {"address": address}
     if asked.get("zone") != zone():
         return NO  # the text of the answer shows local times
     found = next((one for one in hub.registry.operations(principal) if one.name == asked["operation"]), None)
@@ -87,9 +89,9 @@ def ask(
     return _sent(folder, asked)
 
 
-def is_running(folder: Path, settings: str) -> bool:
-    """True if a hub with these settings is running on this machine."""
-    return bool(_sent(folder, {"settings": settings, "ping": True}))
+def running(folder: Path, settings: str) -> str:
+    """Return the address of a hub with these settings that is running on this machine; empty if there is none."""
+    return _sent(folder, {"settings": settings, "ping": True}).get("address", "")
 
 
 def _sent(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from kho.doors.cli import output
 from kho.doors.cli.confirmation import somebody_is_there
 from kho.doors.cli.context import Program, fail, json_option
 from kho.kernel import Hub, NotFound, Unconfirmed, api_keys
+from kho.kernel.access import METRICS
 from kho.kernel.api_keys import ApiKey
 from kho.kernel.vocabulary import synonym
 from kho.lib.clock import DAY, iso
@@ -71,7 +72,7 @@ def _create(program: Program) -> click.Command:
     def create_(name: str, tenant: str, scope: tuple[str, ...], days: int, yes: bool, json: bool) -> None:
         if not re.fullmatch(r"[\w.:/@+-]{1,128}", tenant):
             raise fail("a tenant's name has 1 to 128 letters, digits or characters of . : / @ + - _")
-        known = program.registry(program.slices).scopes
+        known = sorted([*program.registry(program.slices).scopes, METRICS])
         scope = tuple(synonym(one, known, ":") for one in scope)
         if unknown := sorted({*scope} - {*known, "*"}):
             raise fail(f"no such scope: {', '.join(unknown)}. There are: {', '.join(known)}.")

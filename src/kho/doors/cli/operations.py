@@ -104,13 +104,13 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
                 if command.follows and not no_wait:
                     outcome = await jobs.followed(hub, program, f"{server}/{command.follows}", outcome, progress)
             if _writes(operation, command) and outcome.error is None:
-                running = program.hub_is_running
-                left = await embedding_progress.for_vectors(hub, wait=not no_wait, hub_is_running=running)
+                running = program.running_hub
+                left = await embedding_progress.for_vectors(hub, wait=not no_wait, running_hub=running)
                 outcome = embedding_progress.with_pending(outcome, left)
             return outcome
 
         outcome = program.run(work, operation.capability)
-        if outcome.error is not None and outcome.error.code == command.without_hub and not program.hub_is_running():
+        if outcome.error is not None and outcome.error.code == command.without_hub and not program.running_hub():
             start = f"No hub is running on this machine. Start one with '{program.name} serve' first. "
             outcome.error.guidance = Hint(start, outcome.error.guidance)
         if command.confirms and outcome.error is not None and outcome.error.confirmable and not json:

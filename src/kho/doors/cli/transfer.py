@@ -157,8 +157,8 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
                     async for page in _sent(send, batch, refused):
                         done = {key: done[key] + page[key] for key in done}
                     bar.advance(task, size)
-            running = program.hub_is_running
-            await embedding_progress.for_vectors(hub, wait=not no_wait, hub_is_running=running)
+            running = program.running_hub
+            await embedding_progress.for_vectors(hub, wait=not no_wait, running_hub=running)
             return done, sorted(refused)
 
         done, refused = program.run(work, capability.name)

@@ -59,8 +59,8 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
                     if first or outcome.error is not None or any(map(jobs.job_of(outcome).get, CHANGES)):
                         if first and outcome.error is not None:  # it would not succeed by itself later
                             return output.outcome(outcome, json=json, spell=spell)
-                        running = program.hub_is_running
-                        left = await embedding_progress.for_vectors(hub, wait=True, hub_is_running=running)
+                        running = program.running_hub
+                        left = await embedding_progress.for_vectors(hub, wait=True, running_hub=running)
                         output.outcome(embedding_progress.with_pending(outcome, left), json=json, spell=spell)
                     seen, first = now, False
                 await asyncio.sleep(max(interval, REST * took))

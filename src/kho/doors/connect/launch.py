@@ -38,8 +38,6 @@ def left_out(environment: Mapping[str, str]) -> list[str]:
     return sorted(name for name in ours - {*PASSED_ON} if "__" in name or name == "KHO_DATABASE_URL")
 
 
-def address(host: str, port: int, tools: str) -> str:
-    """Where a client of this machine reaches the hub."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
-    host = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"http://{host}:{port}/mcp" + (f"?tools={quote(tools, safe=',')}" if tools else "")
+def endpoint(hub: str, tools: str) -> str:
+    """Where a client reaches MCP at the hub with this address."""
+    return f"{hub}/mcp" + (f"?tools={quote(tools, safe=',')}" if tools else "")

@@ -1,6 +1,6 @@
 """The HTTP door: every route of the hub in one ASGI application."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -32,7 +32,10 @@ from kho.doors.mcp.http import PRINCIPAL, McpHttp
 from kho.doors.mcp.server import Context, McpDoor
 from kho.doors.mcp.toolsets import of_registry
 from kho.doors.metrics import Metrics
-from kho.kernel import Background, Hub, KhoError, NotFound, Principal
+from kho.kernel import Background, Call, Hub, KhoError, NotFound, Principal
+from kho.kernel.access import METRICS
+from kho.kernel.capability import Gauge
+from kho.kernel.errors import Forbidden
 from kho.lib.dataclass import dataclass
 
 Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
@@ -200,7 +203,14 @@ def _routes(
         await send_json(send, 200, described)
 
     async def on_metrics(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
-        await send_bytes(send, 200, metrics.render(await _pending(hub)), metrics.content_type)
+        call = Call(principal, "http", operation="hub/metrics")
+        try:
+            call.need(METRICS)
+        except Forbidden as error:
+            hub.refusals.forbidden(call, error)
+            await send_error(send, error)
+            return
+        await send_bytes(send, 200, metrics.render(await _measured(hub)), metrics.content_type)
 
     async def on_welcome(scope: Scope, receive: Receive, send: Send) -> None:
         await pages.welcome(send)
@@ -226,11 +236,9 @@ def _routes(
     ]
 
 
-async def _pending(hub: Hub) -> int | None:
-    """Number of passages waiting for vectors; None if it cannot be read, so that the other metrics are still served."""
-    if hub.backlog is None:
-        return None
+async def _measured(hub: Hub) -> Sequence[tuple[Gauge, float]]:
+    """Return the figures of the store; none if it does not answer, so that the other metrics are still served."""
     try:
-        return await hub.backlog.pending()
+        return await hub.measure()
     except KhoError:
-        return None
+        return ()

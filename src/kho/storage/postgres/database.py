@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 from kho.kernel import errors
 from kho.kernel.call import within
 from kho.kernel.ports import Row, Tx
+from kho.lib import extras
 from kho.lib.dataclass import dataclass
 from kho.storage.postgres.transaction import Contended, PostgresTx, translate
 from kho.storage.unit_of_work import finish
@@ -66,9 +67,7 @@ class Postgres:
             import psycopg
             from psycopg_pool import ConnectionPool
         except ImportError as error:
-            raise errors.DatabaseError(
-                "PostgreSQL needs its driver: install it with  pip install 'kho[postgres]'"
-            ) from error
+            raise errors.DatabaseError(f"PostgreSQL needs its driver: {extras.install('postgres')}") from error
         pool: ConnectionPool[Connection] = ConnectionPool(
             url,
             kwargs={"autocommit": True, "cursor_factory": psycopg.RawCursor},
