@@ -6,6 +6,8 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet --quiet
 LOCK := .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 FUZZ_REQUESTS ?= 20000
+# Tests wait for processes and brokers nearly half of the time: three workers on two cores take a sixth less than two.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + n / 2)))
 DIST ?= dist
 QUICK := tests/test_house.py tests/test_requirements.py tests/test_settings.py tests/kernel tests/lib tests/sanitizer \
 	tests/experiences tests/toolbox tests/memory
@@ -23,10 +25,10 @@ run: .venv/.setup ## set up, then serve on 127.0.0.1:8001 (ARGS="--port 9000" ad
 	@exec .venv/bin/kho serve $(ARGS)
 
 test: lint ## lint, types and all tests, on every core (ARGS="tests/storage -x" narrows)
-	$(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint ## lint, types and the tests that are quick: for every change on the way
-	$(PY) -m pytest -n auto $(QUICK)
+	$(PY) -m pytest -n $(WORKERS) $(QUICK)
 
 lint: .venv/.dev ## ruff and pyright
 	.venv/bin/ruff check

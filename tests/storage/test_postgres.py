@@ -160,5 +160,5 @@ async def test_a_database_that_is_not_there_is_told(postgres_schema_url: str) ->
 
 def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(errors.DatabaseError, match=r"kho\[postgres\]"):
+    with pytest.raises(errors.DatabaseError, match=r"pip install .*psycopg\[binary,pool\]"):
         Postgres.open("postgresql:///")

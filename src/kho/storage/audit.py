@@ -4,6 +4,7 @@ A call that a credential does not allow is a row each. Missing and wrong credent
 so that a flood of them fills neither the memory nor the database.
 """
 
+import asyncio
 from collections import Counter, deque
 from dataclasses import replace
 
@@ -33,6 +34,8 @@ class SqlRefusals:
         """Owner of the counts: requests without a credential have no tenant, so they belong to the hub's own."""
         self._minutes: deque[tuple[int, Counter[str]]] = deque(maxlen=MAX_MINUTES)
         self._running = False
+        self._in_order = asyncio.Lock()
+        """PostgreSQL would run two writes at once, and the later request could get the earlier number."""
 
     def observe(self, operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:
         """Registry observer: add a row for each forbidden call."""
@@ -91,7 +94,8 @@ class SqlRefusals:
                 raise
 
     async def _add(self, events: list[AuditEvent]) -> None:
-        await self._db.write(lambda tx: [record(tx, event) for event in events])
+        async with self._in_order:
+            await self._db.write(lambda tx: [record(tx, event) for event in events])
 
     def _minute(self) -> int:
         return self._clock() // MINUTE * MINUTE
