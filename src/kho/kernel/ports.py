@@ -152,6 +152,14 @@ class SearchFilter:
     """At least one of these; no condition if empty."""
 
 
+Where = SearchFilter | tuple[SearchFilter, ...]
+"""One space of a tenant, or several of the same tenant, each with its own filter."""
+
+
+def each(where: Where) -> tuple[SearchFilter, ...]:
+    return where if isinstance(where, tuple) else (where,)
+
+
 @dataclass(frozen=True, slots=True)
 class WordMatches:
     found: list[tuple[int, float]]
@@ -225,9 +233,10 @@ class Vectors(Protocol):
         ...
 
     async def nearest(
-        self, model: str, where: SearchFilter, vector: "Vector", limit: int, *, timeout: float | None = None
+        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
     ) -> list[tuple[int, float]]:
-        """Return (seq, cosine) of the passages with the nearest vectors, best first."""
+        """Return (seq, cosine) of the passages with the nearest vectors, best first; of several spaces, the nearest of
+        all."""
         ...
 
     async def get(

@@ -148,6 +148,18 @@ async def test_tenants_and_spaces_are_apart(small: Store) -> None:
     assert await near(small, vector(1, 0, 0), SearchFilter("s", "nobody")) == []
 
 
+async def test_several_spaces_at_once_give_the_nearest_of_all(small: Store) -> None:
+    """Many, so that SQLite has packed some of them; each space has a filter of its own."""
+    refs = [PassageRef(seq, f"s{seq % 3}", "t", kind="odd" if seq % 2 else "even") for seq in range(1, 901)]
+    await put(small, *((ref, vector(1, ref.seq / 1_000, 0)) for ref in refs))
+    both = (SearchFilter("s0", "t", kinds=("even",)), SearchFilter("s1", "t"), SearchFilter("none", "t"))
+    meant = [ref.seq for ref in refs if ref.space == "s1" or (ref.space == "s0" and ref.kind == "even")]
+    single = [one for where in both for one in await small.vectors.nearest("m", where, vector(1, 0, 0), 20)]
+    found = await small.vectors.nearest("m", both, vector(1, 0, 0), 20)
+    assert found == sorted(single, key=lambda one: (-one[1], -one[0]))[:20]
+    assert {seq for seq, _ in await small.vectors.nearest("m", both, vector(1, 0, 0), 1_000)} == {*meant}
+
+
 async def test_putting_again_replaces(small: Store) -> None:
     await put(small, (filed(1, tags=("old",)), vector(1, 0, 0)), (filed(2), vector(0, 1, 0)))
     await put(small, (filed(1, tenant="t2", tags=("new",)), vector(0, 0, 1)))

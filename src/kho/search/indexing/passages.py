@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Sequence
 
 import orjson
 
-from kho.kernel.ports import PassageRef, Row, SearchFilter, Tx
+from kho.kernel.ports import PassageRef, Row, SearchFilter, Tx, Where, each
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import among, marks, number, pairs, replacing, to_json
 from kho.lib.sql import insert as insert_row
@@ -76,14 +76,6 @@ def of_keys(
         filed = PassageRef(seq, space, tenant, collection, kind, tuple(orjson.loads(tags)), created_at)
         found[key].append((filed, part, digest))
     return found
-
-
-Where = SearchFilter | tuple[SearchFilter, ...]
-"""One space of a tenant, or several of the same tenant, each with its own filter."""
-
-
-def each(where: Where) -> tuple[SearchFilter, ...]:
-    return where if isinstance(where, tuple) else (where,)
 
 
 def get(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, StoredPassage]:

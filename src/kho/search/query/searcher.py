@@ -4,6 +4,7 @@ it."""
 import asyncio
 from collections.abc import Sequence
 from dataclasses import InitVar, field, replace
+from functools import partial
 from hashlib import blake2b
 
 from cachetools import LRUCache
@@ -11,11 +12,11 @@ from cachetools import LRUCache
 from kho.kernel import paging
 from kho.kernel.call import Left, until
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Embedder, Reranker, Tx, Vectors, WordMatches, Words
+from kho.kernel.ports import Database, Embedder, Reranker, SearchFilter, Tx, Vectors, WordMatches, Words
 from kho.lib.dataclass import dataclass
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import text_of
-from kho.search.indexing.passages import StoredPassage, Where
+from kho.search.indexing.passages import StoredPassage, Where, each
 from kho.search.query import scoring, semantic, spaces
 from kho.search.query.parsed_query import ParsedQuery
 from kho.search.query.scoring import Label, RankedPassage, ScoreParts
@@ -218,7 +219,7 @@ class Searcher:
     async def _rank(self, asked: ParsedQuery, where: Where, depth: int, per_key: bool, left: Left) -> Ranking:
         deep = max(depth, READ_LITERALLY) if asked.phrases else depth
         first, meant = await asyncio.gather(
-            self.db.read(lambda tx: self._first(tx, where, asked, deep), timeout=left()),
+            self._first(where, asked, deep, left),
             _nothing() if self.semantic is None else self.semantic.near(asked, where, left),
         )
         matched = scoring.of_known_words(asked, first.matched)
@@ -246,11 +247,18 @@ class Searcher:
         at_hand = {one.seq: texts[one.seq] for one in ranked[:FIRST_PAGE] if one.seq in texts}
         return Ranking(ranked, notes, first.pending, first.version, at_hand)
 
-    def _first(self, tx: Tx, where: Where, asked: ParsedQuery, most: int) -> _First:
+    async def _first(self, where: Where, asked: ParsedQuery, most: int, left: Left) -> _First:
+        """Look the words up in all spaces at once, each in a read of its own."""
+
+        def look_up(tx: Tx, one: SearchFilter) -> _First:
+            matched = self.words.match(tx, one, asked.tokens, most)
+            return _First(spaces.version(tx, one), spaces.pending(tx, one, MAX_PENDING), matched)
+
+        found = await asyncio.gather(*(self.db.read(partial(look_up, one=one), timeout=left()) for one in each(where)))
         return _First(
-            spaces.version(tx, where),
-            spaces.pending(tx, where, MAX_PENDING),
-            spaces.match(tx, self.words, where, asked.tokens, most),
+            sum(one.version for one in found),
+            min(MAX_PENDING, sum(one.pending for one in found)),
+            spaces.merged([one.matched for one in found], asked.tokens, most),
         )
 
     def _waiting(self, pending: int) -> tuple[str, ...]:

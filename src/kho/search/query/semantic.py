@@ -60,11 +60,8 @@ class SemanticSearch:
                 return SemanticResult(notes=(f"Keyword search only. {problem}",) if problem else ())
             question = await self._question(asked.beginning, min(self._patience, left() * SHARE))
             model, timeout = self._embedder.model, left() * SHARE
-            lists = await asyncio.gather(
-                *(self._vectors.nearest(model, one, question, NEAREST, timeout=timeout) for one in each(where))
-            )
-            near = sorted(chain.from_iterable(lists), key=lambda found: (-found[1], -found[0]))
-            return SemanticResult(question, calibration, near[:NEAREST])
+            near = await self._vectors.nearest(model, where, question, NEAREST, timeout=timeout)
+            return SemanticResult(question, calibration, near)
         except (KhoError, TimeoutError) as failure:
             return SemanticResult(notes=_keywords_only(failure))
 

@@ -23,11 +23,14 @@ def pending(tx: Tx, where: Where, most: int) -> int:
 
 
 def match(tx: Tx, words: Words, where: Where, tokens: Sequence[Token], limit: int) -> WordMatches:
-    matches = [words.match(tx, one, tokens, limit) for one in each(where)]
-    return matches[0] if len(matches) == 1 else _merged(matches, dict(tokens), limit)
+    return merged([words.match(tx, one, tokens, limit) for one in each(where)], tokens, limit)
 
 
-def _merged(matches: Sequence[WordMatches], importance: dict[str, float], limit: int) -> WordMatches:
+def merged(matches: Sequence[WordMatches], tokens: Sequence[Token], limit: int) -> WordMatches:
+    """Put together what the word index found in each space."""
+    if len(matches) == 1:
+        return matches[0]
+    importance = dict(tokens)
     entries = sum(one.entries for one in matches)
     holders = {token: sum(one.holders.get(token, 0) for one in matches) for one in matches for token in one.holders}
     rarity = {token: rarity_of(entries, number) for token, number in holders.items()}

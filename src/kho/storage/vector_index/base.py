@@ -3,7 +3,9 @@
 All vectors are normalised to length 1, so that a dot product is the cosine on every engine.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel import PassageRef, SearchFilter, Tx, errors
@@ -123,3 +125,12 @@ def best_first(seqs: Any, cosines: Any, limit: int) -> list[tuple[int, float]]:
 
     order = np.lexsort((-seqs, -cosines))[:limit]
     return [(int(seqs[place]), min(1.0, max(-1.0, float(cosines[place])))) for place in order]
+
+
+Nearest = list[tuple[int, float]]
+
+
+async def of_all(searches: Iterable[Awaitable[Nearest]], limit: int) -> Nearest:
+    """Search several spaces at once and return the nearest of all."""
+    found = chain.from_iterable(await asyncio.gather(*searches))
+    return sorted(found, key=lambda one: (-one[1], -one[0]))[:limit]

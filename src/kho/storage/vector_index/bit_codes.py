@@ -83,13 +83,13 @@ class CodeBlock:
         return sum(array.nbytes for array in arrays)
 
 
-def matching(index_filter: IndexFilter, block: CodeBlock) -> "Mask | None":
-    """Return the mask of the block's vectors that pass the filter; None for all."""
+def matching(index_filter: IndexFilter, block: CodeBlock, alive: "Mask | None") -> "Mask | None":
+    """Return the mask of the block's vectors that are alive and pass the filter; None for all."""
     import numpy as np
 
     if not index_filter.any:
-        return None
-    meant = np.ones(len(block.seqs), np.bool_)
+        return alive
+    meant = np.ones(len(block.seqs), np.bool_) if alive is None else alive
     if index_filter.collections:
         meant &= _any_of(block.collections, index_filter.collections)
     if index_filter.kinds:
@@ -126,20 +126,15 @@ def _any_of(column: "Integers", values: Sequence[int]) -> "Mask":
     return found
 
 
-def candidates(
-    blocks: "Iterable[tuple[CodeBlock, Mask | None]]", frames: "dict[int, Bits]", index_filter: IndexFilter, limit: int
-) -> "Integers":
+def candidates(blocks: "Iterable[tuple[CodeBlock, Mask | None]]", frames: "dict[int, Bits]", limit: int) -> "Integers":
     """Return the numbers of the `limit` passages whose codes are nearest to the query's. `frames` has the query's code
-    in each frame; a mask says which vectors of a block are alive."""
+    in each frame; a mask says which vectors of a block are meant."""
     import numpy as np
 
     seqs: list[Integers] = []
     distances: list[NDArray[np.uint16]] = []
     scratch: dict[tuple[int, ...], tuple[Bits, NDArray[np.uint8]]] = {}
-    for block, alive in blocks:
-        meant = matching(index_filter, block)
-        if alive is not None:
-            meant = alive if meant is None else meant & alive
+    for block, meant in blocks:
         if meant is not None and not meant.any():
             continue
         shape = block.codes.shape

@@ -10,13 +10,25 @@ graph of more than about thirty thousand vectors is built on disk, which takes s
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from kho.kernel import Database, PassageRef, SearchFilter, Tx, errors
+from kho.kernel.ports import Where, each
 from kho.lib.sql import number_of
-from kho.storage.vector_index.base import IndexFilter, find, latest, look_up, matrix, register, registered, vector_of
+from kho.storage.vector_index.base import (
+    IndexFilter,
+    find,
+    latest,
+    look_up,
+    matrix,
+    of_all,
+    register,
+    registered,
+    vector_of,
+)
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
@@ -132,11 +144,20 @@ class PostgresVectors:
             tx.run(f"DELETE FROM vectors_{known.number} WHERE seq = ANY($1::bigint[])", _array(seqs))
 
     async def nearest(
-        self, model: str, where: SearchFilter, vector: "Vector", limit: int, *, timeout: float | None = None
+        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
     ) -> list[tuple[int, float]]:
         if limit < 1:
             return []
-        return await self._db.read(lambda tx: _near(tx, model, where, vector, limit, self._exact), timeout=timeout)
+        return await of_all(
+            (
+                self._db.read(
+                    partial(_near, model=model, where=one, vector=vector, limit=limit, exact=self._exact),
+                    timeout=timeout,
+                )
+                for one in each(where)
+            ),
+            limit,
+        )
 
     async def get(
         self, model: str, where: SearchFilter, seqs: Sequence[int], *, timeout: float | None = None

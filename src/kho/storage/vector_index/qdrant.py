@@ -16,10 +16,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kho.kernel import Database, PassageRef, SearchFilter, Tx, errors
 from kho.kernel.call import within
+from kho.kernel.ports import Where, each
 from kho.lib.clock import Clock, system_clock
 from kho.storage.leases import SqlLeases
 from kho.storage.vector_index import qdrant_outbox as outbox
-from kho.storage.vector_index.base import BATCH_SIZE, find, latest, look_up, matrix, register, registered, vector_of
+from kho.storage.vector_index.base import (
+    BATCH_SIZE,
+    find,
+    latest,
+    look_up,
+    matrix,
+    of_all,
+    register,
+    registered,
+    vector_of,
+)
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -94,11 +105,12 @@ class QdrantVectors:
             outbox.add_deleted(tx, known.number, seqs)
 
     async def nearest(
-        self, model: str, where: SearchFilter, vector: "Vector", limit: int, *, timeout: float | None = None
+        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
     ) -> list[tuple[int, float]]:
         if limit < 1:
             return []
-        return await within(timeout, self._near(model, where, vector, limit))
+        searches = (self._near(model, one, vector, limit) for one in each(where))
+        return await within(timeout, of_all(searches, limit))
 
     async def get(
         self, model: str, where: SearchFilter, seqs: Sequence[int], *, timeout: float | None = None

@@ -15,10 +15,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from kho.kernel.ports import Database, PassageRef, Row, SearchFilter, Tx
+from kho.kernel.ports import Database, PassageRef, Row, SearchFilter, Tx, Where, each
 from kho.lib.sql import number_of
 from kho.storage.vector_index import base
-from kho.storage.vector_index.bit_codes import BlockCache, CodeBlock, Frame, array, candidates, encode, join, learn
+from kho.storage.vector_index.bit_codes import (
+    BlockCache,
+    CodeBlock,
+    Frame,
+    array,
+    candidates,
+    encode,
+    join,
+    learn,
+    matching,
+)
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Matrix, Vector
@@ -118,7 +128,7 @@ class SqliteVectors:
                 _pack(tx, known, owner)
 
     async def nearest(
-        self, model: str, where: SearchFilter, vector: "Vector", limit: int, *, timeout: float | None = None
+        self, model: str, where: Where, vector: "Vector", limit: int, *, timeout: float | None = None
     ) -> list[tuple[int, float]]:
         if limit < 1:
             return []
@@ -135,27 +145,35 @@ class SqliteVectors:
     async def aclose(self) -> None:
         """Does nothing: only the database is open, and others use it."""
 
-    def _near(self, tx: Tx, model: str, where: SearchFilter, vector: "Vector", limit: int) -> list[tuple[int, float]]:
+    def _near(self, tx: Tx, model: str, where: Where, vector: "Vector", limit: int) -> list[tuple[int, float]]:
         known = base.look_up(tx, ENGINE, model)
         if known is None:
             return []
         query = base.vector_of(model, known.dimension, vector)
-        row = tx.one("SELECT number FROM vector_owners WHERE space = $1 AND tenant = $2", where.space, where.tenant)
-        if row is None:
-            return []
-        index_filter = base.IndexFilter(where)
-        rows = _tail(tx, known, row[0], index_filter)
         frames = {frame.number: encode(frame, query[None, :]) for frame in _frames(tx, known)}
         sql = f"SELECT number, place, frame, dead FROM vectors_{known.number}_blocks WHERE owner = $1 ORDER BY place"
-        blocks = tx.all(sql, row[0])
-        count = max(min(MIN_CANDIDATES + len(blocks) * BLOCK_ROWS // ROWS_PER_CANDIDATE, MAX_CANDIDATES), 4 * limit)
-        seqs = candidates(self._groups(tx, known, row[0], blocks), frames, index_filter, count)
-        rows += _rows(tx, known, seqs.tolist())
+        rows: list[Row] = []
+        packed: list[tuple[int, base.IndexFilter, list[Row]]] = []
+        for one in each(where):
+            row = tx.one("SELECT number FROM vector_owners WHERE space = $1 AND tenant = $2", one.space, one.tenant)
+            if row is not None:
+                index_filter = base.IndexFilter(one)
+                rows += _tail(tx, known, row[0], index_filter)
+                packed.append((row[0], index_filter, tx.all(sql, row[0])))
+        size = BLOCK_ROWS * sum(len(blocks) for _, _, blocks in packed)
+        count = max(min(MIN_CANDIDATES + size // ROWS_PER_CANDIDATE, MAX_CANDIDATES), 4 * limit)
+        groups = (
+            (block, matching(index_filter, block, alive))
+            for owner, index_filter, blocks in packed
+            for block, alive in self._groups(tx, known, owner, blocks)
+        )
+        rows += _rows(tx, known, candidates(groups, frames, count).tolist())
         return _scored(rows, known, query, limit)
 
     def _groups(
         self, tx: Tx, known: base.Model, owner: int, rows: list[Row]
     ) -> "Iterator[tuple[CodeBlock, Mask | None]]":
+        """Yield the blocks of an owner, with a mask of those that are alive if some are not."""
         import numpy as np
 
         for (place, frame), group in groupby(rows, lambda row: (row[1] // GROUP_BLOCKS, row[2])):
