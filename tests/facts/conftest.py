@@ -20,7 +20,7 @@ from kho.kernel.capability import ResourceProvider
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, SearchFilter, Words
 from kho.kernel.registry import Registry
-from kho.kernel.searchable import FoundPassage, Searchable
+from kho.kernel.searchable import FoundPassage, Narrowing, Searchable
 from kho.search.core import Core
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
@@ -82,7 +82,7 @@ class Desk:
     async def found(self, query: str, searchable: Searchable | None = None, **where: Any) -> list[str]:
         """The texts of the facts that a search shows, as the declaration describes them."""
         searchable = searchable or self.searchable
-        wanted = searchable.narrow(SearchFilter(searchable.space, self.tenant, **where), None)
+        wanted = searchable.narrow(SearchFilter(searchable.space, self.tenant, **where), Narrowing())
         assert wanted is not None
         return await self.found_in(wanted, query)
 

@@ -16,6 +16,7 @@ from kho.memory.capability import MIGRATIONS
 from kho.memory.resources import ConversationResources
 from kho.memory.service import MemoryService
 from kho.memory.settings import MemorySettings
+from kho.memory.store import SPACE
 from kho.memory.summarizer import Summarizer
 from kho.memory.transfer import MemoryTransfer
 from kho.search.indexing.index import Index
@@ -40,7 +41,7 @@ class Desk:
         changes.subscribe(lambda tenant, uri: self.told.append((tenant, uri)))
         parts: dict[str, Any] = {"db": self.db, "clock": self.clock, "settings": self.settings, "changes": changes}
         self.summaries = Summarizer(**parts, background=Background(), llm=self.llm)
-        self.service = MemoryService(**parts, index=index, searcher=Searcher(self.db, self.words))
+        self.service = MemoryService(**parts, index=index, searcher=Searcher(self.db, self.words, spoken={SPACE}))
         self.resources = ConversationResources(self.db, 10.0)
         self.transfer = MemoryTransfer(**parts, index=index)
 
@@ -66,8 +67,9 @@ class Desk:
             pass
         return (await self.service.get_summary(model.OfConversation(conversation_id=id), self.call)).summary
 
-    async def found(self, query: str, id: str | None = None) -> list[str]:
-        hits = await self.service.search(model.SearchMemory(query=query, conversation_id=id), self.call)
+    async def found(self, query: str, id: str | None = None, **more: Any) -> list[str]:
+        asked = model.SearchMemory.model_validate({"query": query, "conversation_id": id, **more})
+        hits = await self.service.search(asked, self.call)
         return [hit.content for hit in hits.results]
 
 

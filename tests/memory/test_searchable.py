@@ -3,7 +3,7 @@
 from tests.memory.conftest import Desk
 
 from kho.kernel.ports import SearchFilter, Tx
-from kho.kernel.searchable import FoundPassage, Item
+from kho.kernel.searchable import FoundPassage, Item, Narrowing
 from kho.memory import searchable, store
 from kho.memory.store import SPACE, Labels
 from kho.search.query.searcher import Searcher
@@ -15,7 +15,7 @@ GROUP = "19:abc#7/é@thread.v2"
 async def found(desk: Desk, query: str, about: str | None = None) -> list[Item | None]:
     """What a search over messages finds, as it is shown."""
     declared = searchable.searchable(desk.db, 10.0)
-    where = declared.narrow(SearchFilter(SPACE, desk.tenant), about)
+    where = declared.narrow(SearchFilter(SPACE, desk.tenant), Narrowing(about))
     assert where is not None
     hits = (await Searcher(desk.db, desk.words).search(where, query)).hits
     passages = [

@@ -12,13 +12,15 @@ from kho.facts.topic import topic_of
 from kho.kernel.call import Call
 from kho.kernel.operation import plain
 from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable
+from kho.kernel.searchable import FoundPassage, Item, Narrowing, Searchable
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 
 
-def narrow(where: SearchFilter, about: str | None) -> SearchFilter:
-    return where if about is None else replace(where, collections=(topic_of(about),))
+def narrow(where: SearchFilter, wanted: Narrowing) -> SearchFilter | None:
+    if wanted.speaker is not None:
+        return None
+    return where if wanted.about is None else replace(where, collections=(topic_of(wanted.about),))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,17 @@ class Item:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def without_about(where: SearchFilter, about: str | None) -> SearchFilter | None:
-    """Default for kinds without a subject: with `about` no item matches."""
-    return where if about is None else None
+class Narrowing(NamedTuple):
+    """What only some kinds of items have, and a caller may ask for."""
+
+    about: str | None = None
+    """A person, project or agent that it is about."""
+    speaker: str | None = None
+
+
+def without_any(where: SearchFilter, wanted: Narrowing) -> SearchFilter | None:
+    """Default for kinds that have neither: no item matches if one is asked for."""
+    return where if wanted == Narrowing() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +64,5 @@ class Searchable:
     """Returns an item by its own id; None if there is none that the caller may see."""
     recent: Callable[[Tx, SearchFilter, int], Sequence[Item]]
     """Returns items added or changed since the filter's time, latest first, up to a limit."""
-    narrow: Callable[[SearchFilter, str | None], SearchFilter | None] = without_about
-    """Adds `about` to a filter; None if no item of this kind can match."""
+    narrow: Callable[[SearchFilter, Narrowing], SearchFilter | None] = without_any
+    """Adds what is asked for to a filter; None if no item of this kind can match."""

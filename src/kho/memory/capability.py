@@ -57,6 +57,7 @@ def capability(core: Core, settings: MemorySettings, *, llm: Llm | None = None) 
         changes=changes,
         on_waiting=summarizer.nudge,
     )
+    core.searcher.spoken.add(SPACE)
     transfer = MemoryTransfer(db=core.db, index=core.index, settings=settings, changes=changes, clock=core.clock)
     return replace(
         described(service, resources, transfer),

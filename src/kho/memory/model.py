@@ -165,6 +165,9 @@ class SearchMemory(Labelled):
     conversation_id: Annotated[
         ForeignId | None, Field(description="Only in this conversation; else in all of yours.")
     ] = None
+    speaker: Annotated[ForeignId | None, Field(description="Only what this person, or role, said.")] = None
+    since: Annotated[Moment | None, Field(description="Only what was said then or later.")] = None
+    until: Annotated[Moment | None, Field(description="Only what was said before then.")] = None
     limit: Annotated[Page, Field(description="How many.")] = 10
     cursor: Annotated[Cursor | None, Field(description=_CURSOR)] = None
 

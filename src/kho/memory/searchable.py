@@ -10,13 +10,14 @@ from typing import Any
 
 from kho.kernel.call import Call
 from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable
+from kho.kernel.searchable import FoundPassage, Item, Narrowing, Searchable
 from kho.kernel.vocabulary import is_number, split_passage
 from kho.lib.clock import iso
 from kho.memory import KIND, store
 from kho.memory.contract import MEMORY
 from kho.memory.store import SPACE, Conversation, Labels, Message
 from kho.search.indexing import passages
+from kho.search.query.dialogue import speaker_tag
 
 REACH = 3
 """Messages before and after the one that is fetched."""
@@ -73,9 +74,11 @@ def _recent(tx: Tx, where: SearchFilter, limit: int) -> list[Item]:
     return [_item(conversation, message, message.content) for conversation, message in last]
 
 
-def _narrow(where: SearchFilter, about: str | None) -> SearchFilter | None:
-    """Messages of conversations with this user or agent."""
-    return where if about is None else replace(where, any_tags=Labels(about, about).tags)
+def _narrow(where: SearchFilter, wanted: Narrowing) -> SearchFilter | None:
+    """Messages of conversations with this user or agent, and of this speaker."""
+    about, speaker = wanted
+    where = where if about is None else replace(where, any_tags=Labels(about, about).tags)
+    return where if speaker is None else replace(where, tags=(*where.tags, speaker_tag(speaker)))
 
 
 def _item(conversation: Conversation, message: Message, text: str, *, id: str | None = None, **more: Any) -> Item:

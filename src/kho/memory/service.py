@@ -12,6 +12,7 @@ from kho.kernel.capability import Changes
 from kho.kernel.command import Command
 from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, SearchFilter, Tx
+from kho.kernel.validation import check_period
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.memory import indexing, markdown, model, store
@@ -20,7 +21,8 @@ from kho.memory.errors import OtherMessage, UnknownConversation
 from kho.memory.settings import MemorySettings
 from kho.memory.store import Conversation, Labels, Message
 from kho.search.answer.highlight import snippet
-from kho.search.indexing.index import Index, prepare
+from kho.search.indexing.index import Index, Prepared, prepare
+from kho.search.query.dialogue import speaker_tag
 from kho.search.query.searcher import Searcher
 
 T = TypeVar("T")
@@ -112,8 +114,9 @@ class MemoryService:
             )
             if (wanted := labels.over(params.labels)) != labels:
                 self._label(tx, tenant, conversation, wanted)
-            store.add(tx, tenant, conversation, replace(message, place=place))
-            self.index.put(tx, [entry.refiled(tags=wanted.tags)])
+            stored = replace(message, place=place)
+            store.add(tx, tenant, conversation, stored)
+            self.index.put(tx, [indexing.placed(tx, entry, stored, wanted)])
             call.audit(tx, conversation, at=now, message_id=message.id)
             waits = store.wait_for_summary(tx, tenant, conversation, self.settings.summarize_threshold, now)
             return done, (waits, opened)
@@ -247,11 +250,20 @@ class MemoryService:
 
         Find what was said in conversations, by words or meaning, in any language; in one conversation or in all.
         """
-        tenant, narrowed, labels = call.tenant, params.conversation_id, params.labels
+        check_period(params.since, params.until)
+        tenant, narrowed = call.tenant, params.conversation_id
+        spoken = (speaker_tag(params.speaker),) if params.speaker else ()
         if narrowed is not None:
             await self._read(call, lambda tx: need(tx, tenant, narrowed))
         found = await self.searcher.search(
-            SearchFilter(store.SPACE, tenant, (narrowed,) if narrowed else (), tags=labels.tags),
+            SearchFilter(
+                store.SPACE,
+                tenant,
+                (narrowed,) if narrowed else (),
+                tags=(*params.labels.tags, *spoken),
+                since=params.since,
+                until=params.until,
+            ),
             params.query,
             limit=params.limit,
             cursor=params.cursor,
@@ -327,7 +339,10 @@ class MemoryService:
         return await self._change(params.conversation_id, call, "success", change)
 
     def _label(self, tx: Tx, tenant: str, id: str, labels: Labels) -> None:
-        store.label(tx, self.index, tenant, id, labels, lambda one: prepare(indexing.document(tenant, id, one, labels)))
+        def prepared(message: Message, before: str) -> Prepared:
+            return prepare(indexing.document(tenant, id, message, labels, before))
+
+        store.label(tx, self.index, tenant, id, labels, prepared)
 
     async def _messages(self, id: str, call: Call, limit: int, skip: int = 0) -> list[model.MessageEntry]:
         def work(tx: Tx) -> list[Message]:

@@ -84,14 +84,17 @@ def _keys(labels: Labels) -> dict[str, Value]:
     return {"user_key": user, "agent_key": agent}
 
 
-def label(tx: Tx, index: Index, tenant: str, id: str, labels: Labels, prepared: Callable[[Message], Prepared]) -> None:
+def label(
+    tx: Tx, index: Index, tenant: str, id: str, labels: Labels, prepared: Callable[[Message, str], Prepared]
+) -> None:
     """Set the labels of a conversation, also those of its messages in the index. That takes about half a millisecond
     per message; labels seldom change."""
     sql.update(tx, "conversations", {**labels._asdict(), **_keys(labels)}, tenant=tenant, id=id)
-    place = 0
+    place, last = 0, ""
     while messages := between(tx, tenant, id, place, PAGE):
-        index.put(tx, [prepared(message) for message in messages])
-        place = messages[-1].place
+        before = [last, *(message.content for message in messages)]
+        index.put(tx, [prepared(message, text) for message, text in zip(messages, before, strict=False)])
+        place, last = messages[-1].place, before[-1]
 
 
 def get(tx: Tx, tenant: str, id: str) -> Conversation | None:
@@ -150,6 +153,13 @@ def by_ids(tx: Tx, tenant: str, wanted: Sequence[tuple[str, str]]) -> dict[tuple
     select = f"SELECT conversation, {MESSAGES.columns} FROM messages WHERE tenant = $1 AND (conversation, id)"
     found = [(row[0], MESSAGES.read(row[1:])) for row in pairs(tx, select, wanted, tenant)]
     return {(conversation, message.id): message for conversation, message in found}
+
+
+def content_at(tx: Tx, tenant: str, conversation: str, place: int) -> str:
+    """The text of the message at a place; empty if there is none."""
+    sql = "SELECT content FROM messages WHERE tenant = $1 AND conversation = $2 AND place = $3"
+    row = tx.one(sql, tenant, conversation, place)
+    return row[0] if row else ""
 
 
 def get_all(tx: Tx, tenant: str, ids: Iterable[str]) -> dict[str, Conversation]:

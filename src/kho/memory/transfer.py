@@ -152,8 +152,9 @@ class MemoryTransfer:
             return False
         at = line.created_at
         place, labels, _ = store.place_for(tx, tenant, line.conversation_id, title_of(line.content), at)
-        store.add(tx, tenant, line.conversation_id, _message(line, place))
-        self.index.put(tx, [entry.refiled(tags=labels.tags)])
+        message = _message(line, place)
+        store.add(tx, tenant, line.conversation_id, message)
+        self.index.put(tx, [indexing.placed(tx, entry, message, labels)])
         return True
 
 

@@ -1,7 +1,7 @@
 """Parameters and results of `search`, `fetch` and `recent`."""
 
 import unicodedata
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -50,20 +50,13 @@ About = Annotated[str, Field(max_length=256)]
 _ABOUT = "Only what is about this person, project or agent."
 
 
-class Narrowed(Protocol):
-    """What `search` and `recent` have in common."""
-
-    kinds: list[str] | None
-    about: str | None
-    since: int | None
-
-
 class Search(Params):
     query: Annotated[str, Field(max_length=MAX_QUERY), AfterValidator(_not_blank)] = Field(
         description="Keywords or a sentence, in any language."
     )
     kinds: Kinds | None = Field(None, description=_KINDS)
     about: About | None = Field(None, description=_ABOUT)
+    speaker: About | None = Field(None, description="Only what this person said in a conversation.")
     tags: Annotated[Strings, Field(max_length=32), AfterValidator(_tags)] | None = Field(
         None, description="Only what has all of these tags."
     )

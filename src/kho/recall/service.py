@@ -12,7 +12,7 @@ from kho.kernel.command import Command
 from kho.kernel.contract import Contract
 from kho.kernel.errors import InvalidParams
 from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.kernel.searchable import FoundPassage, Item, Searchable
+from kho.kernel.searchable import FoundPassage, Item, Narrowing, Searchable
 from kho.kernel.validation import check_period
 from kho.kernel.vocabulary import Kind
 from kho.lib.clock import iso
@@ -62,7 +62,8 @@ class RecallService:
         user's papers and documents. Best results first.
         """
         check_period(params.since, params.until)
-        wanted = self._narrowed(call, params, tags=tuple(params.tags or ()), until=params.until)
+        narrowing = Narrowing(params.about or None, params.speaker or None)
+        wanted = self._narrowed(call, params, narrowing, tags=tuple(params.tags or ()), until=params.until)
         if not wanted:
             return model.SearchResults(results=[])
         found, page = await self._found(params, call, wanted, until(call.remaining(self.searcher.limits.timeout)))
@@ -106,7 +107,7 @@ class RecallService:
 
         Use it at the start of a session, or when the user wants to continue where you were.
         """
-        wanted = self._narrowed(call, params)
+        wanted = self._narrowed(call, params, Narrowing(params.about or None))
 
         def work(tx: Tx) -> list[tuple[Searchable, Item]]:
             return [(one, item) for one, where in wanted for item in one.recent(tx, where, params.limit)]
@@ -122,10 +123,12 @@ class RecallService:
             ]
         )
 
-    def _narrowed(self, call: Call, params: model.Narrowed, **more: Any) -> list[tuple[Searchable, SearchFilter]]:
+    def _narrowed(
+        self, call: Call, params: model.Search | model.Recent, narrowing: Narrowing, **more: Any
+    ) -> list[tuple[Searchable, SearchFilter]]:
         """Return what the caller may read and asks for, with a filter for each kind."""
         filters = (
-            (one, one.narrow(SearchFilter(one.space, call.tenant, since=params.since, **more), params.about or None))
+            (one, one.narrow(SearchFilter(one.space, call.tenant, since=params.since, **more), narrowing))
             for one in self._chosen(call, params.kinds)
         )
         return [(one, where) for one, where in filters if where is not None]

@@ -17,7 +17,7 @@ from kho.lib.dataclass import dataclass
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import text_of
 from kho.search.indexing.passages import StoredPassage, Where, each
-from kho.search.query import scoring, semantic, spaces
+from kho.search.query import dialogue, scoring, semantic, spaces
 from kho.search.query.parsed_query import ParsedQuery
 from kho.search.query.scoring import Label, RankedPassage, ScoreParts
 from kho.search.query.semantic import SemanticResult, SemanticSearch
@@ -133,6 +133,8 @@ class Searcher:
     embedder: InitVar[Embedder | None] = None
     reranker: Reranker | None = None
     limits: SearchLimits = SearchLimits()
+    spoken: set[str] = field(default_factory=set[str])
+    """Spaces that hold what was said in conversations."""
     semantic: SemanticSearch | None = field(init=False, default=None)
     rankings: RankingCache = field(init=False)
 
@@ -230,7 +232,7 @@ class Searcher:
         most = 1.0 if asked.is_telling else scoring.UNTELLING
         ranked = sorted(
             (
-                RankedPassage(one.ref.seq, one.key, most * min(1.0, scoring.score(part, lean) / full), part)
+                RankedPassage(one.ref.seq, one.key, most * min(1.0, self._score(asked, one, part, lean) / full), part)
                 for one, part in zip(looked.passages, parts, strict=True)
                 if scoring.speaks(part, asked)
             ),
@@ -265,9 +267,14 @@ class Searcher:
         """Return a note if passages are searched by keywords only because their vectors are not there yet."""
         if self.semantic is None or not pending:
             return ()
+        if pending == 1:
+            return ("1 passage waits for its vector; until then it is found by keywords only.",)
         least = "At least " if pending == MAX_PENDING else ""
-        waiting = "1 passage waits for its vector" if pending == 1 else f"{pending:,} passages wait for their vectors"
-        return (f"{least}{waiting}; until then they are found by keywords only.",)
+        return (f"{least}{pending:,} passages wait for their vectors; until then they are found by keywords only.",)
+
+    def _score(self, asked: ParsedQuery, passage: StoredPassage, parts: ScoreParts, lean: float) -> float:
+        weight = dialogue.weight(asked, passage) if passage.ref.space in self.spoken else 1.0
+        return weight * scoring.score(parts, lean)
 
     def _lean(self, asked: ParsedQuery, looked: Sequence[StoredPassage]) -> float:
         return scoring.lean(asked, looked) if self.limits.lean is None else self.limits.lean
