@@ -164,6 +164,8 @@ def stdio(chosen: Settings, tools: list[str]) -> None:
     logs.set_up(chosen.observe.log_level, chosen.observe.log_format)
     if sys.stdin.isatty():
         sys.stderr.write(WAITING)
+    if address := running_hub(chosen):  # links lead to the hub that runs, whatever port it was given
+        chosen.http.public_url = chosen.http.public_url or address
     try:
         listed, said = select(chosen, tools), slices.instructions()
         asyncio.run(mcp_stdio.serve(lambda: open_hub(chosen), __version__, said, listed, chosen.mcp.page_size))

@@ -7,7 +7,7 @@ import pytest
 from tests.facts.conftest import Desk, MakeDesk
 
 from kho.kernel.ports import SearchFilter
-from kho.kernel.searchable import FoundPassage
+from kho.kernel.searchable import FoundPassage, Narrowing
 
 # -- updating ----------------------------------------------------------------------------------------------------------
 
@@ -32,6 +32,20 @@ async def test_an_edit_makes_a_revision_and_the_earlier_words_stay_in_history(de
     ]
     assert entries[2]["source"] == "chat"
     assert [(row.details["before"], row.details["after"]) for row in (await desk.trail())[1:]] == [(1, 2), (2, 3)]
+
+
+async def test_history_begins_with_what_counts_now(desk: Desk) -> None:
+    old = await desk.remember("Lan prefers npm.")
+    await desk.do("update_fact", id=old, text="Lan prefers npm a lot.")
+    new = await desk.remember("Lan prefers pnpm.", replaces=old)
+    await desk.do("update_fact", id=new, text="Lan prefers pnpm a lot.")
+    entries = (await desk.do("fact_history", id=old))["entries"]
+    assert [(one["text"], one["state"]) for one in entries] == [
+        ("Lan prefers pnpm a lot.", "current"),
+        ("Lan prefers pnpm.", "edited"),
+        ("Lan prefers npm a lot.", "replaced"),
+        ("Lan prefers npm.", "edited"),
+    ]
 
 
 async def test_an_edited_fact_is_found_by_its_new_words_and_place_only(desk: Desk) -> None:
@@ -283,7 +297,7 @@ async def test_the_declaration_for_search(desk: Desk) -> None:
     id = await desk.remember("I moved to Huế.", about="Lan", replaces=old)
     await desk.do("update_fact", id=id, text="I moved to Huế in May.")
     await desk.remember("About nobody.")
-    where = desk.searchable.narrow(SearchFilter(desk.searchable.space, desk.tenant), "LAN")
+    where = desk.searchable.narrow(SearchFilter(desk.searchable.space, desk.tenant), Narrowing("LAN"))
     assert where is not None
     assert await desk.found_in(where, "Huế nobody") == ["I moved to Huế in May."]
     item = await desk.searchable.fetch(desk.call(), id)

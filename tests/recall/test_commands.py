@@ -48,6 +48,30 @@ def test_a_command_of_one_slice_knows_the_ids_of_all(place: Place) -> None:
     assert "as `kho search` and `kho recent` show it" in refused.stderr.decode()
 
 
+def test_forgetting_names_the_command_that_brings_it_back(place: Place) -> None:
+    [fact] = json.loads(answer(place, "facts", "list", "--json"))["facts"]
+    said = answer(place, "facts", "forget", fact["id"])
+    assert f"Forgotten. `kho facts restore {fact['id']}` brings it back." in said
+    assert "It was forgotten already." in answer(place, "forget", fact["id"])
+    assert "Restored." in answer(place, "facts", "restore", fact["id"])
+    assert "It was not forgotten." in answer(place, "facts", "restore", fact["id"])
+
+
+def test_links_of_stdio_lead_to_the_running_hub(place: Place) -> None:
+    asked = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
+         "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "Lan"}}},
+    ]  # fmt: skip
+    lines = b"".join(json.dumps(one).encode() + b"\n" for one in asked)
+    with Hub(place) as hub:
+        port = hub.ready().port
+        replies = [json.loads(line) for line in place.run("stdio", stdin=lines).stdout.splitlines()]
+    [found] = next(one for one in replies if one.get("id") == 2)["result"]["structuredContent"]["results"]
+    assert found["url"] == f"http://127.0.0.1:{port}/open/{found['id']}"
+
+
 def test_links_lead_to_the_hub_that_made_them(place: Place) -> None:
     with Hub(place) as hub, Client(hub.ready().port) as client:
         asked = {"action": "search", "payload": {"query": "Lan"}}

@@ -8,6 +8,7 @@ import pytest
 
 from kho.app import open_database, open_hub
 from kho.kernel import audit
+from kho.kernel.api_keys import ApiKey
 from kho.kernel.audit import AuditEntry
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
@@ -64,6 +65,24 @@ async def test_each_refused_request_is_one_row(settings: Settings) -> None:
     assert rows[0].request_id != rows[1].request_id
     assert await trail(settings, outcome="done") == []
     assert await trail(settings, "another") == []
+
+
+async def test_keys_that_come_and_go_are_rows(settings: Settings) -> None:
+    async with open_hub(settings) as hub:
+        for id in ("aaaaaaaa", "bbbbbbbb"):
+            await hub.keys.add(ApiKey(id, "bot", "acme", ("exp:read",), "digest", hub.clock()), "lan")
+        assert await hub.keys.revoke("aaaaaaaa", hub.clock(), "lan")
+        assert not await hub.keys.revoke("aaaaaaaa", hub.clock(), "lan")
+        assert await hub.keys.reset(hub.clock(), "lan") == 2
+    rows = await trail(settings, "acme")
+    assert [(row.operation, row.subject, row.actor) for row in reversed(rows)] == [
+        ("create_key", "aaaaaaaa", "lan"),
+        ("create_key", "bbbbbbbb", "lan"),
+        ("revoke_key", "aaaaaaaa", "lan"),
+        ("delete_key", "aaaaaaaa", "lan"),
+        ("delete_key", "bbbbbbbb", "lan"),
+    ]
+    assert {str(row.details) for row in rows} == {"{'name': 'bot', 'scopes': ['exp:read']}"}
 
 
 # -- credentials that are missing or wrong -----------------------------------------------------------------------------

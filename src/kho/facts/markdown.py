@@ -14,6 +14,10 @@ def remembered(done: model.Remembered) -> str:
     return together(f"{say(done.message)} Its id is {_id(done)}.", similar)
 
 
+def changed(done: model.ChangedFact) -> str:
+    return f"{say(done.message)} Its id is {_id(done)}."
+
+
 def one(fact: model.FactRecord) -> str:
     return together(quoted(fact.text), _about(fact))
 
@@ -34,7 +38,7 @@ def history(found: model.FactHistory) -> str:
     )
 
 
-def _id(fact: model.FactRecord | model.SimilarFact | model.Remembered) -> str:
+def _id(fact: model.FactRecord | model.SimilarFact | model.Remembered | model.ChangedFact) -> str:
     """The global id, which `fetch` takes as well."""
     return code(f"{KIND.prefix}:{fact.id}")
 

@@ -128,8 +128,9 @@ class FactService:
         "forget",
         toolset="minimal",
         explained=(),
-        cli=Command("forget", ("id",)),
+        cli=(Command("forget", ("id",)), Command("facts forget", ("id",), summary="The same as forget.")),
         example={**_ID, "reason": "no longer true"},
+        text=markdown.changed,
     )
     async def forget(self, params: model.Forget, call: Call) -> model.ChangedFact:
         """Forget a fact; it can be restored.
@@ -152,7 +153,7 @@ class FactService:
         self._tell(call.tenant, done.id)
         return done
 
-    @FACTS.write("restore_fact", cli=Command("facts restore", ("id",)), example=_ID)
+    @FACTS.write("restore_fact", cli=Command("facts restore", ("id",)), example=_ID, text=markdown.changed)
     async def restore(self, params: model.FactById, call: Call) -> model.ChangedFact:
         """Bring a forgotten fact back.
 
@@ -222,7 +223,8 @@ class FactService:
             chain = self.store.chain(tx, tenant, head.id)
             said: list[tuple[Revision, str]] = [(fact, _state(fact, now)) for fact in chain]
             said += [(one, "edited") for one in self.store.revisions(tx, tenant, [fact.id for fact in chain])]
-            said.sort(key=lambda one: (one[0].said_at, one[1] == "current", one[0].revision), reverse=True)
+            # What counts now comes first, whatever was edited since among what it replaced.
+            said.sort(key=lambda one: (one[0] == head, one[0].said_at, one[0].revision), reverse=True)
             return model.FactHistory(
                 id=head.id, entries=[model.HistoryEntry.of(one, state=state) for one, state in said]
             )
@@ -233,6 +235,7 @@ class FactService:
         "update_fact",
         cli=Command("facts update", ("id",), names=_TAGS),
         example={**_ID, "text": "Lan prefers pnpm over npm and yarn.", "expected_revision": 1},
+        text=markdown.changed,
     )
     async def update(self, params: model.UpdateFact, call: Call) -> model.ChangedFact:
         """Correct a fact in place; its earlier words stay in its history.

@@ -28,6 +28,10 @@ class Backlog(Protocol):
 
     async def pending(self) -> int: ...
 
+    def nudge(self) -> None:
+        """Look for passages now: another process has written some."""
+        ...
+
     async def settle(self, progress: Callable[[int, int], None]) -> Settled:
         """Work until nothing is pending, for a command that is about to exit. Reports progress as (done, total)."""
         ...

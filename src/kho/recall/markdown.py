@@ -23,7 +23,7 @@ def found(answer: model.SearchResults) -> str:
 
 def recent(answer: model.RecentItems) -> str:
     listed = [_item(number, one) for number, one in enumerate(answer.results, 1)]
-    return together(*listed, _more(answer.results) or "There is nothing yet.")
+    return together(*listed, _more(answer.results) or "There is nothing recent.")
 
 
 def fetched(item: model.Fetched) -> str:

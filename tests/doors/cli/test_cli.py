@@ -67,7 +67,7 @@ def test_every_command_is_there(settings: Settings) -> None:
         "doctor", "eval",
         "experiences delete", "experiences export", "experiences get", "experiences import", "experiences query",
         "experiences rate", "experiences restore", "experiences submit", "experiences update",
-        "facts export", "facts get", "facts history", "facts import", "facts list", "facts restore", "facts update",
+        "facts export", "facts forget", "facts get", "facts history", "facts import", "facts list", "facts restore", "facts update",
         "feedback", "fetch", "forget", "history", "hook session-start", "hook stop",
         "kb add-document", "kb add-external-result", "kb add-folder", "kb cancel-job", "kb clear-history", "kb export",
         "kb feedback", "kb import", "kb ingest-folder", "kb job-status", "kb jobs", "kb list-documents",

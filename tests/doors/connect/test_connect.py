@@ -392,6 +392,14 @@ def test_over_http_without_keys_there_is_no_header(machine: Machine) -> None:
     assert not (machine.home / ".claude.json").exists()
 
 
+def test_tools_that_do_not_exist_are_refused(machine: Machine) -> None:
+    """The entry would not start."""
+    refused = machine.run("connect", "cursor", "--tools", "bogus", "--yes")
+    assert refused.status == 1
+    assert "There is no toolset, capability or tool called bogus." in refused.err
+    assert machine.files() == {}
+
+
 def test_over_http_the_address_is_that_of_the_running_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was started with a port of its own, which no setting names."""
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -401,8 +409,10 @@ def test_over_http_the_address_is_that_of_the_running_hub(tmp_path: Path, monkey
         hub.ready()
         [file] = json.loads(place.run(*connect).stdout)["files"]
         assert f"http://127.0.0.1:{hub.port}/mcp" in file["difference"]
+        assert b"No hub is running" not in place.run(*connect[:-1]).stderr
     [file] = json.loads(place.run(*connect).stdout)["files"]
     assert "http://127.0.0.1:8001/mcp" in file["difference"]
+    assert b"No hub is running" in place.run(*connect[:-1]).stderr
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from kho.doors.connect import editors, hooks, launch, plan, rules
 from kho.doors.connect.clients import CLIENTS, ENTRY, KEY_VARIABLE, OWN_KEYS, SCOPES, Client, Places, Scope
 from kho.doors.connect.errors import CannotConnect
 from kho.doors.connect.plan import Change, Ledger
+from kho.doors.mcp import toolsets
 from kho.kernel.errors import KhoError, Unconfirmed
 from kho.kernel.hub import Hub
 
@@ -83,6 +84,7 @@ def _connect(program: Program) -> click.Command:
             return
         setup = _Setup(program, chosen, scope)
         try:
+            toolsets.of_registry(tools, program.registry(program.slices))
             changes = setup.changes(listed, http=http, with_rules=with_rules, with_hooks=with_hooks)
             notes = setup.notes(http=http, with_hooks=with_hooks)
             if any(change.action != "unchanged" for change in changes) and not dry_run:
@@ -142,7 +144,7 @@ def _disconnect(program: Program) -> click.Command:
         except KhoError as problem:
             raise fail(problem) from None
         if json:
-            output.as_json(_told(chosen, scope, changes, written=not dry_run, notes=[]))
+            output.as_json(_told(chosen, scope, changes, written=bool(changes) and not dry_run, notes=[]))
         elif dry_run:
             click.echo("Nothing was written (--dry-run).", err=True)
         else:
@@ -168,6 +170,8 @@ class _Setup:
         self._places = places(program)
         self._kho = launch.program(sys.argv[0])
         self._needs_key = False
+        self._running = ""
+        """Address of a running hub."""
         self.ledger = Ledger(program.home / FOLDER)
 
     def changes(self, tools: str, *, http: bool, with_rules: bool, with_hooks: bool) -> list[Change]:
@@ -210,8 +214,8 @@ class _Setup:
                 '"Authorization": "Bearer …" to the entry yourself (not in a file that others read), or connect it '
                 "without --http."
             )
-        elif http:
-            found.append(f"The hub must be running: '{self._program.name} serve'.")
+        elif http and not self._running:
+            found.append(f"No hub is running: '{self._program.name} serve' starts it.")
         if not http and (left := launch.left_out(self._places.environment)):
             found.append(
                 f"Set here, but not written into the settings: {', '.join(left)}. Name a settings file in KHO_CONFIG "
@@ -231,7 +235,8 @@ class _Setup:
         self._client.http_entry("", with_key=False)  # refused before the hub is opened
         self._needs_key = self._program.run(_keys_in_use) or not is_loopback(hub.host)
         # One that runs may have been given another port on its command line than the settings have.
-        address = self._program.running_hub() or hub.local_address
+        self._running = self._program.running_hub()
+        address = self._running or hub.local_address
         return self._client.http_entry(launch.endpoint(address, tools), with_key=self._needs_key)
 
     def _entry(self, new: dict[str, Any], there: Mapping[str, Any]) -> dict[str, Any]:

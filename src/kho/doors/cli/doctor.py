@@ -91,7 +91,7 @@ def _words(found: Found) -> list[str]:
         lines.append("No passage waits for vectors.")
     if found["problem"]:
         lines.append(f"The last problem with vectors: {found['problem']}")
-    if found["filling"]:
+    if found["filling"] and found["pending"]:
         lines.append(f"Process {found['filling']} is computing vectors.")
     elif found["pending"]:
         lines.append("No process is computing vectors now; 'kho serve' or 'kho doctor --repair' does.")

@@ -2,16 +2,19 @@
 unless a hub is running, which does it; then it says so."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import click
 
 from kho.doors.cli.progress import reporting
-from kho.kernel.hub import Hub, Settled
+from kho.kernel.hub import Backlog, Hub, Settled
 from kho.kernel.registry import Outcome
 
 LOADING = "Loading the model"
+HUB_PATIENCE = 10.0
+"""Seconds that a command waits for the running hub. The first passage takes the longest: it loads the model."""
 no_wait_option = click.Option(["--no-wait"], is_flag=True, help="Do not wait for vectors; the next hub computes them.")
 
 
@@ -23,6 +26,10 @@ async def for_vectors(hub: Hub, *, wait: bool, running_hub: Callable[[], str] = 
     if not pending:
         return 0
     running = await asyncio.to_thread(running_hub)
+    if running and wait:
+        pending = await _left_by_the_hub(hub.backlog)
+        if not pending:
+            return 0
     if running or not wait:
         which = "running" if running else "next"
         _say(f"{_passages(pending)} for vectors; the {which} hub computes them. Keyword search finds them now.")
@@ -36,6 +43,19 @@ async def for_vectors(hub: Hub, *, wait: bool, running_hub: Callable[[], str] = 
         raise
     _tell(settled)
     return settled.left
+
+
+async def _left_by_the_hub(backlog: Backlog) -> int:
+    """Give the running hub a moment, so that what was written can be found by its meaning when the command ends; return
+    how many passages it has not come to."""
+    deadline = time.monotonic() + HUB_PATIENCE
+    with reporting(lines=False) as report:
+        first = left = await backlog.pending()
+        while left and time.monotonic() < deadline:
+            report("Vectors", max(0, first - left), max(first, left))
+            await asyncio.sleep(0.1)
+            left = await backlog.pending()
+    return left
 
 
 def with_pending(outcome: Outcome, left: int) -> Outcome:

@@ -27,6 +27,7 @@ NO: dict[str, Any] = {}
 """Answer of a hub that declines, so that the command runs by itself."""
 CONNECT_TIMEOUT = 1.0
 ANSWER_TIMEOUT = 60.0
+PING_TIMEOUT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ async def _answer(hub: Hub, settings: str, principal: Principal, address: str, a
     if asked.get("settings") != settings:
         return NO  # also if the version differs: its request may have another form
     if asked.get("ping"):
+        if hub.backlog is not None:  # a command asks after it has written
+            hub.backlog.nudge()
         return {"address": address}
     if asked.get("zone") != zone():
         return NO  # the text of the answer shows local times
@@ -91,16 +94,16 @@ def ask(
 
 def running(folder: Path, settings: str) -> str:
     """Return the address of a hub with these settings that is running on this machine; empty if there is none."""
-    return _sent(folder, {"settings": settings, "ping": True}).get("address", "")
+    return _sent(folder, {"settings": settings, "ping": True}, PING_TIMEOUT).get("address", "")
 
 
-def _sent(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _sent(folder: Path, asked: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> dict[str, Any]:
     for path in sorted(folder.glob(f"{NAME}*.sock")):
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(CONNECT_TIMEOUT)
                 connection.connect(str(path))
-                connection.settimeout(ANSWER_TIMEOUT)
+                connection.settimeout(timeout)
                 connection.sendall(orjson.dumps(asked) + b"\n")
                 line = connection.makefile("rb").readline()
         except ConnectionRefusedError:  # a killed hub leaves its socket behind

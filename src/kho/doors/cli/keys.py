@@ -46,7 +46,7 @@ def create(program: Program, name: str, tenant: str, scopes: Sequence[str] = (),
         now = hub.clock()
         expires = now + days * DAY if days else None
         key = ApiKey(id, name or f"key-{id}", tenant, tuple(scopes) or ("*",), digest, now, expires)
-        await hub.keys.add(key)
+        await hub.keys.add(key, program.admin.sub)
         return key
 
     return program.run(work), text
@@ -130,7 +130,7 @@ def _revoke(program: Program) -> click.Command:
         id = api_keys.public_id(id) or id  # accepts the whole key, too
 
         async def work(hub: Hub) -> tuple[bool, bool]:
-            revoked = await hub.keys.revoke(id, hub.clock())
+            revoked = await hub.keys.revoke(id, hub.clock(), program.admin.sub)
             return revoked, any(key.valid(hub.clock()) for key in await hub.keys.all())
 
         revoked, left = program.run(work)
@@ -167,7 +167,7 @@ def _reset(program: Program) -> click.Command:
             if json or not somebody_is_there():
                 raise fail(Unconfirmed(f"{warning} Nothing was done yet: add --yes to do it."))
             click.confirm(f"{warning} Go on?", abort=True, err=True)
-        deleted = program.run(lambda hub: hub.keys.reset())
+        deleted = program.run(lambda hub: hub.keys.reset(hub.clock(), program.admin.sub))
         if json:
             output.as_json({"deleted": deleted})
             return

@@ -203,7 +203,7 @@ def _routes(
         await send_json(send, 200, described)
 
     async def on_metrics(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
-        call = Call(principal, "http", operation="hub/metrics")
+        call = Call(principal, "http", operation="/metrics")
         try:
             call.need(METRICS)
         except Forbidden as error:

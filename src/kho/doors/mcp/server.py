@@ -149,9 +149,8 @@ class McpDoor:
         operation = self._more if params.name == MORE else self._registry.tool(params.name, principal)
         operation = operation or await self._absent(params.name, principal)
         if operation is None:
-            raise MCPError(
-                types.INVALID_PARAMS, f"Unknown tool: {params.name}. '{MORE}' names those not in tools/list."
-            )
+            hint = f" '{MORE}' names those not in tools/list." if self.selection(ctx).lists_more else ""
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}.{hint}")
         outcome = await self._registry.call(operation, arguments, self.call_for(ctx))
         if isinstance(outcome.result, Chosen):
             operation, arguments = outcome.result.operation, outcome.result.arguments
