@@ -189,7 +189,7 @@ async def test_a_running_hub_is_left_to_do_it(settings: Settings, capsys: pytest
     async with open_hub(settings) as hub:
         backlog = Waiting(Settled(3, 0))
         waiting = replace(hub, backlog=backlog)
-        assert await for_vectors(waiting, wait=True, running_hub=lambda: "http://127.0.0.1:8001") == 3
+        assert await for_vectors(waiting, wait=True, running_hub=lambda: "http://127.0.0.1:8001", patience=0.2) == 3
         assert backlog.asked == 0
         assert await for_vectors(waiting, wait=True, running_hub=lambda: "") == 0
         assert backlog.asked == 1

@@ -18,7 +18,9 @@ HUB_PATIENCE = 10.0
 no_wait_option = click.Option(["--no-wait"], is_flag=True, help="Do not wait for vectors; the next hub computes them.")
 
 
-async def for_vectors(hub: Hub, *, wait: bool, running_hub: Callable[[], str] = lambda: "") -> int:
+async def for_vectors(
+    hub: Hub, *, wait: bool, running_hub: Callable[[], str] = lambda: "", patience: float = HUB_PATIENCE
+) -> int:
     """Wait for the vectors of what was written, and return how many passages still have none."""
     if hub.backlog is None:
         return 0
@@ -27,7 +29,7 @@ async def for_vectors(hub: Hub, *, wait: bool, running_hub: Callable[[], str] = 
         return 0
     running = await asyncio.to_thread(running_hub)
     if running and wait:
-        pending = await _left_by_the_hub(hub.backlog)
+        pending = await _left_by_the_hub(hub.backlog, patience)
         if not pending:
             return 0
     if running or not wait:
@@ -45,10 +47,10 @@ async def for_vectors(hub: Hub, *, wait: bool, running_hub: Callable[[], str] = 
     return settled.left
 
 
-async def _left_by_the_hub(backlog: Backlog) -> int:
+async def _left_by_the_hub(backlog: Backlog, patience: float) -> int:
     """Give the running hub a moment, so that what was written can be found by its meaning when the command ends; return
     how many passages it has not come to."""
-    deadline = time.monotonic() + HUB_PATIENCE
+    deadline = time.monotonic() + patience
     with reporting(lines=False) as report:
         first = left = await backlog.pending()
         while left and time.monotonic() < deadline:
