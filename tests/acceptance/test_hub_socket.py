@@ -81,13 +81,21 @@ def test_times_are_those_of_the_zone_of_who_asks(place: Place) -> None:
 
 
 def test_a_write_leaves_the_vectors_to_the_running_hub(place: Place) -> None:
-    words = [sys.executable, "-m", "kho", "docs", "create", "doc-hot", "--body", "Hot."]
+    """It wakes the hub and waits a moment for it, so that what was written can be found by its meaning."""
     model = {"KHO_SEARCH__EMBEDDER__PROVIDER": "hash"}
+
+    def create(*words: str) -> bytes:
+        command = [sys.executable, "-m", "kho", "docs", "create", *words]
+        environment = place.environment(**model)
+        return subprocess.run(command, env=environment, capture_output=True, timeout=PATIENCE, check=True).stderr
+
     with Hub(place, **model) as hub:
         hub.ready()
         until(lambda: sockets(place), "the hub's socket")
-        done = subprocess.run(words, env=place.environment(**model), capture_output=True, timeout=PATIENCE, check=True)
-    assert done.stderr.endswith(b"the running hub computes them. Keyword search finds them now.\n")
+        waited = create("doc-hot", "--body", "Hot.")
+        hurried = create("doc-cold", "--body", "Cold.", "--no-wait")
+    assert waited == b""
+    assert hurried.endswith(b"the running hub computes them. Keyword search finds them now.\n")
 
 
 def test_a_hub_that_stops_takes_its_socket_along(place: Place) -> None:
