@@ -141,5 +141,7 @@ def test_a_long_message_stands_for_itself() -> None:
     assert plain.heading == ""
     [cut] = indexing.document("t", "c", message(), before="x" * 1_000 + " really?").passages
     assert len(cut.heading) == indexing.QUESTION
+    [long_ago] = indexing.document("t", "c", message(), before="Really? " + "I think so. " * 100).passages
+    assert long_ago.heading == ""
     long = indexing.document("t", "c", message("A long answer. " * 300), before="How are you?").passages
     assert {one.heading for one in long} == {""}

@@ -38,10 +38,16 @@ def document(
     texts = [text] if len(text) <= SHORT else [chunk.text for chunk in chunks(text)]
     said_at = attribution.said_at(message)
     who = attribution.speaker(message) or message.role
-    heading = before[-QUESTION:] if len(texts) == 1 and asks(before) else ""
+    heading = _question(before) if len(texts) == 1 else ""
     label = f"{who}, {attribution.day(said_at, language(text))}"
     passages = [Passage((Field(one),), heading, label) for one in texts]
     return Document(SPACE, tenant, message.id, passages, conversation, message.role, tags(message, labels), said_at)
+
+
+def _question(before: str) -> str:
+    """The end of the message before, if it asks something; else empty."""
+    end = before[-QUESTION:]
+    return end if asks(end) else ""
 
 
 def tags(message: Message, labels: Labels) -> tuple[str, ...]:
@@ -61,7 +67,7 @@ def placed(tx: Tx, entry: Prepared, message: Message, labels: Labels) -> Prepare
     answers are known."""
     tenant, conversation = entry.document.tenant, entry.document.collection
     before = store.content_at(tx, tenant, conversation, message.place - 1) if len(message.content) <= SHORT else ""
-    if asks(before):
+    if _question(before):
         return prepare(document(tenant, conversation, message, labels, before))
     return entry.refiled(tags=tags(message, labels))
 
