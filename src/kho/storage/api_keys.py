@@ -60,10 +60,10 @@ class SqlApiKeys:
 
     async def revoke(self, id: str, now: int, actor: str = "") -> bool:
         def work(tx: Tx) -> bool:
-            row = tx.one(f"SELECT {COLUMNS} FROM api_keys WHERE id = $1 AND revoked_at IS NULL", id)
-            if row is None:
-                return False
-            tx.run("UPDATE api_keys SET revoked_at = $1 WHERE id = $2", now, id)
+            if not tx.run("UPDATE api_keys SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL", now, id):
+                return False  # of two at once, one has revoked it
+            row = tx.one(f"SELECT {COLUMNS} FROM api_keys WHERE id = $1", id)
+            assert row is not None
             _record(tx, _key(row), "revoke_key", actor, now)
             return True
 
