@@ -84,7 +84,8 @@ def _connect(program: Program) -> click.Command:
             return
         setup = _Setup(program, chosen, scope)
         try:
-            toolsets.of_registry(tools, program.registry(program.slices))
+            if tools:  # looking at all of them loads every slice
+                toolsets.of_registry(tools, program.registry(program.slices))
             changes = setup.changes(listed, http=http, with_rules=with_rules, with_hooks=with_hooks)
             notes = setup.notes(http=http, with_hooks=with_hooks)
             if any(change.action != "unchanged" for change in changes) and not dry_run:

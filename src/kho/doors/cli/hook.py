@@ -64,9 +64,10 @@ def _harmless(work: Callable[[Asked], None]) -> None:
 def _recent(program: Program, asked: Asked) -> None:
     """Prints what is about the session's project; the rest of the room is for what else is recent."""
     project = _project(str(asked.get("cwd") or Path.cwd()))
-    found = _asked(program, limit=RECENT, about=project) if project else []
+    found, latest = _asked(program, {"limit": RECENT, "about": project}, {"limit": RECENT})
+    found = found if project else []
     known = {one["id"] for one in found}
-    others = [one for one in _asked(program, limit=RECENT) if one["id"] not in known][: RECENT - len(found)]
+    others = [one for one in latest if one["id"] not in known][: RECENT - len(found)]
     for heading, items in ((f"{HEADING}, about {project}:", found), (f"{HEADING}:", others)):
         if items:  # a session need not be told that there is nothing
             click.echo("\n".join([heading, *(_line(program, one) for one in items), ""]))
@@ -74,15 +75,21 @@ def _recent(program: Program, asked: Asked) -> None:
         click.echo(DATA)
 
 
-def _asked(program: Program, **arguments: Any) -> list[dict[str, Any]]:
+def _asked(program: Program, *questions: Asked) -> list[list[dict[str, Any]]]:
+    """Ask for `recent` several times, of the running hub or of one that is opened once for all."""
     operation = next(one for one in _operations(program) if one.name == "recall.recent")
-    answer = program.ask_hub(program.name, operation, operation.cli[0], arguments) if program.ask_hub else {}
-    if answer:
-        return answer["value"]["results"]
-    outcome = program.run(lambda hub: _call(hub, program, operation.name, **arguments), operation.capability)
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.value["results"]
+    if program.ask_hub is not None:
+        answers = [program.ask_hub(program.name, operation, operation.cli[0], one) for one in questions]
+        if all(answers):
+            return [answer["value"]["results"] for answer in answers]
+
+    async def work(hub: Hub) -> list[Outcome]:
+        return [await _call(hub, program, operation.name, **one) for one in questions]
+
+    outcomes = program.run(work, operation.capability)
+    for problem in (outcome.error for outcome in outcomes if outcome.error is not None):
+        raise problem
+    return [outcome.value["results"] for outcome in outcomes]
 
 
 def _line(program: Program, item: dict[str, Any]) -> str:
