@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.recall import filled
+
 from kho.app import Core, open_hub
 from kho.evaluation.metrics import mean, ndcg
 from kho.kernel.call import Call, Principal
@@ -95,14 +97,6 @@ class Caller:
     async def ask(self, question: Question) -> float:
         found = await self.do("memory_search", query=question.text, limit=DEPTH)
         return ndcg([hit["message_id"] for hit in found["results"]], question.turns, DEPTH)
-
-
-async def filled(core: Core) -> None:
-    """Returns when every passage has its vector."""
-    assert core.embedding_queue is not None
-    while left := await core.embedding_queue.pending():  # a table, which no event tells about
-        print(f"{left} passages wait for their vectors", file=sys.stderr, flush=True)
-        await asyncio.sleep(5)
 
 
 async def measure(dialogues: Dialogues, *, held_out: bool = False) -> dict[str, list[tuple[Question, float]]]:

@@ -197,6 +197,14 @@ class Cosine:
         return list(dict.fromkeys(self.keys[place] for place in order))[:FIRST]
 
 
+async def filled(core: Core) -> None:
+    """Returns when every passage has its vector."""
+    assert core.embedding_queue is not None
+    while left := await core.embedding_queue.pending():  # a table, which no event tells about
+        print(f"{left} passages wait for their vectors", file=sys.stderr, flush=True)
+        await asyncio.sleep(5)
+
+
 async def measure(sets: Sets, door: Door, only: Sequence[str], held_out: bool) -> dict[str, Figures]:
     with tempfile.TemporaryDirectory() as home:
         settings = Settings(
@@ -234,10 +242,7 @@ async def _measure(
         name: [await target.put(ask, f"note-{place}", note.text) for place, note in enumerate(sets.notes)]
         for name, target in targets.items()
     }
-    assert core.embedding_queue is not None
-    while left := await core.embedding_queue.pending():  # a table, which no event tells about
-        print(f"{left} passages wait for their vectors", file=sys.stderr, flush=True)
-        await asyncio.sleep(5)
+    await filled(core)
     cosines = {name: await Cosine.of(core, target.space, hub.local.tenant) for name, target in targets.items()}
     figures = {name: Figures() for name in targets}
     queries = [one for one in sets.queries if not (held_out and sets.notes[one.note].fitted)]
