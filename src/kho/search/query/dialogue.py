@@ -19,7 +19,7 @@ SPEAKER = "speaker:"
 def weight(asked: ParsedQuery, passage: StoredPassage) -> float:
     """Return the factor by which the score of a message counts."""
     found = ASKING if asks(passage.text) else 1.0
-    if is_named(asked.beginning, passage):
+    if is_named(asked, passage):
         found *= NAMED
     if any(day.holds(passage.ref.created_at) for day in asked.days):
         found *= NAMED
@@ -30,10 +30,10 @@ def speaker_tag(name: str) -> str:
     return f"{SPEAKER}{name_key(name)}"
 
 
-def is_named(text: str, passage: StoredPassage) -> bool:
+def is_named(asked: ParsedQuery, passage: StoredPassage) -> bool:
     """True if a query names who said a passage."""
-    names = [tag.removeprefix(SPEAKER) for tag in passage.ref.tags if tag.startswith(SPEAKER)]
-    return bool(names) and any(_has(name_key(text), name) for name in names)
+    names = (tag.removeprefix(SPEAKER) for tag in passage.ref.tags if tag.startswith(SPEAKER))
+    return any(_has(asked.as_name, name) for name in names)
 
 
 def _has(text: str, name: str) -> bool:

@@ -4,6 +4,7 @@ from functools import cached_property
 
 from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern
+from kho.lib.name_key import name_key
 from kho.search.text.days import Day, days
 from kho.search.text.language import language, typed_without_marks
 from kho.search.text.tokens import FUNCTION_WORD, fold, query_tokens, without_marks
@@ -58,6 +59,11 @@ class ParsedQuery:
     def names(self) -> tuple[str, ...]:
         """Words that are names of things rather than words of a language, folded."""
         return tuple(fold(name) for name in _NAME.findall(self.beginning)[:32])
+
+    @cached_property
+    def as_name(self) -> str:
+        """In the form in which names are compared."""
+        return name_key(self.beginning)
 
     @cached_property
     def days(self) -> list[Day]:

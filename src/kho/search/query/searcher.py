@@ -12,11 +12,11 @@ from cachetools import LRUCache
 from kho.kernel import paging
 from kho.kernel.call import Left, until
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Embedder, Reranker, SearchFilter, Tx, Vectors, WordMatches, Words
+from kho.kernel.ports import Database, Embedder, Reranker, SearchFilter, Tx, Vectors, Where, WordMatches, Words, each
 from kho.lib.dataclass import dataclass
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import text_of
-from kho.search.indexing.passages import StoredPassage, Where, each
+from kho.search.indexing.passages import StoredPassage
 from kho.search.query import dialogue, scoring, semantic, spaces
 from kho.search.query.parsed_query import ParsedQuery
 from kho.search.query.scoring import Label, RankedPassage, ScoreParts
@@ -254,7 +254,7 @@ class Searcher:
 
         def look_up(tx: Tx, one: SearchFilter) -> _First:
             matched = self.words.match(tx, one, asked.tokens, most)
-            return _First(spaces.version(tx, one), spaces.pending(tx, one, MAX_PENDING), matched)
+            return _First(spaces.version(tx, one), passages.pending(tx, one, MAX_PENDING), matched)
 
         found = await asyncio.gather(*(self.db.read(partial(look_up, one=one), timeout=left()) for one in each(where)))
         return _First(

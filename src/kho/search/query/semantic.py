@@ -11,12 +11,12 @@ from cachetools import LRUCache
 
 from kho.kernel.call import Left
 from kho.kernel.errors import KhoError
-from kho.kernel.ports import Database, Embedder, Vectors
+from kho.kernel.ports import Database, Embedder, Vectors, Where, each
 from kho.lib.dataclass import dataclass
 from kho.search.calibration.calibrate import Calibration, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import calibration_row
-from kho.search.indexing.passages import StoredPassage, Where, each
+from kho.search.indexing.passages import StoredPassage
 from kho.search.query import scoring
 from kho.search.query.parsed_query import ParsedQuery
 from kho.search.query.scoring import NEAREST, ScoreParts

@@ -6,9 +6,9 @@ in the others, and whatever else they hold of the query would look like a full m
 
 from collections.abc import Iterable, Sequence
 
-from kho.kernel.ports import TokenCounts, Tx, WordMatches, Words, rarity_of
+from kho.kernel.ports import TokenCounts, Tx, Where, WordMatches, Words, each, rarity_of
 from kho.search.indexing import passages
-from kho.search.indexing.passages import StoredPassage, Where, each
+from kho.search.indexing.passages import StoredPassage
 
 Token = tuple[str, float]
 
@@ -16,10 +16,6 @@ Token = tuple[str, float]
 def version(tx: Tx, where: Where) -> int:
     """Goes up with every change in one of the spaces."""
     return sum(passages.version(tx, one.space, one.tenant) for one in each(where))
-
-
-def pending(tx: Tx, where: Where, most: int) -> int:
-    return min(most, sum(passages.pending(tx, one, most) for one in each(where)))
 
 
 def match(tx: Tx, words: Words, where: Where, tokens: Sequence[Token], limit: int) -> WordMatches:
