@@ -16,8 +16,10 @@ from kho.kernel.operation import Operation
 from kho.kernel.params import Params, Result
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.chunking.chunker import chunks, estimate
-from kho.search.indexing.index import Document, Index, Passage, Prepared, prepare
+from kho.search.indexing import passages
+from kho.search.indexing.index import FORM, Document, Index, Passage, Prepared, prepare
 from kho.search.indexing.index import Field as Text
+from kho.search.indexing.reindex import form_row
 from kho.search.query.searcher import Searcher
 
 TOOL = "eval_search"
@@ -72,15 +74,18 @@ class Bench:
         return Capability("evaluation", "evaluation-server", (operation,), "Measures search.")
 
     async def fill(self, corpus: Corpus, progress: Progress) -> None:
-        """Index a corpus and wait for its vectors. What is indexed already stays unchanged."""
+        """Index a corpus and wait for its vectors. What is indexed already in this form stays unchanged."""
         await self._db.read(_need_own_store)
+        form = form_row(SPACE + corpus.name)
+        anew = await self._db.read(lambda tx: passages.state(tx, form)) != str(FORM)
         left = iter(corpus.texts.items())
         done = 0
         while batch := list(islice(left, BATCH)):
             progress(f"Filing {corpus.name}", done, len(corpus.texts))
             prepared = await asyncio.to_thread(_prepared, corpus.name, batch)
-            await self._db.write(partial(self._index.put, documents=prepared))
+            await self._db.write(partial(self._index.put, documents=prepared, anew=anew))
             done += len(batch)
+        await self._db.write(lambda tx: passages.set_state(tx, form, str(FORM)))
         progress(f"Filing {corpus.name}", done, len(corpus.texts))
         if self._backlog is None:
             return

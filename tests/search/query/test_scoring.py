@@ -12,6 +12,7 @@ from kho.search.indexing.index import Document, Field, Passage, prepare
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query import scoring
 from kho.search.query.parsed_query import ParsedQuery
+from kho.search.query.relevance import label, of_score
 from kho.search.query.scoring import DOUBT, DOUBTFUL, HOLLOW, SOME_WORDS, UNRELATED, UNRELATED_ELSEWHERE, ScoreParts
 
 RARE, COMMON = 5.0, 0.8
@@ -200,11 +201,31 @@ def test_how_close_unrelated_texts_come() -> None:
 
 
 def test_the_meaning_of_what_is_like_nonsense_is_doubted() -> None:
-    full = scoring.AS_IT_IS + scoring.BETWEEN_LANGUAGES
-    scores = [float(scoring.meaning(like(hollow))[0]) for hollow in (0.0, DOUBTFUL, (DOUBTFUL + 1) / 2, 1.0, 2.0)]
+    even = scoring.Balance(0.5)
+    full = even.raw + even.between
+    scores = [float(scoring.meaning(like(hollow), even)[0]) for hollow in (0.0, DOUBTFUL, (DOUBTFUL + 1) / 2, 1.0, 2.0)]
     assert scores == pytest.approx([full, full, full * (1 - DOUBT / 2), full * (1 - DOUBT), full * (1 - DOUBT)])
-    cannot_tell = [float(scoring.meaning(like(None, noise))[0]) for noise in (0.9, 1.1)]
+    cannot_tell = [float(scoring.meaning(like(None, noise), even)[0]) for noise in (0.9, 1.1)]
     assert cannot_tell == pytest.approx([full, full * (1 - DOUBT)])
+
+
+def test_a_passage_in_another_language_cannot_have_the_words() -> None:
+    parts = ScoreParts(0.0, 0.0, meaning=0.6)
+    assert scoring.score(parts, 0.5) == pytest.approx(0.3)
+    assert scoring.score(replace(parts, foreign=True), 0.5) == pytest.approx(0.3 + 0.5 * scoring.FOREIGN * 0.6)
+    named = replace(parts, words=0.8, closeness=0.8)  # but names it may share
+    assert scoring.score(replace(named, foreign=True), 0.5) == scoring.score(named, 0.5)
+
+
+@pytest.mark.parametrize("kind", [scoring.PROSE, scoring.AMONG_NOTES, scoring.ASKED_OF_NOTES, scoring.AMONG_CODE])
+def test_scales_keep_the_order_and_lead_to_the_labels(kind: scoring.Balance) -> None:
+    for scale in (kind.own, kind.foreign, scoring.SPOKEN):
+        assert [scale.place(score) for score in scale] == pytest.approx([*scoring.COMMON])
+        assert (scale.place(0.0), scale.place(1.0)) == (0.0, 1.0)
+        placed = [scale.place(n / 200) for n in range(201)]
+        assert placed == sorted(set(placed))
+        assert label(of_score(scale.place(scale.relevant))) == "Relevant"
+        assert label(of_score(scale.place(scale.highly))) == "Highly Relevant"
 
 
 @pytest.mark.parametrize(

@@ -168,15 +168,16 @@ async def test_marks_right_before_marks_missing_before_marks_wrong(core: Core) -
     assert set(await core.keys("huong dan")) == {"right", "missing", "wrong"}
 
 
-def check(hits: list[tuple[float, scoring.ScoreParts]], lean: float) -> None:
+def check(hits: list[tuple[float, scoring.ScoreParts]], lean: float, scale: scoring.Scale) -> None:
     scores = [score for score, _ in hits]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)
-    # The parts give the score, up to what all of them are measured by.
+    # The parts give the score, on the scale of such texts.
     looked_at = [(score, parts) for score, parts in hits if score < 1 and (parts.meaning is not None or lean == 1)]
     assert len(looked_at) > 5
-    rates = [score / scoring.score(parts, lean) for score, parts in looked_at]
-    assert rates == pytest.approx([rates[0]] * len(rates))
+    assert [score for score, _ in looked_at] == pytest.approx(
+        [scale.place(scoring.score(parts, lean)) for _, parts in looked_at]
+    )
 
 
 async def test_scores_are_explained_by_their_parts(core: Core) -> None:
@@ -185,9 +186,9 @@ async def test_scores_are_explained_by_their_parts(core: Core) -> None:
     await core.ready(*documents)
     found = await core.searcher.search(T, "bridge closed cracks pillars", limit=SOME)
     assert len(found.hits) > 10
-    check([(hit.score, hit.parts) for hit in found.hits], scoring.AMONG_NOTES)
+    check([(hit.score, hit.parts) for hit in found.hits], scoring.AMONG_NOTES.words, scoring.AMONG_NOTES.own)
     by_words = await Searcher(core.db, core.words).search(T, "bridge closed cracks pillars", limit=SOME)
-    check([(hit.score, hit.parts) for hit in by_words.hits], 1.0)
+    check([(hit.score, hit.parts) for hit in by_words.hits], 1.0, scoring.COMMON)
     assert all(hit.parts.meaning is None for hit in by_words.hits)
 
 

@@ -74,3 +74,52 @@ async def test_keyboard_mash_and_noise_find_nothing_that_scores(searcher: Search
         "\ud800\0",
     ):
         assert all(hit.score < LOW for hit in (await searcher.search(T, text)).hits), text
+
+
+FOREIGN = {
+    "pnpm": "Dự án này dùng pnpm để cài thư viện, không dùng npm.",
+    "coffee": "我早上只喝不加糖的黑咖啡。",
+    "garage-vi": "Chìa khóa nhà xe treo sau cánh cửa bếp.",
+    "dentist": "Lịch khám răng lần tới là chiều thứ năm tuần sau.",
+}
+OWN = """
+I take the seven o'clock train to work. | My sister lives in the house next to the school. | We meet every Monday at ten.
+The project uses tabs of four spaces. | Tests of this project run on every push. | I play chess on Thursday evenings.
+Use the blue folder for invoices of this project. | I like my tea with milk. | My first drink of the day is water.
+The morning meeting starts with the oldest ticket. | We install the new lamps in May. | I never eat in the morning.
+The office closes at six. | Packages for us are left at the front desk. | The tool box is in the cellar.
+My next holiday begins on the ninth of June. | The doctor moved to another street. | I see my uncle every second week.
+The next release is named after a river. | We write the release notes in English. | Nobody releases on a Friday.
+Check the oven before you leave. | Before every trip I check the tyres. | The database runs on the old server.
+My car is in the second row. | The garage in our street is expensive. | The kitchen door squeaks. | I lost my key once.
+The key of the cellar is with the neighbour. | Where the garden ends there is a stream. | The dentist's bill was paid.
+We use the small room for calls. | The team drinks too much coffee. | The appointment book is on the shelf. | I run on Sundays.
+"""
+
+
+@pytest.fixture(scope="module")
+async def many() -> AsyncIterator[Searcher]:
+    """A few notes in other languages among many in English; one of them is there in both."""
+    own = {f"own{n}": text.strip() for n, text in enumerate(OWN.replace("\n", "|").split("|")) if text.strip()}
+    notes = {**own, **FOREIGN, "garage-en": "The key to the garage hangs behind the kitchen door."}
+    async with by_meaning(doc(key, text) for key, text in notes.items()) as searcher:
+        yield searcher
+
+
+@pytest.mark.parametrize(
+    ("asked", "key"),
+    [
+        ("Do we use npm or pnpm to install libraries?", "pnpm"),
+        ("What do I drink in the morning?", "coffee"),
+        ("When is my next appointment with the dentist?", "dentist"),
+        ("Where does the key to the car shed hang?", "garage-en"),
+        ("早上喝什么？", "coffee"),
+        ("Where is the key to the garage?", "garage-en"),
+        ("Chìa khóa nhà xe ở đâu?", "garage-vi"),
+    ],
+)
+async def test_a_note_in_another_language_is_found_among_many_in_ones_own(many: Searcher, asked: str, key: str) -> None:
+    """The right one comes before what is only in the language of the question; of a note and its translation, the one
+    in that language does."""
+    found = await many.search(T, asked)
+    assert found.hits[0].passage.key == key

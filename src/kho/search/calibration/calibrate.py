@@ -13,6 +13,7 @@ resembles nonsense, the further above that it has to come.
 import asyncio
 import sys
 from base64 import b85decode, b85encode
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,12 @@ class Likeness:
     hollowness: float | None
     """How much the question is like nonsense: 0 for an ordinary one, 1 for nonsense. None if the model cannot tell."""
 
+    def or_else(self, other: "Likeness") -> "Likeness":
+        """Of two readings of a question, take the one that is closer to each passage. `other` is the less likely."""
+        import numpy as np
+
+        return replace(self, raw=np.maximum(self.raw, other.raw), between=np.maximum(self.between, other.between))
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -85,13 +92,17 @@ class Calibration:
 
         middles = np.stack([self.passages.get(name, self.passages[""]) for name in written])
         centred = unit(vectors - middles)
-        asked = unit(question - self.questions.get(spoken, self.questions[""]))
+        asked = self.centred_question(question, spoken)
         between = centred @ asked
         nonsense = centred @ self.nonsense.T
         hollow = None if self.hollow is None else max(0.0, float(self.hollow.place(_nearest(self.nonsense @ asked))))
         noise = nonsense.mean(axis=1) + APART * (1.0 if hollow is None else hollow) * nonsense.std(axis=1)
         place = self.centred.place
         return Likeness(self.raw.place(vectors @ question), place(between), place(noise), hollow)
+
+    def centred_question(self, question: "Array", spoken: str) -> "Array":
+        """Return a question without what all of its language have in common: the nearest to it are near in any."""
+        return unit(question - self.questions.get(spoken, self.questions[""]))
 
     def dump(self) -> str:
         return orjson.dumps(

@@ -14,9 +14,10 @@ from kho.lib.dataclass import dataclass
 from kho.search.indexing import minhash, passages
 from kho.search.indexing.passages import StoredPassage
 from kho.search.text.language import language
+from kho.search.text.side_by_side import pairs
 from kho.search.text.tokens import index_tokens
 
-FORM = 2
+FORM = 3
 """Increased when folding, or what is indexed, changes: everything is then reindexed."""
 
 HEADING = 1.5
@@ -95,15 +96,17 @@ def prepare(document: Document) -> Prepared:
         weights = () if plain else tuple((len(field.text) + 1, field.weight) for field in fields)
         heading = storable(passage.heading)
         digest = sql.digest(heading, text, repr(weights))
-        head, body, length = _counted(heading, fields, passage.label)
         spoken = language(f"{heading}\n{text}")
+        head, body, length = _counted(heading, fields, passage.label, spoken)
         stored = StoredPassage(filed, document.key, number, digest, heading, text, weights, spoken)
         parts.append(PreparedPassage(stored, head, body, length))
     return Prepared(document, parts)
 
 
-def _counted(heading: str, fields: Sequence[Field], label: str) -> tuple[dict[str, float], dict[str, float], int]:
-    """Return the tokens of the head, those of the body, and the number of tokens in all fields."""
+def _counted(
+    heading: str, fields: Sequence[Field], label: str, spoken: str
+) -> tuple[dict[str, float], dict[str, float], int]:
+    """Return the tokens of the head, those of the body, and the number of words in all fields."""
     head: dict[str, float] = {}
     _count(index_tokens(heading), HEADING, head)
     _count(index_tokens(storable(label)), HEADING, head)
@@ -112,7 +115,12 @@ def _counted(heading: str, fields: Sequence[Field], label: str) -> tuple[dict[st
     for field in fields:
         tokens = index_tokens(storable(field.text))
         length += len(tokens)
-        _count(tokens, field.weight, head if field.weight > 1.0 else body)
+        place = head if field.weight > 1.0 else body
+        _count(tokens, field.weight, place)
+        if spoken == "vi":
+            _count(list(pairs(field.text)), field.weight, place)
+    if spoken == "vi":
+        _count(list(pairs(heading)), HEADING, head)
     return head, body, length
 
 

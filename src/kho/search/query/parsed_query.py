@@ -7,7 +7,8 @@ from kho.lib.lazy_regex import pattern
 from kho.lib.name_key import name_key
 from kho.search.text.days import Day, days
 from kho.search.text.language import language, typed_without_marks
-from kho.search.text.tokens import FUNCTION_WORD, fold, query_tokens, without_marks
+from kho.search.text.side_by_side import JOINT, pairs
+from kho.search.text.tokens import FUNCTION_WORD, MAX_QUERY_TOKENS, fold, query_tokens, without_marks
 
 MAX_QUERY_LENGTH = 8_000
 """Number of characters of a query that are used: the beginning says what it is about."""
@@ -21,6 +22,8 @@ LITERALLY = 0.75
 """Share of keywords if the query names things: an identifier, an error code, a quoted phrase."""
 UNMARKED = 0.8
 """Share of keywords for Vietnamese without marks, which the model understands poorly."""
+PAIR = 0.3
+"""Importance of two words that stand side by side in a Vietnamese query, where a word has 1."""
 
 _QUOTED = pattern(r'"([^"\n]{0,200})"|“([^”\n]{0,200})”|「([^」\n]{0,200})」|«([^»\n]{0,200})»|`([^`\n]{0,200})`')
 # What a person would not write in a sentence: digits and letters in one word, inner capitals, underscores, ::, paths.
@@ -36,14 +39,32 @@ _NAME = pattern(
 @dataclass(frozen=True)
 class ParsedQuery:
     text: str
+    also: str = ""
+    """Another reading of it, if it was typed without marks and two are likely."""
+    typed: str = ""
+    """What was typed, if that had no marks."""
 
     @cached_property
     def beginning(self) -> str:
         return self.text[:MAX_QUERY_LENGTH]
 
     @cached_property
-    def tokens(self) -> list[tuple[str, float]]:
+    def words(self) -> list[tuple[str, float]]:
         return query_tokens(self.text)
+
+    @cached_property
+    def tokens(self) -> list[tuple[str, float]]:
+        """What is looked up: the words, and in Vietnamese also the pairs of syllables that stand side by side."""
+        if self.language != "vi":
+            return self.words
+        telling = {token for token, importance in self.words if importance > FUNCTION_WORD}
+        beside = (pair for pair in dict.fromkeys(pairs(self.beginning)) if not telling.isdisjoint(pair.split(JOINT)))
+        return [*self.words, *((pair, PAIR) for pair in beside)][:MAX_QUERY_TOKENS]
+
+    @cached_property
+    def is_unmarked(self) -> bool:
+        """True if it is Vietnamese typed without its marks."""
+        return typed_without_marks(self.beginning)
 
     @cached_property
     def language(self) -> str:
@@ -81,7 +102,7 @@ class ParsedQuery:
         """Share of keywords in the score."""
         if self.phrases:
             return LITERALLY
-        if typed_without_marks(self.beginning):
+        if self.is_unmarked:
             return UNMARKED
         words = len(self.beginning.split())
         # One name does not make a long question literal.
@@ -90,18 +111,18 @@ class ParsedQuery:
     @cached_property
     def is_telling(self) -> bool:
         """True if it says what it is about. Function words alone do not, unless they are quoted."""
-        return bool(self.phrases) or any(importance > FUNCTION_WORD for _, importance in self.tokens)
+        return bool(self.phrases) or any(importance > FUNCTION_WORD for _, importance in self.words)
 
     @cached_property
     def is_speech(self) -> bool:
         """True if it has function words, as a sentence does. Keywords and nonsense have none."""
-        return any(importance <= FUNCTION_WORD for _, importance in self.tokens)
+        return any(importance <= FUNCTION_WORD for _, importance in self.words)
 
     @cached_property
     def is_sentence(self) -> bool:
         """True if it is speech, or has more words than keyword queries have: not every sentence has function words,
         least of all in Chinese."""
-        return self.is_speech or len({without_marks(token) for token, _ in self.tokens}) > MAX_KEYWORDS
+        return self.is_speech or len({without_marks(token) for token, _ in self.words}) > MAX_KEYWORDS
 
 
 def flat(text: str) -> str:

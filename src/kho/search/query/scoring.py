@@ -12,12 +12,13 @@ with `python -m bench.fit`.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kho.kernel.ports import TokenCounts, WordMatches
 from kho.lib.dataclass import dataclass
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query.parsed_query import EVENLY, ParsedQuery, flat
+from kho.search.text.side_by_side import JOINT
 from kho.search.text.tokens import FOLDED, query_tokens, without_marks
 
 if TYPE_CHECKING:
@@ -29,18 +30,61 @@ FULL = 2.2 * 0.75
 EVERYWHERE = 0.69
 """Rarity of a token that is in every entry."""
 
-AS_IT_IS, BETWEEN_LANGUAGES = 0.2, 0.35
-"""Shares of the raw and the cross-language similarity in the semantic score. Their sum is the score of a passage that
-is as close as the related probes; a closer one gets up to 1."""
 
-_NOTHING: TokenCounts = {}, 0
+class Scale(NamedTuple):
+    """Scores of first hits that are mostly noise below, and relevant, very and highly relevant above (see
+    relevance.py). They depend on what is searched, so each kind of texts has its own, fitted with `bench.fit`."""
 
-AMONG_CODE = 0.25
-AMONG_NOTES = 0.2
-"""Share of keywords among short texts: they have room for few words, so one that is missing says little."""
+    low: float
+    relevant: float
+    very: float
+    highly: float
+
+    def place(self, score: float) -> float:
+        """Bring a score to the scale that all answers share; strictly increasing in 0..1."""
+        own, common = (0.0, *self, 1.0), (0.0, *COMMON, 1.0)
+        above = next(n for n in range(1, len(own)) if score < own[n] or n == len(own) - 1)
+        share = (score - own[above - 1]) / (own[above] - own[above - 1])
+        return min(1.0, common[above - 1] + share * (common[above] - common[above - 1]))
+
+
+COMMON = Scale(0.35, 0.57, 0.66, 0.76)
+
+
+class Balance(NamedTuple):
+    """What counts how much in a score, and how high the scores of right answers are."""
+
+    words: float
+    """Share of keywords; the rest is semantic."""
+    raw: float = 0.2
+    between: float = 0.35
+    """Shares of the raw and the cross-language similarity in the semantic score. Their sum is the score of a passage
+    that is as close as the related probes; a closer one gets up to 1."""
+    own: Scale = COMMON
+    foreign: Scale = COMMON
+    """Scales of answers whose first hit is in the language of the question, or in another."""
+
+
+PROSE = Balance(EVENLY, own=Scale(0.32, 0.37, 0.42, 0.47), foreign=Scale(0.2, 0.25, 0.33, 0.4))
+AMONG_CODE = Balance(0.25)
+AMONG_NOTES = Balance(0.2, own=Scale(0.33, 0.4, 0.5, 0.66))
+"""Among short texts: they have room for few words, so one that is missing says little."""
+ASKED_OF_NOTES = Balance(
+    0.05, raw=0.05, between=0.5, own=Scale(0.32, 0.36, 0.48, 0.56), foreign=Scale(0.29, 0.33, 0.45, 0.52)
+)
+"""If a sentence is asked of them. By the raw similarity, short texts in the language of the question come before all
+others, whatever they say."""
+SPOKEN = Scale(0.34, 0.46, 0.58, 0.8)
+"""Scale of answers whose first hit was said in a conversation."""
 NOTE = 300
 """Bytes up to which a text is short."""
 WAITING = 0.75
+"""Keyword score at which a passage without its vector has a full semantic score."""
+FOREIGN = 0.5
+"""Share of its semantic score that a passage in another language than the question has as its keyword score, at least:
+it cannot have the words."""
+
+_NOTHING: TokenCounts = {}, 0
 
 BY_WORDS = 20
 """Number of best keyword matches that are scored in detail, beside the nearest by vector."""
@@ -50,7 +94,7 @@ TAIL = 0.8
 """Score per keyword share of a passage not scored in detail, if no passage that was has any of the words."""
 
 PHRASE = 0.35
-"""Bonus for a quoted phrase that the passage holds exactly."""
+"""Bonus for a quoted phrase that the passage holds exactly, or for a query typed without marks that it holds so."""
 NAME = 0.25
 """Bonus for a name that the passage holds whole."""
 BESIDE_HEAD = 0.75
@@ -106,6 +150,8 @@ class ScoreParts:
     """Cross-language similarity."""
     unrelated: float = UNRELATED_ELSEWHERE
     """Similarity that texts reach with this passage without being about it, on the same scale."""
+    foreign: bool = False
+    """True if it is in another language than the question, which is a sentence."""
     has_word: bool = False
     """True if it holds one of the words whole; neither function words nor parts of a name count."""
 
@@ -148,11 +194,12 @@ def lexical(
 def _whole(asked: ParsedQuery, weights: Mapping[str, float], matched: WordMatches) -> float:
     """Return the weight of all words of a query. Words that no passage has weigh nothing, except in a sentence: it may
     be in another language than the passages, and the few words that they share by chance must not become all of it.
+    Pairs of words that no passage has side by side never weigh anything.
 
     At least half that of its heaviest word: a small part of an unknown name is no full match."""
-    if asked.is_sentence:
-        return sum(weights.values())
     known = {token for token, holders in matched.holders.items() if holders}
+    if asked.is_sentence:
+        return sum(weight for token, weight in weights.items() if token in known or JOINT not in token)
     # A word with accents has two tokens. It is known if passages have it without accents.
     kept = (weight for token, weight in weights.items() if token in known or without_marks(token) in known)
     return max(sum(kept), KNOWN_LEAST * max(weights.values(), default=0.0))
@@ -165,11 +212,11 @@ def of_known_words(asked: ParsedQuery, matched: WordMatches) -> WordMatches:
     return replace(matched, found=[(seq, min(1.0, share / part)) for seq, share in matched.found])
 
 
-def meaning(likeness: "Likeness") -> "Array":
+def meaning(likeness: "Likeness", balance: Balance) -> "Array":
     """Return the semantic scores of passages; lower if the query may be nonsense."""
     import numpy as np
 
-    near = np.clip(AS_IT_IS * likeness.raw + BETWEEN_LANGUAGES * likeness.between, 0, 1)
+    near = np.clip(balance.raw * likeness.raw + balance.between * likeness.between, 0, 1)
     if likeness.hollowness is None:
         doubt = likeness.between < likeness.noise
     else:
@@ -184,21 +231,26 @@ def unrelated(likeness: "Likeness", place: int, spoken: str, written: str) -> fl
     return max(usual, float(likeness.noise[place])) if hollow else usual
 
 
-def lean(asked: ParsedQuery, passages: Sequence[StoredPassage]) -> float:
-    """Return the share of keywords in the score. A question in plain words about code shares few words with it, so it
-    gets a lower share if most passages are code; likewise if most are short."""
+def balance(asked: ParsedQuery, passages: Sequence[StoredPassage]) -> Balance:
+    """Return what counts how much. A question in plain words about code shares few words with it, so keywords count
+    less if most passages are code; likewise if most are short."""
     if asked.lean != EVENLY:
-        return asked.lean
-    code = sum(_is_code(passage.text) for passage in passages)
-    notes = sum(len(passage.text.encode()) <= NOTE for passage in passages)
-    return AMONG_CODE if code * 2 > len(passages) else AMONG_NOTES if notes * 2 > len(passages) else EVENLY
+        return Balance(asked.lean)
+    if sum(_is_code(passage.text) for passage in passages) * 2 > len(passages):
+        return AMONG_CODE
+    if sum(len(passage.text.encode()) <= NOTE for passage in passages) * 2 > len(passages):
+        return ASKED_OF_NOTES if asked.is_sentence else AMONG_NOTES
+    return PROSE
 
 
 def score(parts: ScoreParts, lean: float) -> float:
-    """Combine the parts to a score in 0..1. `lean` is 1 if there is no semantic search at all."""
+    """Combine the parts to a score in 0..1. `lean` is the share of keywords, 1 if there is no semantic search at
+    all."""
     words = (parts.words + parts.closeness) / 2
     # Until a passage has its vector, its semantic score is estimated from its words.
     likeness = WAITING * words if parts.meaning is None else parts.meaning
+    if parts.foreign:
+        words = max(words, FOREIGN * likeness)
     return min(1.0, lean * words + (1 - lean) * likeness + parts.literal)
 
 
@@ -228,28 +280,20 @@ def _is_code(text: str) -> bool:
 
 
 def _literal(asked: ParsedQuery, passage: StoredPassage) -> float:
+    typed = PHRASE if asked.typed and asked.typed.lower() in passage.text.lower() else 0.0
     if not asked.phrases and not asked.names:
-        return 0.0
+        return typed
     text = flat(f"{passage.heading}\n{passage.text}")
     phrases = sum(phrase in text for phrase in asked.phrases) / max(len(asked.phrases), 1)
     names = sum(name in text for name in asked.names) / max(len(asked.names), 1)
-    return PHRASE * phrases + NAME * names
+    return PHRASE * phrases + NAME * names + typed
 
 
-def worth_a_look(matched: WordMatches, near: Sequence[tuple[int, float]]) -> list[int]:
+def worth_a_look(matched: WordMatches, near: Sequence[int]) -> list[int]:
     """Return the best keyword matches and the nearest by vector; only keyword matches, but more, if there are no near
     ones."""
     most = BY_WORDS if near else BY_WORDS + NEAREST
-    return list(dict.fromkeys([seq for seq, _ in (*matched.found[:most], *near)]))
-
-
-def attainable(asked: ParsedQuery, looked: Sequence[StoredPassage], parts: Sequence[ScoreParts], lean: float) -> float:
-    """Return the score of a perfect passage. If all passages are in other languages than the question, they cannot have
-    its words, so the semantic score has to do."""
-    if lean == 1.0 or any(one.language in (asked.language, "") for one in looked):
-        return 1.0
-    best = max((part.words for part in parts), default=1.0)
-    return lean * max(best, 0.3) + (1 - lean)
+    return list(dict.fromkeys([*(seq for seq, _ in matched.found[:most]), *near]))
 
 
 def tail(

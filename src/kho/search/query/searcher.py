@@ -19,14 +19,17 @@ from kho.search.indexing.embedding_queue import text_of
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query import dialogue, scoring, semantic, spaces
 from kho.search.query.parsed_query import ParsedQuery
-from kho.search.query.scoring import Label, RankedPassage, ScoreParts
+from kho.search.query.scoring import Label, RankedPassage, Scale, ScoreParts
 from kho.search.query.semantic import SemanticResult, SemanticSearch
+from kho.search.text.marks import readings
 
 MAX_RANKED = 100
 """Maximum length of a ranked list, unless the caller asks for more."""
 READ_LITERALLY = 1_000
 """Number of keyword matches that are searched for the quotation if the query quotes: only the text shows whether the
 words are adjacent."""
+READ_FOR_MARKS = 40
+"""Number of keyword matches whose texts show the marks of a query typed without."""
 RERANKED = 24
 """Number of passages passed to a re-ranking model."""
 WORTH = 0.3
@@ -49,6 +52,8 @@ class SearchLimits:
     """Fixed share of keywords in the score, for measurements; None lets the query decide."""
     look: bool = True
     """True if the best are scored in detail; False to measure what that is worth."""
+    scaled: bool = True
+    """True if scores are brought to the scale that all answers share; False to fit that scale."""
     lists: int = MAX_RANKINGS
     """Number of cached ranked lists."""
 
@@ -207,18 +212,33 @@ class Searcher:
         asked = ParsedQuery(text)
         if not asked.tokens or not seqs:
             return {}
+        asked = await self._marked(asked, where, left)
         matched, meant = await asyncio.gather(
             self.db.read(lambda tx: spaces.match(tx, self.words, where, asked.tokens, 0), timeout=left()),
             _nothing() if self.semantic is None else self.semantic.near(asked, where, left),
         )
         looked, parts = await self._look(asked, where, matched, meant, seqs, left)
-        lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
+        lean = 1.0 if not meant.questions else self._lean(asked, looked.passages)
         return {one.ref.seq: scoring.score(part, lean) for one, part in zip(looked.passages, parts, strict=True)}
 
     def _time(self, timeout: float | None) -> float:
         return self.limits.timeout if timeout is None else min(timeout, self.limits.timeout)
 
+    async def _marked(self, asked: ParsedQuery, where: Where, left: Left) -> ParsedQuery:
+        """Return a query typed without marks as it reads with them, going by the texts that have its syllables."""
+        if not asked.is_unmarked:
+            return asked
+
+        def texts(tx: Tx) -> list[str]:
+            matched = spaces.match(tx, self.words, where, asked.tokens, READ_FOR_MARKS)
+            return [one.text for one in passages.get(tx, where, [seq for seq, _ in matched.found]).values()]
+
+        written = await self.db.read(texts, timeout=left())
+        text, *also = readings(asked.text, written)
+        return ParsedQuery(text, *also, typed=asked.text)
+
     async def _rank(self, asked: ParsedQuery, where: Where, depth: int, per_key: bool, left: Left) -> Ranking:
+        asked = await self._marked(asked, where, left)
         deep = max(depth, READ_LITERALLY) if asked.phrases else depth
         first, meant = await asyncio.gather(
             self._first(where, asked, deep, left),
@@ -227,20 +247,23 @@ class Searcher:
         matched = scoring.of_known_words(asked, first.matched)
         chosen = scoring.worth_a_look(matched, meant.near)
         looked, parts = await self._look(asked, where, matched, meant, chosen, left)
-        lean = 1.0 if meant.question is None else self._lean(asked, looked.passages)
-        full = scoring.attainable(asked, looked.passages, parts, lean)
+        lean = 1.0 if not meant.questions else self._lean(asked, looked.passages)
         most = 1.0 if asked.is_telling else scoring.UNTELLING
         ranked = sorted(
             (
-                RankedPassage(one.ref.seq, one.key, most * min(1.0, self._score(asked, one, part, lean) / full), part)
+                RankedPassage(one.ref.seq, one.key, self._score(asked, one, part, lean), part)
                 for one, part in zip(looked.passages, parts, strict=True)
                 if scoring.speaks(part, asked)
             ),
             key=scoring.order,
         )
-        worth = ranked[0].score * WORTH if ranked else 0.0
-        ranked = [one for one in ranked if one.score >= worth]
         texts = {one.ref.seq: one for one in looked.passages}
+        if ranked:
+            worth = ranked[0].score * WORTH
+            scale = (
+                scoring.COMMON if lean == 1.0 else self._scale(asked, looked.passages, texts[ranked[0].seq], ranked[0])
+            )
+            ranked = [replace(one, score=most * scale.place(one.score)) for one in ranked if one.score >= worth]
         notes = meant.notes or self._waiting(first.pending)
         if self.reranker is not None and ranked:
             ranked, notes = await self._rerank(self.reranker, asked, ranked, texts, notes, left)
@@ -276,8 +299,18 @@ class Searcher:
         weight = dialogue.weight(asked, passage) if passage.ref.space in self.spoken else 1.0
         return weight * scoring.score(parts, lean)
 
+    def _scale(
+        self, asked: ParsedQuery, looked: Sequence[StoredPassage], first: StoredPassage, ranked: RankedPassage
+    ) -> Scale:
+        if not self.limits.scaled:
+            return scoring.COMMON
+        if first.ref.space in self.spoken:
+            return scoring.SPOKEN
+        balance = scoring.balance(asked, looked)
+        return balance.foreign if ranked.parts.foreign else balance.own
+
     def _lean(self, asked: ParsedQuery, looked: Sequence[StoredPassage]) -> float:
-        return scoring.lean(asked, looked) if self.limits.lean is None else self.limits.lean
+        return scoring.balance(asked, looked).words if self.limits.lean is None else self.limits.lean
 
     async def _look(
         self,

@@ -35,9 +35,11 @@ MAX_QUESTIONS = 256
 class SemanticResult:
     """The result of vector search, or notes why there is none."""
 
-    question: "Vector | None" = None
+    questions: "list[Vector]" = field(default_factory=list["Vector"])
+    """The vector of each reading of the query, the likeliest first. None if there is no semantic search."""
     calibration: Calibration | None = None
-    near: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    near: list[int] = field(default_factory=list[int])
+    """Numbers of the nearest passages."""
     notes: tuple[str, ...] = ()
 
 
@@ -58,24 +60,30 @@ class SemanticSearch:
                 # There are no vectors yet, so do not load the model.
                 problem = await self._db.read(passages.problem, timeout=left() * SHARE)
                 return SemanticResult(notes=(f"Keyword search only. {problem}",) if problem else ())
-            question = await self._question(asked.beginning, min(self._patience, left() * SHARE))
+            patience = min(self._patience, left() * SHARE)
+            questions = [await self._question(text, patience) for text in (asked.beginning, asked.also) if text]
             model, timeout = self._embedder.model, left() * SHARE
-            near = await self._vectors.nearest(model, where, question, NEAREST, timeout=timeout)
-            return SemanticResult(question, calibration, near)
+            searches = list(questions)
+            if asked.is_sentence:  # by the plain cosine, texts in the question's own language come before all others
+                searches.append(calibration.centred_question(questions[0], asked.language))
+            found = await asyncio.gather(
+                *(self._vectors.nearest(model, where, one, NEAREST, timeout=timeout) for one in searches)
+            )
+            return SemanticResult(questions, calibration, list(dict.fromkeys(seq for one in found for seq, _ in one)))
         except (KhoError, TimeoutError) as failure:
             return SemanticResult(notes=_keywords_only(failure))
 
     async def vectors(
         self, meant: SemanticResult, where: Where, seqs: Sequence[int], left: Left
     ) -> "dict[int, Vector]":
-        if meant.question is None or not seqs:
+        if not meant.questions or not seqs:
             return {}
         try:
             model, timeout = self._embedder.model, left()
             found = await asyncio.gather(*(self._vectors.get(model, one, seqs, timeout=timeout) for one in each(where)))
             return dict(chain.from_iterable(one.items() for one in found))
         except KhoError as failure:
-            meant.question, meant.notes = None, _keywords_only(failure)
+            meant.questions, meant.notes = [], _keywords_only(failure)
             return {}
 
     async def _calibrated(self, left: Left) -> Calibration | None:
@@ -107,18 +115,21 @@ def added(
     import numpy as np
 
     have = [n for n, one in enumerate(looked) if one.ref.seq in vectors]
-    if not have or meant.question is None or meant.calibration is None:
+    if not have or not meant.questions or meant.calibration is None:
         return list(parts)
     rows = np.stack([vectors[looked[n].ref.seq] for n in have])
     written = [looked[n].language for n in have]
-    likeness = meant.calibration.likeness(meant.question, asked.language, rows, written)
-    meaning = scoring.meaning(likeness)
+    likeness = meant.calibration.likeness(meant.questions[0], asked.language, rows, written)
+    for also in meant.questions[1:]:
+        likeness = likeness.or_else(meant.calibration.likeness(also, asked.language, rows, written))
+    meaning = scoring.meaning(likeness, scoring.balance(asked, looked))
     result = list(parts)
     for place, n in enumerate(have):
         result[n] = replace(
             parts[n],
             meaning=float(meaning[place]),
             between=float(likeness.between[place]),
+            foreign=asked.is_sentence and written[place] not in (asked.language, ""),
             unrelated=scoring.unrelated(likeness, place, asked.language, written[place]),
         )
     return result

@@ -1,0 +1,48 @@
+"""Vietnamese queries: words of several syllables, and marks left out."""
+
+from tests.search.conftest import Core, T, doc
+
+from kho.search.query.searcher import Searcher
+
+WORD = "Muốn đổi thẻ bảo hiểm thì mang căn cước đến phường."
+APART = "Tàu qua khúc hiểm có người bảo vệ đi cùng, thẻ tên ghi rõ."
+SHIPS = "Đoàn thuyền nghỉ ở bến cảng vì bão."
+
+
+async def test_syllables_that_stand_side_by_side_come_first(core: Core) -> None:
+    # Newest first among equals: the others would win.
+    await core.put(doc("word", WORD), *(doc(f"apart{n}", f"{APART} {n}") for n in range(30)))
+    searcher = Searcher(core.db, core.words)
+    assert (await searcher.search(T, "bảo hiểm")).hits[0].passage.key == "word"
+    assert (await searcher.search(T, "bao hiem")).hits[0].passage.key == "word"
+
+
+async def test_a_pair_that_no_text_has_costs_nothing(core: Core) -> None:
+    await core.put(doc("apart", APART), doc("ships", SHIPS))
+    found = await Searcher(core.db, core.words).search(T, "bảo hiểm")
+    assert [hit.passage.key for hit in found.hits] == ["apart"]
+    assert found.hits[0].parts.words == 1.0
+
+
+async def test_a_query_without_marks_is_read_with_those_of_the_texts(core: Core) -> None:
+    table = "Bàn đỏ kê ở hành lang, hai bàn đỏ nữa ở kho, bàn đỏ thứ tư bị gãy."
+    await core.ready(doc("map", "Bản đồ kho hàng treo ở phòng họp."), doc("table", table))
+    found = await core.searcher.search(T, "ban do")
+    assert {hit.passage.key for hit in found.hits} == {"map", "table"}
+    assert set(core.embedder.asked[-2:]) == {"bản đồ", "bàn đỏ"}  # both are likely, so both are asked
+
+
+async def test_only_texts_of_the_tenant_are_read_for_marks(core: Core) -> None:
+    other = doc("theirs", "Bàn đỏ bàn đỏ bàn đỏ bàn đỏ bàn đỏ bàn đỏ", tenant="other")
+    await core.ready(doc("map", "Bản đồ kho hàng treo ở phòng họp."), other)
+    await core.searcher.search(T, "ban do")
+    assert core.embedder.asked[-1] == "bản đồ"
+
+
+async def test_what_is_deleted_is_no_longer_read_for_marks(core: Core) -> None:
+    await core.ready(doc("map", "Bản đồ kho hàng."), doc("table", 9 * "Bàn đỏ. "))
+    await core.searcher.search(T, "ban do")
+    assert core.embedder.asked[-1] == "bàn đỏ"
+    await core.db.write(lambda tx: core.index.drop(tx, T.space, T.tenant, ["table"]))
+    await core.searcher.search(T, "ban do")
+    assert core.embedder.asked[-1] == "bản đồ"

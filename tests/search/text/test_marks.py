@@ -1,0 +1,40 @@
+"""Vietnamese typed without marks is read with them."""
+
+import pytest
+
+from kho.search.text.marks import readings
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("bao hiem y te", "bảo hiểm y tế"),
+        ("mat khau may tinh o dau?", "mật khẩu máy tính ở đâu?"),
+        ("Ha Noi", "Hà Nội"),
+        ("HUONG DAN SU DUNG", "HƯỚNG DẪN SỬ DỤNG"),
+        ("cai dat docker 24.1", "cài đặt docker 24.1"),
+        ("", ""),
+        ("123 !?", "123 !?"),
+        ("xyzzy plugh", "xyzzy plugh"),
+    ],
+)
+def test_everyday_words_are_known(typed: str, read: str) -> None:
+    assert readings(typed, [])[0] == read
+
+
+def test_the_texts_that_are_searched_decide() -> None:
+    assert readings("ban do", ["Bản đồ thành phố treo ở phòng khách."]) == ["bản đồ"]
+    assert readings("ban do", 9 * ["Ban đò nghỉ, ban đò chạy lại lúc sáu giờ."])[0] == "ban đò"
+
+
+def test_texts_without_marks_leave_it_as_it_is() -> None:
+    assert readings("ghi chu hop", 20 * ["ghi chu hop ngay thu hai"])[0] == "ghi chu hop"
+
+
+def test_two_readings_where_both_are_likely() -> None:
+    both = readings("ban do", 9 * ["Bản đồ treo trên tường.", "Bàn đỏ kê góc nhà."])
+    assert set(both) == {"bản đồ", "bàn đỏ"}
+
+
+def test_decomposed_letters_are_the_same_words() -> None:
+    assert readings("ban do", ["Ba\u0309n đo\u0302\u0300"] * 3)[0] == "bản đồ"
