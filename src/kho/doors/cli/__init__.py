@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         evaluate,
         hook,
         keys,
+        models,
         operations,
         serve,
         transfer,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kho.kernel import vocabulary
 else:
     (vocabulary,) = lazy("kho.kernel.vocabulary")
-    completion, connect, context, devices, doctor, evaluate, hook, keys, operations, serve, transfer = lazy(
+    completion, connect, context, devices, doctor, evaluate, hook, keys, models, operations, serve, transfer = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
         "kho.doors.cli.context",
@@ -45,6 +46,7 @@ else:
         "kho.doors.cli.evaluate",
         "kho.doors.cli.hook",
         "kho.doors.cli.keys",
+        "kho.doors.cli.models",
         "kho.doors.cli.operations",
         "kho.doors.cli.serve",
         "kho.doors.cli.transfer",
@@ -71,7 +73,7 @@ PURPOSES = {
     "Collections": ("query", "similar", "collections", "kb", "watch", "projects", "feedback", "history"),
     "Documents": ("docs",),
     "Boards and tools": ("devices", "tools"),
-    "Upkeep": ("doctor", "audit", "admin", "eval", "completion"),
+    "Upkeep": ("doctor", "models", "audit", "admin", "eval", "completion"),
 }
 """Sections of the help, and the order of their commands. Commands that are in none come last."""
 OWN = {
@@ -82,6 +84,7 @@ OWN = {
     "devices": devices,
     "evaluate": evaluate,
     "doctor": doctor,
+    "models": models,
     "completion": completion,
 }
 """Modules with commands that are not operations."""

@@ -60,6 +60,17 @@ class Examine(Protocol):
     def __call__(self, *, repair: bool, progress: Report) -> Coroutine[Any, Any, dict[str, Any]]: ...
 
 
+class Models(Protocol):
+    """The embedding model that the settings choose, and the files of the built-in one."""
+
+    @property
+    def folder(self) -> Path: ...
+    def lacks_file(self) -> bool: ...
+    def report(self) -> dict[str, Any]: ...
+    def files(self) -> list[dict[str, Any]]: ...
+    def install(self, wheel: Path | None, report: Report) -> None: ...
+
+
 class Attach(Protocol):
     """Serves MCP at an address that Kho dials, until cancelled. `tell` gets each event and a sentence about it."""
 
@@ -113,6 +124,7 @@ class Program:
     """A text with its secrets masked."""
     evaluate: Evaluate
     examine: Examine
+    models: Callable[[], Models]
     asking: Callable[[str, Hub], AbstractAsyncContextManager[Ask]]
     """Connect a client to a hub through one of its doors: memory, mcp or http."""
     attach: Attach

@@ -64,7 +64,8 @@ def _examined(program: Program, repair: bool) -> Found:
     found: Found = {"database": program.where, **program.finish(work())}
     if found["answers"] and found["vectors"]:
         found["problem"] = found["problem"] or found["vectors"]["problem"]
-    return {"ok": found["answers"] and not found["problem"] and not found["wrong"], **found}
+    found["embedder"] = model = program.models().report()
+    return {"ok": found["answers"] and not (found["problem"] or found["wrong"] or model["problem"]), **found}
 
 
 def _words(found: Found) -> list[str]:
@@ -82,6 +83,7 @@ def _words(found: Found) -> list[str]:
     if not found["wanted_model"]:
         return [*lines, "No model is set: keyword search only."]
     lines.append(f"The model is {found['wanted_model']}; its vectors are kept in {ENGINES[found['engine']]}.")
+    lines += _embedder(found["embedder"], asked=bool(found["model"]))
     if not found["current"]:
         so_far = f"The vectors are still those of {found['model']}" if found["model"] else "There are no vectors yet"
         lines.append(f"{so_far}; 'kho serve' or 'kho doctor --repair' computes them.")
@@ -89,10 +91,19 @@ def _words(found: Found) -> list[str]:
         lines.append(f"Passages that wait for vectors: {found['pending']}. Keyword search finds them meanwhile.")
     elif found["current"]:
         lines.append("No passage waits for vectors.")
-    if found["problem"]:
+    if found["problem"] and not found["embedder"]["problem"]:
         lines.append(f"The last problem with vectors: {found['problem']}")
     if found["filling"] and found["pending"]:
         lines.append(f"Process {found['filling']} is computing vectors.")
     elif found["pending"]:
         lines.append("No process is computing vectors now; 'kho serve' or 'kho doctor --repair' does.")
     return lines
+
+
+def _embedder(found: Found, *, asked: bool) -> list[str]:
+    if found["problem"]:
+        return [found["problem"], "Until then search works by keywords only."]
+    if found["provider"] == "e5":
+        file: Found = found["files"][0]
+        return [f"Its weights are whole: {file['path']}, brought by {file['from']}."]
+    return [] if asked or found["usable"] else ["Whether it answers is known when it is first asked."]

@@ -12,7 +12,7 @@ from threading import Thread
 import click
 
 from kho.doors.auth.credentials import is_loopback
-from kho.doors.cli import keys
+from kho.doors.cli import keys, models
 from kho.doors.cli.context import Program, fail
 from kho.doors.mcp import toolsets
 from kho.kernel.hub import Hub
@@ -73,6 +73,7 @@ def register(group: click.Group, program: Program) -> None:
             click.echo(
                 "Callers send it as 'Authorization: Bearer …'. " + keys.OTHERS.format(name=program.name), err=True
             )
+        models.offer(program)
         port = _free_port(host, port)
         # The application, here or in a worker process, reads its own settings, so options are passed as environment
         # variables.

@@ -19,6 +19,7 @@ import orjson
 from kho.doors.connect.editors import Editor, JsonEntry, Kind, TomlEntry
 from kho.doors.connect.errors import CannotConnect
 from kho.lib.dataclass import dataclass
+from kho.lib.folders import private_folder, sync_folder
 
 BOM = "\ufeff"
 
@@ -89,7 +90,7 @@ class Ledger:
         return [Record(**orjson.loads(file.read_bytes())) for file in sorted(self._folder.glob("*.json"))]
 
     def put(self, record: Record, old: bytes | None) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self._folder)
         if old is not None:
             write(self._name(Path(record.path), record.kind, "old"), old, mode=0o600)
         write(self._name(Path(record.path), record.kind, "json"), orjson.dumps(record), mode=0o600)
@@ -100,7 +101,7 @@ class Ledger:
 
     def keep(self, path: Path, kind: Kind, content: bytes) -> None:
         """A copy of what is replaced without a way back."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(self._folder)
         write(self._name(path, kind, "removed"), content, mode=0o600)
 
     def _name(self, path: Path, kind: Kind, ending: str) -> Path:
@@ -204,7 +205,7 @@ def write(path: Path, content: bytes, mode: int | None = None) -> None:
             temporary.unlink(missing_ok=True)
     except OSError as problem:
         raise CannotConnect(f"{path} cannot be written: {problem.strerror}.") from None
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _take_over(path: Path, temporary: Path, mode: int | None) -> None:
@@ -220,16 +221,6 @@ def _take_over(path: Path, temporary: Path, mode: int | None) -> None:
     if hasattr(os, "chown"):
         with contextlib.suppress(PermissionError):
             os.chown(temporary, old.st_uid, old.st_gid)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _undone(ledger: Ledger, record: Record | None, editor: Editor, path: Path, current: bytes) -> bytes | None:

@@ -4,6 +4,7 @@ Passages are embedded in the background, on one core; queries have their own thr
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kho.models.blas import limit_threads
@@ -19,7 +20,8 @@ DIMENSION = 384
 
 
 class E5:
-    def __init__(self, *, threads: int = 1) -> None:
+    def __init__(self, folder: Path | None = None, *, threads: int = 1) -> None:
+        self._folder = folder
         self._threads = threads
         self._worker = ModelThreads("kho-e5", self._load)
 
@@ -49,4 +51,4 @@ class E5:
 
     def _load(self) -> Runtime:
         limit_threads(self._threads)
-        return Runtime()
+        return Runtime(weights.WeightsFile(weights.find(self._folder)))

