@@ -179,6 +179,23 @@ async def test_a_failing_provider_is_asked_again_later_and_words_answer(core: Co
     assert found.hits[0].parts.meaning is not None
 
 
+async def test_a_failing_provider_is_not_asked_at_every_poll(core: Core, caplog: pytest.LogCaptureFixture) -> None:
+    """Each time it is asked in vain the log has a line."""
+    await core.ready(doc("a", "The bridge is closed."))
+    await core.db.write(lambda tx: passages.set_state(tx, calibration_row(core.embedder.model), '{"version": 0}'))
+    new = core.beside()
+    new.embedder.broken = Unavailable("The model is away.")
+    for _ in range(3):  # there is nothing but the calibration to do
+        assert await new.settle() == Settled(0, 0)
+    await new.put(doc("b", "The bridge is open."))
+    for _ in range(3):
+        assert await new.settle() == Settled(0, 1, problem="The model is away.")
+    assert caplog.text.count("The model is away.") == 2
+    new.embedder.broken = None
+    await core.db.write(lambda tx: passages.retry(tx, core.clock.now))
+    assert await new.settle() == Settled(1, 0)
+
+
 async def test_a_provider_that_fails_later(core: Core) -> None:
     await core.ready(doc("a", "The bridge is closed."))
     core.embedder.broken = Unavailable("The model is away.")

@@ -57,6 +57,10 @@ class EmbeddingQueue:
     chosen: bool = False
     """True if this process has queued the passages for this model, or they had its vectors already."""
     ready: bool = False
+    failures: int = 0
+    """How often the model failed before it was ready."""
+    calibrate_at: int = 0
+    """When to calibrate again after such a failure, even if no passage is due."""
 
     @property
     def kept(self) -> str:
@@ -157,9 +161,13 @@ class EmbeddingQueue:
         # Another process may have started with another model. The last one wins, or they would alternate for ever.
         if chosen and chosen != self.kept and self.chosen:
             return False
-        if chosen != self.kept or not (self.ready or is_current(passages.state(tx, calibration_row(model)))):
-            return tx.one("SELECT 1 FROM passages LIMIT 1") is not None
-        return tx.one("SELECT 1 FROM vector_queue WHERE due_at <= $1 LIMIT 1", self.clock()) is not None
+        if chosen == self.kept:
+            if tx.one("SELECT 1 FROM vector_queue WHERE due_at <= $1 LIMIT 1", self.clock()):
+                return True
+            calibrated = self.ready or is_current(passages.state(tx, calibration_row(model)))
+            if calibrated or self.clock() < self.calibrate_at:
+                return False
+        return tx.one("SELECT 1 FROM passages LIMIT 1") is not None
 
     def _left(self, tx: Tx) -> int:
         if passages.state(tx, MODEL) == self.kept:
@@ -224,15 +232,21 @@ class EmbeddingQueue:
 
     async def _put_off(self, batch: Sequence[StoredPassage], problem: str) -> None:
         log.warning("vectors wait: %s", problem)
+        if not self.ready:
+            self.calibrate_at = self._again(self.failures)
+            self.failures += 1
         if not batch:
             return
 
         def work(tx: Tx) -> None:
             row = tx.one("SELECT attempts FROM vector_queue WHERE seq = $1", batch[0].ref.seq)
-            delay = min(LAST_RETRY, FIRST_RETRY * 2 ** (row[0] if row else 0))
-            passages.failed(tx, [one.ref.seq for one in batch], self.clock() + int(delay * SECOND), problem)
+            passages.failed(tx, [one.ref.seq for one in batch], self._again(row[0] if row else 0), problem)
 
         await self.db.write(work)
+
+    def _again(self, failures: int) -> int:
+        """Return when to try again after one more failure."""
+        return self.clock() + int(min(LAST_RETRY, FIRST_RETRY * 2**failures) * SECOND)
 
     async def _take_lease(self) -> bool:
         self.leased = await self.db.write(self.lease.take)
