@@ -14,6 +14,7 @@ from kho.research.ingest.indexing import FORM, SPACE
 from kho.research.library import document_store
 from kho.research.model import DocumentDetails, DocumentsAnswer
 from kho.search.indexing import minhash, passages
+from kho.search.indexing.index import Document, Field, Passage, prepare
 from kho.search.indexing.reindex import reindex
 
 MIXED = """# Guide
@@ -101,6 +102,39 @@ async def test_the_title_is_searched_and_is_no_part_of_the_header_path(papers: D
     assert indexing.header_path(stored.heading, "Kettles") == "Boiling"
     assert indexing.header_path("Kettles", "Kettles") == ""
     assert indexing.header_path("A > B", "Kettles") == "A > B"
+
+
+CODE = "import argparse\n\nLIMIT = 3\n"
+CLASS = "class ArgReader(Base):\n    def parseArgs(self, given):\n        return given\n"
+
+
+async def test_code_is_found_by_the_names_in_it_read_as_words(papers: Desk) -> None:
+    body = "".join(f"\n    def use_{n}(self):\n        return {n * 'self.limit + '}1\n" for n in range(40))
+    drafts = [await papers.draft("papers", CLASS + body, title="a.py", cut=cut) for cut in ("code", "text")]
+    code, text = ([part.stored.heading for part in one.prepared.parts] for one in drafts)
+    assert code[0].startswith("a.py > class ArgReader > arg reader, parse args, use 0")
+    assert all(one.startswith("a.py > class ArgReader > arg reader, use ") for one in code[1:])
+    assert {*text} == {"a.py"}
+    fence = await papers.draft("papers", f"# Shop\n\n```py\n{CLASS}```\n", title="T", cut="markdown")
+    assert [part.stored.heading for part in fence.prepared.parts] == ["T > Shop"]
+
+
+async def test_code_of_an_older_form_gets_vectors_only_where_it_defines_something(desk_with_vectors: Desk) -> None:
+    desk = desk_with_vectors
+    await desk.collection("create", "papers")
+    filler = "".join(f"\nVALUE_{n} = {n}\n" for n in range(80))
+    doc = await desk.add("papers", CODE + filler + "\n\n" + CLASS, title="a.py", cut="code")
+    parts = (await desk.draft("papers", CODE + filler + "\n\n" + CLASS, title="a.py", cut="code")).prepared.parts
+    older = [Passage((Field(part.stored.text),), "a.py") for part in parts]
+    old = prepare(Document(SPACE, desk.tenant, doc.id, older, doc.collection_id, created_at=doc.created_at))
+    await desk.db.write(lambda tx: desk.index.put(tx, [old]))
+    await desk.settle()
+    await reindex(desk.db, desk.index, desk.background, SPACE, FORM, document_store.all_documents)
+    waiting = await desk.db.read(
+        lambda tx: tx.all("SELECT p.heading FROM vector_queue AS q JOIN passages AS p ON p.seq = q.seq")
+    )
+    assert [row[0] for row in waiting] == ["a.py > arg reader, parse args"]
+    assert len(parts) > 2
 
 
 async def test_a_file_that_comes_again_keeps_its_id_and_its_first_date(papers: Desk) -> None:

@@ -11,6 +11,12 @@ _OPENS = re.compile(
     r"(?:def|class|func|function|fn|struct|enum|trait|impl|interface|type|namespace|module|mod|object|record|union|"
     r"template|macro_rules!|protocol|extension|begin)\b"
 )
+# A sentence of a comment may begin with "class" or "type": after the name of a definition comes a sign, or nothing.
+_NAMED = re.compile(
+    _OPENS.pattern + r"\s+(?:\([^()]{0,200}\)\s*)?((?!\d)\w+)"
+    r"\s*(?:[(\[{<:=;!]|$|(?:extends|implements|struct|interface|for|where)\b)"
+)
+_NAME_PART = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
 _HEAD = re.compile(r"(?:@|#\[|//|/\*|\*|--|#(?!include|define|if|endif|pragma|else))")
 _CLOSES = re.compile(r"[)\]}]|(?:else|elif|except|finally|catch|end)\b")
 
@@ -23,6 +29,9 @@ _SIGNS = re.compile(
     r"[;{}]\s*$|^\s*(?://|/\*|\}|\)|\])|^ \*(?: |/|$)|\):?\s*$|[({\[,]\s*$"
     r"|^\s*\w[\w.\[\]]* [-+*|]?= |^\s+(?:return|yield|if|for)\b"
 )
+
+_LONGEST = 500
+"""Characters of a line in which a definition is looked for: lines of machine-made code have no end."""
 
 
 def looks_like_code(text: str) -> bool:
@@ -61,6 +70,19 @@ def code(text: str, start: int = 0, end: int | None = None) -> Iterator[Block]:
         part = _trimmed(rows[one:other])
         if part:
             yield Block("code", part[0].start, part[-1].end, title=_signature(part))
+
+
+def defined(text: str) -> str:
+    """Return the names that a text defines, read as words: `parse_args` and `parseArgs` are "parse args"."""
+    found = (_NAMED.match(row.strip()[:_LONGEST]) for row in text.splitlines())
+    names = (" ".join(_NAME_PART.findall(one[1])).lower() for one in found if one)
+    return ", ".join(dict.fromkeys(name for name in names if name))
+
+
+def without_parameters(signature: str) -> str:
+    """Return a signature up to the name: `class Shop(Base)` as `class Shop`."""
+    found = _NAMED.match(signature)
+    return signature[: found.end(1)] if found else signature
 
 
 def _indent(text: str) -> int:

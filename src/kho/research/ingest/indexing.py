@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kho.lib.chunking.chunker import Content, Kind, chunks
+from kho.lib.chunking.chunker import Chunk, Content, Kind, chunks
+from kho.lib.chunking.code_blocks import defined, without_parameters
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, digest
 from kho.parsers import TextChunk
@@ -16,7 +17,7 @@ from kho.search.indexing.index import Document, Field, Passage, Prepared, prepar
 from kho.search.text.language import language
 
 SPACE = "research"
-FORM = 1
+FORM = 2
 """Index version. Increase it when documents are indexed differently: all are then reindexed."""
 JOINT = " > "
 """Separator of the titles in a header path."""
@@ -127,7 +128,7 @@ def cut(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None =
     found = chunks(text, kind=doc.cut) if passages is None else passages
     kinds = "".join(_LETTERS[one.content] for one in found)
     doc = replace(doc, chunks=len(found), kinds=kinds, language=language(text))
-    filed = [Passage((Field(one.text),), _heading(doc.title, one.heading)) for one in found]
+    filed = [Passage((Field(one.text),), _heading(doc, one)) for one in found]
     return doc, Document(SPACE, tenant, doc.id, filed, doc.collection_id, "", doc.tags, doc.created_at)
 
 
@@ -162,9 +163,14 @@ def _storable(doc: Doc) -> Doc:
     return replace(doc, **{name: storable(value) for name, value in named.items() if value is not None})
 
 
-def _heading(title: str, heading: tuple[str, ...]) -> str:
+def _heading(doc: Doc, chunk: Chunk | TextChunk) -> str:
+    heading = chunk.heading
+    if doc.cut == "code":
+        # A question says it in words, which the model does not see in `parseArgs`; parameters only distract it.
+        names = defined("\n".join((*heading, chunk.text)))
+        heading = (*map(without_parameters, heading), *filter(None, (names,)))
     # The document's title is included: it often matches a query, and the passage's own text does not repeat it.
-    return JOINT.join(heading if heading[:1] == (title,) else (title, *heading))
+    return JOINT.join(heading if heading[:1] == (doc.title,) else (doc.title, *heading))
 
 
 def _beginning(prepared: Prepared) -> set[str]:
