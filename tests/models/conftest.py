@@ -2,7 +2,6 @@
 
 import pytest
 
-from kho.models.blas import limit_threads
 from kho.models.e5.runtime import Runtime
 from kho.models.e5.tokenizer import Tokenizer
 from kho.models.e5.weights import WeightsFile, find
@@ -10,7 +9,6 @@ from kho.models.e5.weights import WeightsFile, find
 
 @pytest.fixture(scope="session")
 def file() -> WeightsFile:
-    limit_threads(1)
     return WeightsFile(find())
 
 

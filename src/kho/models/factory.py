@@ -29,7 +29,7 @@ def embedder(config: Embedding, *, attempts: int = 4, backoff: float = 0.5) -> E
         case "none":
             return None
         case "e5":
-            return e5.E5(config.folder, threads=config.threads)
+            return e5.E5(config.folder, threads=config.threads or e5.THREADS)
         case "hash":
             return hash_embedder.HashEmbedder(config.dimension or 256)
         case "openai":
@@ -52,7 +52,7 @@ def embedder(config: Embedding, *, attempts: int = 4, backoff: float = 0.5) -> E
                 dimension=config.dimension,
                 query_prefix=config.query_prefix,
                 passage_prefix=config.passage_prefix,
-                threads=config.threads,
+                threads=config.threads or 1,
             )
 
 

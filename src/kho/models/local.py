@@ -62,9 +62,8 @@ class LocalEmbedder:
     async def passages(self, texts: Sequence[str]) -> "Matrix":
         import numpy as np
 
-        rows: list[Matrix] = []
-        for piece in batches([self._passage_prefix + well_formed(text[:MAX_TEXT]) for text in texts], BATCH_TOKENS):
-            rows.append(await self._worker.later(lambda encode, p=piece: _unit(encode(p))))
+        pieces = batches([self._passage_prefix + well_formed(text[:MAX_TEXT]) for text in texts], BATCH_TOKENS)
+        rows = await self._worker.later_each(pieces, lambda encode, piece: _unit(encode(piece)))
         found = np.concatenate(rows) if rows else np.empty((0, await self.dimension()), np.float32)
         return self._checked(found)
 

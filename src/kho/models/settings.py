@@ -55,8 +55,9 @@ class Embedding(Section):
     timeout: float = Field(default=30.0, gt=0)
     batch: int = Field(default=64, ge=1, le=2048)
     concurrency: int = Field(default=4, ge=1, le=64)
-    threads: int = Field(default=1, ge=1, le=64)
-    """Cores that embedding in this process may use."""
+    threads: int | None = Field(default=None, ge=1, le=64)
+    """Cores that embedding in this process may use. By default e5 uses two, fewer while others need them; the packages
+    use one."""
 
 
 class Reranking(Section):

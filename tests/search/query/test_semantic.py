@@ -85,7 +85,7 @@ FOREIGN = {
 OWN = """
 I take the seven o'clock train to work. | My sister lives in the house next to the school. | We meet every Monday at ten.
 The project uses tabs of four spaces. | Tests of this project run on every push. | I play chess on Thursday evenings.
-Use the blue folder for invoices of this project. | I like my tea with milk. | My first drink of the day is water.
+Use the blue folder for invoices of this project. | I like my tea with milk. | My first call of the day is with Hanoi.
 The morning meeting starts with the oldest ticket. | We install the new lamps in May. | I never eat in the morning.
 The office closes at six. | Packages for us are left at the front desk. | The tool box is in the cellar.
 My next holiday begins on the ninth of June. | The doctor moved to another street. | I see my uncle every second week.

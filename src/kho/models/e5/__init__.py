@@ -1,1 +1,1 @@
-"""multilingual-e5-small, the default embedder, on numpy."""
+"""multilingual-e5-small, the default embedder, on onnxruntime."""

@@ -1,13 +1,12 @@
 """The default embedder: multilingual-e5-small, offline, without a key, on the CPU.
 
-Passages are embedded in the background, on one core; queries have their own thread and never wait for them.
+Passages are embedded in the background; queries have their own thread and never wait for them.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kho.models.blas import limit_threads
 from kho.models.e5 import weights
 from kho.models.e5.runtime import PASSAGE, QUERY, Runtime
 from kho.models.in_process import ModelThreads, batches
@@ -17,13 +16,14 @@ if TYPE_CHECKING:
 
 NAME = f"multilingual-e5-small/q4-{weights.FINGERPRINT}"
 DIMENSION = 384
+THREADS = 2
+"""At most, for passages."""
 
 
 class E5:
-    def __init__(self, folder: Path | None = None, *, threads: int = 1) -> None:
+    def __init__(self, folder: Path | None = None, *, threads: int = THREADS) -> None:
         self._folder = folder
-        self._threads = threads
-        self._worker = ModelThreads("kho-e5", self._load)
+        self._worker = ModelThreads("kho-e5", self._load, lanes=threads)
 
     @property
     def model(self) -> str:
@@ -35,10 +35,7 @@ class E5:
     async def passages(self, texts: Sequence[str]) -> "Matrix":
         import numpy as np
 
-        rows: list[Matrix] = []
-        # In small batches, so that callers take turns and work for a cancelled caller stops.
-        for piece in batches(texts):
-            rows.append(await self._worker.later(lambda runtime, p=piece: runtime.vectors(p, PASSAGE)))
+        rows = await self._worker.later_each(batches(texts), lambda runtime, piece: runtime.vectors(piece, PASSAGE))
         return np.concatenate(rows) if rows else np.empty((0, DIMENSION), np.float32)
 
     async def query(self, text: str) -> "Vector":
@@ -50,5 +47,4 @@ class E5:
         await self._worker.aclose()
 
     def _load(self) -> Runtime:
-        limit_threads(self._threads)
         return Runtime(weights.WeightsFile(weights.find(self._folder)))

@@ -1,6 +1,6 @@
 """multilingual-e5-small as plain functions of texts; `embedder` runs it off the event loop."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kho.models.e5.encoder import Encoder
@@ -18,8 +18,6 @@ MAX_WINDOWS = 8
 ignored."""
 MAX_CHARACTERS = 100_000
 """More characters cannot matter within these parts."""
-STEP_TOKENS = 1024
-"""Tokens that go through the layers together: enough for BLAS, few enough for the CPU's cache."""
 
 
 class Runtime:
@@ -35,33 +33,15 @@ class Runtime:
         import numpy as np
 
         vectors = np.zeros((len(texts), self._encoder.shape.width), np.float32)
-        parts = [
-            (number, part)
-            for number, text in enumerate(texts)
-            for part in self._parts(self._tokenizer.ids(prefix + text[:MAX_CHARACTERS], windows * self.window))
-        ]
-        for step in self._steps(parts):
-            for (number, part), states in zip(step, self._encoder.states([part for _, part in step]), strict=True):
+        for number, text in enumerate(texts):
+            for part in self._parts(self._tokenizer.ids(prefix + text[:MAX_CHARACTERS], windows * self.window)):
                 # Each part weighs as much as it has tokens of the text; the mean includes the begin and end tokens.
-                vectors[number] += states.mean(axis=0) * max(1, len(part) - 2)
+                vectors[number] += self._encoder.states(part).mean(axis=0) * max(1, len(part) - 2)
         return _unit(vectors)
 
     def _parts(self, ids: list[int]) -> list[list[int]]:
         begin, end = self._tokenizer.begin, self._tokenizer.end
         return [[begin, *ids[at : at + self.window], end] for at in range(0, len(ids), self.window)]
-
-    def _steps(self, parts: list[tuple[int, list[int]]]) -> Iterator[list[tuple[int, list[int]]]]:
-        """Group parts into steps of about STEP_TOKENS."""
-        step: list[tuple[int, list[int]]] = []
-        size = 0
-        for part in parts:
-            if step and size + len(part[1]) > STEP_TOKENS:
-                yield step
-                step, size = [], 0
-            step.append(part)
-            size += len(part[1])
-        if step:
-            yield step
 
 
 def _unit(vectors: "Matrix") -> "Matrix":
