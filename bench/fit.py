@@ -8,6 +8,8 @@ Prints the constants to put there, fitted on one half of the notes, and what the
   but never more than what all but two in a hundred of the right notes reach.
 - HOLLOW and DOUBTFUL: how much keywords that mean something look like nonsense, at most and in one case of ten.
 - AMONG_NOTES: hit@5 among the notes for several shares of the words in the score.
+
+The scales of scores are fitted by `python -m bench.scales`.
 """
 
 import asyncio
@@ -154,7 +156,7 @@ async def leans(sets: Sets, core: Core, embedder: Embedder) -> None:
         print(f"{left} passages wait for their vectors", file=sys.stderr, flush=True)
         await asyncio.sleep(5)
     for lean in LEANS:
-        setattr(scoring, "AMONG_NOTES", lean)  # noqa: B010, a constant everywhere else
+        setattr(scoring, "AMONG_NOTES", scoring.Balance(lean))  # noqa: B010, a constant everywhere else
         searcher = Searcher(core.db, core.searcher.words, core.index.vectors, embedder)
         hits = {True: 0, False: 0}
         for query in sets.queries:

@@ -1,10 +1,8 @@
 """Maps search scores to relevance values and labels.
 
-The search core's score is comparable between answers, but has its own scale: of passages that score 0.6, about half
-answer the question. The points below stretch it so that the contract's labels mean what they say. They were measured on
-questions with known answers in Vietnamese, Chinese and English, asked of texts in the same language, in another one and
-in all three at once. On held-out questions, the share of right answers among the results of a label is: highly relevant
-94 %, very 78 %, relevant 50 %, somewhat 13 %, low 4 %.
+The search core's score is comparable between answers, but has its own scale (scoring.py), which the points below
+stretch so that the contract's labels mean what they say: of first hits called highly relevant at least 85 in 100 are
+right, of very relevant 65, of relevant 40. `python -m bench.scales` fits it, docs/performance.md has the figures.
 
 The mapping is strictly increasing, so it never changes an order.
 """

@@ -33,7 +33,8 @@ EVERYWHERE = 0.69
 
 class Scale(NamedTuple):
     """Scores of first hits that are mostly noise below, and relevant, very and highly relevant above (see
-    relevance.py). They depend on what is searched, so each kind of texts has its own, fitted with `bench.fit`."""
+    relevance.py). They depend on what is searched, so each kind of texts has its own, fitted with `bench.scales`. Where
+    no score says that a hit is highly relevant, it is above 1."""
 
     low: float
     relevant: float
@@ -42,7 +43,7 @@ class Scale(NamedTuple):
 
     def place(self, score: float) -> float:
         """Bring a score to the scale that all answers share; strictly increasing in 0..1."""
-        own, common = (0.0, *self, 1.0), (0.0, *COMMON, 1.0)
+        own, common = (0.0, *self, max(1.0, self.highly + 0.1)), (0.0, *COMMON, 1.0)
         above = next(n for n in range(1, len(own)) if score < own[n] or n == len(own) - 1)
         share = (score - own[above - 1]) / (own[above] - own[above - 1])
         return min(1.0, common[above - 1] + share * (common[above] - common[above - 1]))
@@ -65,16 +66,16 @@ class Balance(NamedTuple):
     """Scales of answers whose first hit is in the language of the question, or in another."""
 
 
-PROSE = Balance(EVENLY, own=Scale(0.32, 0.37, 0.42, 0.47), foreign=Scale(0.2, 0.25, 0.33, 0.4))
-AMONG_CODE = Balance(0.25)
-AMONG_NOTES = Balance(0.2, own=Scale(0.33, 0.4, 0.5, 0.66))
+PROSE = Balance(EVENLY, own=Scale(0.36, 0.38, 0.42, 0.5), foreign=Scale(0.2, 0.25, 0.33, 0.42))
+AMONG_CODE = Balance(0.25, own=Scale(0.62, 0.76, 1.1, 1.2))
+AMONG_NOTES = Balance(0.2, own=Scale(0.33, 0.39, 0.48, 0.85))
 """Among short texts: they have room for few words, so one that is missing says little."""
 ASKED_OF_NOTES = Balance(
-    0.05, raw=0.05, between=0.5, own=Scale(0.32, 0.36, 0.48, 0.56), foreign=Scale(0.29, 0.33, 0.45, 0.52)
+    0.05, raw=0.05, between=0.5, own=Scale(0.32, 0.37, 0.49, 0.56), foreign=Scale(0.27, 0.31, 0.45, 0.54)
 )
 """If a sentence is asked of them. By the raw similarity, short texts in the language of the question come before all
 others, whatever they say."""
-SPOKEN = Scale(0.34, 0.46, 0.58, 0.8)
+SPOKEN = Scale(0.34, 0.47, 0.66, 0.9)
 """Scale of answers whose first hit was said in a conversation."""
 NOTE = 300
 """Bytes up to which a text is short."""
