@@ -1,6 +1,7 @@
 """Documents: stored and filed together, replaced without losing vectors, listed, removed, filed anew."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.research.factories import Desk, told
@@ -102,6 +103,21 @@ async def test_the_title_is_searched_and_is_no_part_of_the_header_path(papers: D
     assert indexing.header_path(stored.heading, "Kettles") == "Boiling"
     assert indexing.header_path("Kettles", "Kettles") == ""
     assert indexing.header_path("A > B", "Kettles") == "A > B"
+
+
+async def test_the_name_of_a_file_is_searched_but_not_embedded(papers: Desk) -> None:
+    """Unless it is code, where it tells what the file is for."""
+
+    async def headings(**about: Any) -> list[str]:
+        draft = await papers.draft("papers", "## Boiling\n\nIt whistles.", **about)
+        return [part.stored.heading for part in draft.prepared.parts]
+
+    assert await headings(path="/x/meeting_notes_7.md", title="meeting_notes_7") == ["Boiling"]
+    assert await headings(path="/x/meeting_notes_7.md", title="meeting_notes_7.md") == ["Boiling"]
+    assert await headings(path="/x/meeting_notes_7.md", title="Kettles") == ["Kettles > Boiling"]
+    assert (await headings(path="/x/kettles.py", title="kettles.py", cut="code"))[0].startswith("kettles.py")
+    put = await papers.put("papers", "It whistles.", path="/x/meeting_notes_7.md", title="meeting_notes_7")
+    assert await papers.found("meeting notes") == [put.doc.id]
 
 
 CODE = "import argparse\n\nLIMIT = 3\n"

@@ -4,6 +4,7 @@ time."""
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from kho.lib.chunking.chunker import Chunk, Content, Kind, chunks
@@ -83,6 +84,12 @@ class Doc:
         """Display name: path, source or title."""
         return self.path or self.source or self.title
 
+    @property
+    def is_untitled(self) -> bool:
+        """True if its title is only the name of its file, which says little, unless it is code."""
+        named = self.path is not None and self.title in (Path(self.path).name, Path(self.path).stem)
+        return named and self.cut != "code"
+
     def content_type(self, chunk: int) -> Content:
         return _CONTENTS[self.kinds[chunk]] if 0 <= chunk < len(self.kinds) else "prose"
 
@@ -128,7 +135,8 @@ def cut(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None =
     found = chunks(text, kind=doc.cut) if passages is None else passages
     kinds = "".join(_LETTERS[one.content] for one in found)
     doc = replace(doc, chunks=len(found), kinds=kinds, language=language(text))
-    filed = [Passage((Field(one.text),), _heading(doc, one)) for one in found]
+    label = doc.title if doc.is_untitled else ""
+    filed = [Passage((Field(one.text),), _heading(doc, one), label) for one in found]
     return doc, Document(SPACE, tenant, doc.id, filed, doc.collection_id, "", doc.tags, doc.created_at)
 
 
@@ -169,8 +177,10 @@ def _heading(doc: Doc, chunk: Chunk | TextChunk) -> str:
         # A question says it in words, which the model does not see in `parseArgs`; parameters only distract it.
         names = defined("\n".join((*heading, chunk.text)))
         heading = (*map(without_parameters, heading), *filter(None, (names,)))
-    # The document's title is included: it often matches a query, and the passage's own text does not repeat it.
-    return JOINT.join(heading if heading[:1] == (doc.title,) else (doc.title, *heading))
+    # The document's title is included: it often matches a query, and the passage's own text does not repeat it. The
+    # name of a file is mostly no title: it is found by its words, but would only distract the model.
+    titled = heading[:1] == (doc.title,) or doc.is_untitled
+    return JOINT.join(heading if titled else (doc.title, *heading))
 
 
 def _beginning(prepared: Prepared) -> set[str]:
