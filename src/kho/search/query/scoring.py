@@ -91,6 +91,8 @@ BY_WORDS = 20
 """Number of best keyword matches that are scored in detail, beside the nearest by vector."""
 NEAREST = 32
 """Number of passages from vector search: detailed scoring changes their order more than that of keyword matches."""
+NEAREST_OF_ALL = 12
+"""The same for the search that looks for a sentence in all languages alike."""
 TAIL = 0.8
 """Score per keyword share of a passage not scored in detail, if no passage that was has any of the words."""
 

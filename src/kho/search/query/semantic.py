@@ -19,7 +19,7 @@ from kho.search.indexing.embedding_queue import calibration_row
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query import scoring
 from kho.search.query.parsed_query import ParsedQuery
-from kho.search.query.scoring import NEAREST, ScoreParts
+from kho.search.query.scoring import NEAREST, NEAREST_OF_ALL, ScoreParts
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
@@ -63,11 +63,11 @@ class SemanticSearch:
             patience = min(self._patience, left() * SHARE)
             questions = [await self._question(text, patience) for text in (asked.beginning, asked.also) if text]
             model, timeout = self._embedder.model, left() * SHARE
-            searches = list(questions)
+            searches = [(one, NEAREST) for one in questions]
             if asked.is_sentence:  # by the plain cosine, texts in the question's own language come before all others
-                searches.append(calibration.centred_question(questions[0], asked.language))
+                searches.append((calibration.centred_question(questions[0], asked.language), NEAREST_OF_ALL))
             found = await asyncio.gather(
-                *(self._vectors.nearest(model, where, one, NEAREST, timeout=timeout) for one in searches)
+                *(self._vectors.nearest(model, where, one, limit, timeout=timeout) for one, limit in searches)
             )
             return SemanticResult(questions, calibration, list(dict.fromkeys(seq for one in found for seq, _ in one)))
         except (KhoError, TimeoutError) as failure:
