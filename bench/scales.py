@@ -37,7 +37,7 @@ and 40 in a hundred."""
 LEAST = 6
 """Fewer first hits say nothing about a threshold."""
 TENANT = "scales"
-SHORT, ASKED, PROSE, CODE, TALK = "AMONG_NOTES", "ASKED_OF_NOTES", "PROSE", "AMONG_CODE", "SPOKEN"
+SHORT, ASKED, PROSE, CODE, TALK = "AMONG_NOTES", "ASKED_OF_NOTES", "PROSE", "AMONG_CODE", "AMONG_TALK"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,3 +38,10 @@ def passages(*texts: str) -> list[StoredPassage]:
 )
 def test_the_balance(question: str, texts: list[str], balance: Balance) -> None:
     assert scoring.balance(ParsedQuery(question), passages(*texts)) == balance
+
+
+def test_conversations_have_a_balance_of_their_own() -> None:
+    said = passages(NOTE, NOTE, PROSE)
+    asked = ParsedQuery("why was the bridge closed")
+    assert scoring.balance(asked, said, {"s"}) == scoring.AMONG_TALK
+    assert scoring.balance(asked, said, {"other"}) == scoring.ASKED_OF_NOTES

@@ -215,11 +215,15 @@ def test_a_passage_in_another_language_cannot_have_the_words() -> None:
     assert scoring.score(replace(parts, foreign=True), 0.5) == pytest.approx(0.3 + 0.5 * scoring.FOREIGN * 0.6)
     named = replace(parts, words=0.8, closeness=0.8)  # but names it may share
     assert scoring.score(replace(named, foreign=True), 0.5) == scoring.score(named, 0.5)
+    alone = replace(named, words=0.4, closeness=0.4, foreign=True, rivals=False)
+    assert scoring.score(alone, 0.5) == pytest.approx(0.5 * (0.4 + scoring.FOREIGN * 0.6) + 0.3)
 
 
-@pytest.mark.parametrize("kind", [scoring.PROSE, scoring.AMONG_NOTES, scoring.ASKED_OF_NOTES, scoring.AMONG_CODE])
+@pytest.mark.parametrize(
+    "kind", [scoring.PROSE, scoring.AMONG_NOTES, scoring.ASKED_OF_NOTES, scoring.AMONG_CODE, scoring.AMONG_TALK]
+)
 def test_scales_keep_the_order_and_lead_to_the_labels(kind: scoring.Balance) -> None:
-    for scale in (kind.own, kind.foreign, scoring.SPOKEN):
+    for scale in (kind.own, kind.foreign):
         assert [scale.place(score) for score in scale] == pytest.approx([*scoring.COMMON])
         assert scale.place(0.0) == 0.0
         assert scale.place(1.0) == 1.0 or scale.highly >= 1.0

@@ -10,7 +10,7 @@ closer to it than unrelated texts are (`UNRELATED`). The numbers below that depe
 with `python -m bench.fit`.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,6 +66,7 @@ class Balance(NamedTuple):
     """Scales of answers whose first hit is in the language of the question, or in another."""
 
 
+BY_WORDS_ALONE = Balance(1.0)
 PROSE = Balance(EVENLY, own=Scale(0.36, 0.38, 0.42, 0.5), foreign=Scale(0.2, 0.25, 0.33, 0.42))
 AMONG_CODE = Balance(0.25, own=Scale(0.62, 0.76, 1.1, 1.2))
 AMONG_NOTES = Balance(0.2, own=Scale(0.33, 0.39, 0.48, 0.85))
@@ -75,15 +76,16 @@ ASKED_OF_NOTES = Balance(
 )
 """If a sentence is asked of them. By the raw similarity, short texts in the language of the question come before all
 others, whatever they say."""
-SPOKEN = Scale(0.34, 0.47, 0.66, 0.9)
-"""Scale of answers whose first hit was said in a conversation."""
+_TALK = Scale(0.34, 0.47, 0.66, 0.9)
+AMONG_TALK = Balance(0.2, own=_TALK, foreign=_TALK)
+"""Among messages of conversations, which are short too, but share words and subjects with those around them."""
 NOTE = 300
 """Bytes up to which a text is short."""
 WAITING = 0.75
 """Keyword score at which a passage without its vector has a full semantic score."""
 FOREIGN = 0.5
 """Share of its semantic score that a passage in another language than the question has as its keyword score, at least:
-it cannot have the words."""
+it cannot have the words. If all passages are in other languages, what it has of them, mostly names, counts on top."""
 
 _NOTHING: TokenCounts = {}, 0
 
@@ -155,6 +157,8 @@ class ScoreParts:
     """Similarity that texts reach with this passage without being about it, on the same scale."""
     foreign: bool = False
     """True if it is in another language than the question, which is a sentence."""
+    rivals: bool = True
+    """False if nothing was found in the language of the question."""
     has_word: bool = False
     """True if it holds one of the words whole; neither function words nor parts of a name count."""
 
@@ -234,11 +238,13 @@ def unrelated(likeness: "Likeness", place: int, spoken: str, written: str) -> fl
     return max(usual, float(likeness.noise[place])) if hollow else usual
 
 
-def balance(asked: ParsedQuery, passages: Sequence[StoredPassage]) -> Balance:
+def balance(asked: ParsedQuery, passages: Sequence[StoredPassage], spoken: Collection[str] = ()) -> Balance:
     """Return what counts how much. A question in plain words about code shares few words with it, so keywords count
-    less if most passages are code; likewise if most are short."""
+    less if most passages are code; likewise if most are short. `spoken` are the spaces of conversations."""
     if asked.lean != EVENLY:
         return Balance(asked.lean)
+    if sum(passage.ref.space in spoken for passage in passages) * 2 > len(passages):
+        return AMONG_TALK
     if sum(_is_code(passage.text) for passage in passages) * 2 > len(passages):
         return AMONG_CODE
     if sum(len(passage.text.encode()) <= NOTE for passage in passages) * 2 > len(passages):
@@ -253,7 +259,8 @@ def score(parts: ScoreParts, lean: float) -> float:
     # Until a passage has its vector, its semantic score is estimated from its words.
     likeness = WAITING * words if parts.meaning is None else parts.meaning
     if parts.foreign:
-        words = max(words, FOREIGN * likeness)
+        lent = FOREIGN * likeness
+        words = max(words, lent) if parts.rivals else min(1.0, words + lent)
     return min(1.0, lean * words + (1 - lean) * likeness + parts.literal)
 
 

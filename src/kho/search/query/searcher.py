@@ -19,7 +19,7 @@ from kho.search.indexing.embedding_queue import text_of
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query import dialogue, scoring, semantic, spaces
 from kho.search.query.parsed_query import ParsedQuery
-from kho.search.query.scoring import Label, RankedPassage, Scale, ScoreParts
+from kho.search.query.scoring import Balance, Label, RankedPassage, ScoreParts
 from kho.search.query.semantic import SemanticResult, SemanticSearch
 from kho.search.text.marks import readings
 
@@ -218,7 +218,7 @@ class Searcher:
             _nothing() if self.semantic is None else self.semantic.near(asked, where, left),
         )
         looked, parts = await self._look(asked, where, matched, meant, seqs, left)
-        lean = 1.0 if not meant.questions else self._lean(asked, looked.passages)
+        lean = self._balance(asked, looked.passages).words if meant.questions else 1.0
         return {one.ref.seq: scoring.score(part, lean) for one, part in zip(looked.passages, parts, strict=True)}
 
     def _time(self, timeout: float | None) -> float:
@@ -247,11 +247,11 @@ class Searcher:
         matched = scoring.of_known_words(asked, first.matched)
         chosen = scoring.worth_a_look(matched, meant.near)
         looked, parts = await self._look(asked, where, matched, meant, chosen, left)
-        lean = 1.0 if not meant.questions else self._lean(asked, looked.passages)
+        balance = self._balance(asked, looked.passages) if meant.questions else scoring.BY_WORDS_ALONE
         most = 1.0 if asked.is_telling else scoring.UNTELLING
         ranked = sorted(
             (
-                RankedPassage(one.ref.seq, one.key, self._score(asked, one, part, lean), part)
+                RankedPassage(one.ref.seq, one.key, self._score(asked, one, part, balance.words), part)
                 for one, part in zip(looked.passages, parts, strict=True)
                 if scoring.speaks(part, asked)
             ),
@@ -260,9 +260,7 @@ class Searcher:
         texts = {one.ref.seq: one for one in looked.passages}
         if ranked:
             worth = ranked[0].score * WORTH
-            scale = (
-                scoring.COMMON if lean == 1.0 else self._scale(asked, looked.passages, texts[ranked[0].seq], ranked[0])
-            )
+            scale = balance.foreign if ranked[0].parts.foreign else balance.own
             ranked = [replace(one, score=most * scale.place(one.score)) for one in ranked if one.score >= worth]
         notes = meant.notes or self._waiting(first.pending)
         if self.reranker is not None and ranked:
@@ -299,18 +297,11 @@ class Searcher:
         weight = dialogue.weight(asked, passage) if passage.ref.space in self.spoken else 1.0
         return weight * scoring.score(parts, lean)
 
-    def _scale(
-        self, asked: ParsedQuery, looked: Sequence[StoredPassage], first: StoredPassage, ranked: RankedPassage
-    ) -> Scale:
+    def _balance(self, asked: ParsedQuery, looked: Sequence[StoredPassage]) -> Balance:
+        found = scoring.balance(asked, looked, self.spoken)
         if not self.limits.scaled:
-            return scoring.COMMON
-        if first.ref.space in self.spoken:
-            return scoring.SPOKEN
-        balance = scoring.balance(asked, looked)
-        return balance.foreign if ranked.parts.foreign else balance.own
-
-    def _lean(self, asked: ParsedQuery, looked: Sequence[StoredPassage]) -> float:
-        return scoring.balance(asked, looked).words if self.limits.lean is None else self.limits.lean
+            found = found._replace(own=scoring.COMMON, foreign=scoring.COMMON)
+        return found if self.limits.lean is None else found._replace(words=self.limits.lean)
 
     async def _look(
         self,
@@ -330,7 +321,8 @@ class Searcher:
         if asked.phrases:  # then more were read than had been chosen
             more = [one.ref.seq for one in looked.passages if one.ref.seq not in vectors]
             vectors |= await self.semantic.vectors(meant, where, more, left)
-        return looked, semantic.added(asked, meant, looked.passages, looked.parts, vectors)
+        balance = self._balance(asked, looked.passages)
+        return looked, semantic.added(asked, meant, looked.passages, looked.parts, vectors, balance)
 
     def _read(self, tx: Tx, asked: ParsedQuery, where: Where, matched: WordMatches, chosen: Sequence[int]) -> _Looked:
         texts = passages.get(tx, where, chosen)

@@ -19,7 +19,7 @@ from kho.search.indexing.embedding_queue import calibration_row
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query import scoring
 from kho.search.query.parsed_query import ParsedQuery
-from kho.search.query.scoring import NEAREST, NEAREST_OF_ALL, ScoreParts
+from kho.search.query.scoring import NEAREST, NEAREST_OF_ALL, Balance, ScoreParts
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
@@ -110,6 +110,7 @@ def added(
     looked: Sequence[StoredPassage],
     parts: Sequence[ScoreParts],
     vectors: "dict[int, Vector]",
+    balance: Balance,
 ) -> list[ScoreParts]:
     """Add the semantic scores to the score parts of passages."""
     import numpy as np
@@ -122,14 +123,17 @@ def added(
     likeness = meant.calibration.likeness(meant.questions[0], asked.language, rows, written)
     for also in meant.questions[1:]:
         likeness = likeness.or_else(meant.calibration.likeness(also, asked.language, rows, written))
-    meaning = scoring.meaning(likeness, scoring.balance(asked, looked))
+    meaning = scoring.meaning(likeness, balance)
+    own = (asked.language, "")
+    rivals = any(one.language in own for one in looked)
     result = list(parts)
     for place, n in enumerate(have):
         result[n] = replace(
             parts[n],
             meaning=float(meaning[place]),
             between=float(likeness.between[place]),
-            foreign=asked.is_sentence and written[place] not in (asked.language, ""),
+            foreign=asked.is_sentence and written[place] not in own,
+            rivals=rivals,
             unrelated=scoring.unrelated(likeness, place, asked.language, written[place]),
         )
     return result
