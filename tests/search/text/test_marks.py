@@ -38,3 +38,9 @@ def test_two_readings_where_both_are_likely() -> None:
 
 def test_decomposed_letters_are_the_same_words() -> None:
     assert readings("ban do", ["Ba\u0309n đo\u0302\u0300"] * 3)[0] == "bản đồ"
+
+
+def test_only_the_beginning_of_a_long_text_is_read() -> None:
+    [read] = readings("bao hiem " * 5_000, [])
+    assert read.startswith("bảo hiểm bảo hiểm")
+    assert read.endswith("bao hiem ")

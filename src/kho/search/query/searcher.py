@@ -217,9 +217,10 @@ class Searcher:
             self.db.read(lambda tx: spaces.match(tx, self.words, where, asked.tokens, 0), timeout=left()),
             _nothing() if self.semantic is None else self.semantic.near(asked, where, left),
         )
-        looked, parts = await self._look(asked, where, matched, meant, seqs, left)
-        lean = self._balance(asked, looked.passages).words if meant.questions else 1.0
-        return {one.ref.seq: scoring.score(part, lean) for one, part in zip(looked.passages, parts, strict=True)}
+        looked, parts, balance = await self._look(asked, where, matched, meant, seqs, left)
+        return {
+            one.ref.seq: scoring.score(part, balance.words) for one, part in zip(looked.passages, parts, strict=True)
+        }
 
     def _time(self, timeout: float | None) -> float:
         return self.limits.timeout if timeout is None else min(timeout, self.limits.timeout)
@@ -229,12 +230,12 @@ class Searcher:
         if not asked.is_unmarked:
             return asked
 
-        def texts(tx: Tx) -> list[str]:
+        def read(tx: Tx) -> list[str]:
             matched = spaces.match(tx, self.words, where, asked.tokens, READ_FOR_MARKS)
-            return [one.text for one in passages.get(tx, where, [seq for seq, _ in matched.found]).values()]
+            texts = passages.get(tx, where, [seq for seq, _ in matched.found]).values()
+            return readings(asked.text, (one.text for one in texts))
 
-        written = await self.db.read(texts, timeout=left())
-        text, *also = readings(asked.text, written)
+        text, *also = await self.db.read(read, timeout=left())
         return ParsedQuery(text, *also, typed=asked.text)
 
     async def _rank(self, asked: ParsedQuery, where: Where, depth: int, per_key: bool, left: Left) -> Ranking:
@@ -246,8 +247,7 @@ class Searcher:
         )
         matched = scoring.of_known_words(asked, first.matched)
         chosen = scoring.worth_a_look(matched, meant.near)
-        looked, parts = await self._look(asked, where, matched, meant, chosen, left)
-        balance = self._balance(asked, looked.passages) if meant.questions else scoring.BY_WORDS_ALONE
+        looked, parts, balance = await self._look(asked, where, matched, meant, chosen, left)
         most = 1.0 if asked.is_telling else scoring.UNTELLING
         ranked = sorted(
             (
@@ -311,18 +311,19 @@ class Searcher:
         meant: SemanticResult,
         chosen: Sequence[int],
         left: Left,
-    ) -> tuple[_Looked, list[ScoreParts]]:
-        """Score the chosen passages in detail, by keywords and by vectors in parallel."""
+    ) -> tuple[_Looked, list[ScoreParts], Balance]:
+        """Score the chosen passages in detail, by keywords and by vectors in parallel. Also say what counts how
+        much."""
         reading = self.db.read(lambda tx: self._read(tx, asked, where, matched, chosen), timeout=left())
         if self.semantic is None:
             looked = await reading
-            return looked, looked.parts
+            return looked, looked.parts, scoring.BY_WORDS_ALONE
         looked, vectors = await asyncio.gather(reading, self.semantic.vectors(meant, where, chosen, left))
         if asked.phrases:  # then more were read than had been chosen
             more = [one.ref.seq for one in looked.passages if one.ref.seq not in vectors]
             vectors |= await self.semantic.vectors(meant, where, more, left)
-        balance = self._balance(asked, looked.passages)
-        return looked, semantic.added(asked, meant, looked.passages, looked.parts, vectors, balance)
+        balance = self._balance(asked, looked.passages) if meant.questions else scoring.BY_WORDS_ALONE
+        return looked, semantic.added(asked, meant, looked.passages, looked.parts, vectors, balance), balance
 
     def _read(self, tx: Tx, asked: ParsedQuery, where: Where, matched: WordMatches, chosen: Sequence[int]) -> _Looked:
         texts = passages.get(tx, where, chosen)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from heapq import nlargest
 from importlib.resources import files
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import log
 
 from kho.search.text.tokens import unaccented
@@ -23,6 +23,8 @@ BESIDE = 0.99
 """Share of the neighbour before it in the probability of a form; the rest is how often it occurs at all."""
 EVERYDAY = 0.5
 """Weight of everyday words and sentences, where the texts that are searched have 1."""
+MAX_WORDS = 64
+"""Words that are read, from the beginning: a query says there what it is about."""
 UNSURE = log(2)
 """A second reading counts if it is at least half as likely as the first."""
 
@@ -35,7 +37,7 @@ _Way = tuple[float, tuple[str, ...]]
 def readings(text: str, written: Iterable[str]) -> list[str]:
     """Return a text without marks as it reads with them, going by texts that have them: one reading, or two if both are
     likely."""
-    places = [(found.start(), found.end()) for found in _WORD.finditer(text)]
+    places = [(found.start(), found.end()) for found in islice(_WORD.finditer(text), MAX_WORDS)]
     words = [text[start:end].lower() for start, end in places]
     forms = _Forms(words)
     for one in written:
