@@ -36,7 +36,7 @@ class SemanticResult:
     """The result of vector search, or notes why there is none."""
 
     questions: "list[Vector]" = field(default_factory=list["Vector"])
-    """The vector of each reading of the query, the likeliest first. None if there is no semantic search."""
+    """The vector of each reading of the query, the likeliest first. Empty if there is no semantic search."""
     calibration: Calibration | None = None
     near: list[int] = field(default_factory=list[int])
     """Numbers of the nearest passages."""
