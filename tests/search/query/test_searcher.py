@@ -168,7 +168,7 @@ async def test_marks_right_before_marks_missing_before_marks_wrong(core: Core) -
     assert set(await core.keys("huong dan")) == {"right", "missing", "wrong"}
 
 
-def check(hits: list[tuple[float, scoring.ScoreParts]], lean: float, scale: scoring.Scale) -> None:
+def check(hits: list[tuple[float, scoring.ScoreParts]], lean: float, scale: scoring.Levels) -> None:
     scores = [score for score, _ in hits]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)

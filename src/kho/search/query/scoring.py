@@ -31,7 +31,7 @@ EVERYWHERE = 0.69
 """Rarity of a token that is in every entry."""
 
 
-class Scale(NamedTuple):
+class Levels(NamedTuple):
     """Scores of first hits that are mostly noise below, and relevant, very and highly relevant above (see
     relevance.py). They depend on what is searched, so each kind of texts has its own, fitted with `bench.scales`. Where
     no score says that a hit is highly relevant, it is above 1."""
@@ -49,7 +49,7 @@ class Scale(NamedTuple):
         return min(1.0, common[above - 1] + share * (common[above] - common[above - 1]))
 
 
-COMMON = Scale(0.35, 0.57, 0.66, 0.76)
+COMMON = Levels(0.35, 0.57, 0.66, 0.76)
 
 
 class Balance(NamedTuple):
@@ -61,22 +61,22 @@ class Balance(NamedTuple):
     between: float = 0.35
     """Shares of the raw and the cross-language similarity in the semantic score. Their sum is the score of a passage
     that is as close as the related probes; a closer one gets up to 1."""
-    own: Scale = COMMON
-    foreign: Scale = COMMON
+    own: Levels = COMMON
+    foreign: Levels = COMMON
     """Scales of answers whose first hit is in the language of the question, or in another."""
 
 
 BY_WORDS_ALONE = Balance(1.0)
-PROSE = Balance(EVENLY, own=Scale(0.36, 0.38, 0.42, 0.5), foreign=Scale(0.2, 0.25, 0.33, 0.42))
-AMONG_CODE = Balance(0.25, own=Scale(0.62, 0.76, 1.1, 1.2))
-AMONG_NOTES = Balance(0.2, own=Scale(0.33, 0.39, 0.48, 0.85))
+PROSE = Balance(EVENLY, own=Levels(0.36, 0.38, 0.42, 0.5), foreign=Levels(0.2, 0.25, 0.33, 0.42))
+AMONG_CODE = Balance(0.25, own=Levels(0.62, 0.76, 1.1, 1.2))
+AMONG_NOTES = Balance(0.2, own=Levels(0.33, 0.39, 0.48, 0.85))
 """Among short texts: they have room for few words, so one that is missing says little."""
 ASKED_OF_NOTES = Balance(
-    0.05, raw=0.05, between=0.5, own=Scale(0.32, 0.37, 0.49, 0.56), foreign=Scale(0.27, 0.31, 0.45, 0.54)
+    0.05, raw=0.05, between=0.5, own=Levels(0.32, 0.37, 0.49, 0.56), foreign=Levels(0.27, 0.31, 0.45, 0.54)
 )
 """If a sentence is asked of them. By the raw similarity, short texts in the language of the question come before all
 others, whatever they say."""
-_TALK = Scale(0.34, 0.47, 0.66, 0.9)
+_TALK = Levels(0.34, 0.47, 0.66, 0.9)
 AMONG_TALK = Balance(0.2, own=_TALK, foreign=_TALK)
 """Among messages of conversations, which are short too, but share words and subjects with those around them."""
 NOTE = 300
