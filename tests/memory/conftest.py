@@ -11,7 +11,7 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Changes
 from kho.kernel.ports import Database, Llm, Words
-from kho.memory import model
+from kho.memory import attribution, model
 from kho.memory.capability import MIGRATIONS
 from kho.memory.resources import ConversationResources
 from kho.memory.service import MemoryService
@@ -41,7 +41,11 @@ class Desk:
         changes.subscribe(lambda tenant, uri: self.told.append((tenant, uri)))
         parts: dict[str, Any] = {"db": self.db, "clock": self.clock, "settings": self.settings, "changes": changes}
         self.summaries = Summarizer(**parts, background=Background(), llm=self.llm)
-        self.service = MemoryService(**parts, index=index, searcher=Searcher(self.db, self.words, spoken={SPACE}))
+        self.service = MemoryService(
+            **parts,
+            index=index,
+            searcher=Searcher(self.db, self.words, spoken={SPACE: attribution.names}, clock=self.clock),
+        )
         self.resources = ConversationResources(self.db, 10.0)
         self.transfer = MemoryTransfer(**parts, index=index)
 

@@ -46,6 +46,11 @@ def test_a_sentence_without_end_is_cut() -> None:
     assert len(text) < 400
 
 
+def test_names_and_the_question_of_a_short_answer_are_kept() -> None:
+    talk = [Said("user", "When does the dentist open?", "Minh"), Said("user", "On Thursday.", "Lan")]
+    assert summary(talk, 500) == "- Minh: When does the dentist open?\n- Lan: On Thursday."
+
+
 def test_each_sentence_once() -> None:
     text = summary([Said("user", "The code is 4711."), Said("user", "The code is 4711.")], 500)
     assert text.count("4711") == 1

@@ -37,6 +37,16 @@ def test_hits() -> None:
         "There are more: `--cursor abc`\n\nKeyword search only."
     )
     assert markdown.hits(model.Hits(results=[], total=0)) == "Nothing was found."
+    said = hit.model_copy(update={"speaker": "Lan", "at": "2026-07-27T08:00:00Z"})
+    shown = markdown.hits(model.Hits(results=[said], total=1))
+    assert shown.startswith("1. **user** (Lan) in `c`, 2026-07-27 08:00 UTC, score 0.82")
+
+
+def test_a_summary_is_one_list() -> None:
+    kept = "- Lan: Ten.\n- Tom: Eleven.\n\n- Lan: Twelve.\n\nA paragraph."
+    assert (
+        markdown.summary(model.Summary(summary=kept)) == "- Lan: Ten.\n- Tom: Eleven.\n- Lan: Twelve.\n\nA paragraph."
+    )
 
 
 def test_conversations() -> None:

@@ -75,7 +75,7 @@ async def test_search_can_be_narrowed_to_a_speaker_and_a_time(desk: Desk) -> Non
         "The gate is blue.",
         "The gate is green.",
     }
-    with pytest.raises(InvalidParams, match="'since' is after 'until'"):
+    with pytest.raises(InvalidParams, match="'since' is after the end of the period"):
         await desk.found("gate", since=MAY, until=MARCH)
 
 

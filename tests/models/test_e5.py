@@ -282,9 +282,9 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         b"": "cannot be read",
         b"GGUF" + whole[4:1000]: "not a model",
         whole[:1000]: "damaged",
-        whole[: weights.BLOCK * 1_000_000]: "a different model",
-        bytes(changed): "a different model",
-        whole[:8] + struct.pack("<i", 768) + whole[12:]: "a different model",
+        whole[: weights.BLOCK * 1_000_000]: "damaged, or another model",
+        bytes(changed): "damaged, or another model",
+        whole[:8] + struct.pack("<i", 768) + whole[12:]: "damaged, or another model",
     }
     for content, words in samples.items():
         path.write_bytes(content)

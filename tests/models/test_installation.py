@@ -131,6 +131,31 @@ def test_where_the_package_is_nothing_is_needed(tmp_path: Path) -> None:
     assert (file["path"], file["bytes"], file["whole"]) == (str(weights.find()), installation.SIZE, True)
 
 
+def test_a_wheel_that_is_none_is_refused_also_where_it_is_not_needed(tmp_path: Path) -> None:
+    given = tmp_path / "tea.md"
+    given.write_text("# Tea")
+    command = [sys.executable, "-m", "kho", "models", "install", "--from", str(given)]
+    done = subprocess.run(command, env=environment(tmp_path / "home"), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "tea.md is damaged, or not a wheel" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("provider", ["openai", "fastembed", "sentence-transformers"])
+def test_a_provider_without_a_model_cannot_be_used(tmp_path: Path, provider: str) -> None:
+    own = {**environment(tmp_path / "home"), "KHO_SEARCH__EMBEDDER__PROVIDER": provider}
+    command = [sys.executable, "-m", "kho", "models", "list"]
+    done = subprocess.run(command, env=own, capture_output=True, text=True)
+    assert done.returncode == 1
+    said = f"{provider} needs the name of a model: set KHO_SEARCH__EMBEDDER__MODEL."
+    assert done.stdout.splitlines()[:2] == [
+        f"The model that the settings choose is {provider}. It cannot be used: keyword search only.",
+        said,
+    ]
+    asked = subprocess.run([*command[:3], "doctor"], env=own, capture_output=True, text=True)
+    assert (asked.returncode, said in asked.stdout) == (1, True)
+
+
 def test_two_at_once(tmp_path: Path, wheel: Path) -> None:
     home = tmp_path / "home"
     both = [start(home, "models", "install", "--yes", wheels=wheel.parent) for _ in range(2)]

@@ -45,7 +45,7 @@ def test_a_command_of_one_slice_knows_the_ids_of_all(place: Place) -> None:
     refused = place.run("fetch", "doc:nothing")
     assert refused.returncode == 1
     assert "Nothing that you may read has that id." in refused.stderr.decode()
-    assert "as `kho search` and `kho recent` show it" in refused.stderr.decode()
+    assert "`kho search` and `kho recent` show it whole" in refused.stderr.decode()
 
 
 def test_forgetting_names_the_command_that_brings_it_back(place: Place) -> None:

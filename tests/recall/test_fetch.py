@@ -77,8 +77,15 @@ async def test_there_is_one_answer_for_what_is_not_there(desk: Desk, id: str) ->
     assert error.as_dict() == {
         "code": "NOT_FOUND",
         "message": "Nothing that you may read has that id.",
-        "guidance": "An id looks like fact:… or doc:…, as search and recent show it. It may have been deleted.",
+        "guidance": "An id begins with its kind, as in fact:… or doc:…; search and recent show it whole. "
+        "It may have been deleted.",
     }
+
+
+async def test_an_id_from_a_link_is_taken(desk: Desk) -> None:
+    ids = await desk.fill(TEXT)
+    for id in (ids["fact"].replace(":", "%3A"), "doc%3Aguide%2Fone"):
+        assert (await desk.do("fetch", id=id))["text"].startswith(TEXT[:11])
 
 
 async def test_what_was_deleted_is_not_there_either(desk: Desk) -> None:

@@ -19,7 +19,8 @@ async def test_every_kind_is_found_in_one_list(desk: Desk) -> None:
     assert {one["kind"]: one["id"] for one in results} == ids
     assert [one["score"] for one in results] == sorted((one["score"] for one in results), reverse=True)
     for one in results:
-        assert one.keys() == {"id", "kind", "title", "text", "url", "when", "score", "label"}
+        more = {"metadata"} if one["kind"] == "message" else set[str]()
+        assert one.keys() == {"id", "kind", "title", "text", "url", "when", "score", "label"} | more
         assert "kestrel" in one["text"]
         assert one["title"]
         assert 0 < one["score"] <= 1
@@ -41,6 +42,9 @@ async def test_what_it_says_can_be_narrowed(desk: Desk) -> None:
     assert await kinds(about="nobody") == set()
     assert await kinds(tags=["home"]) == {"fact", "research", "document"}
     assert await kinds(tags=["home", "away"]) == set()
+    assert await kinds(tags="home") == {"fact", "research", "document"}
+    assert await kinds(tags="home, away") == set()
+    assert await kinds(about="", speaker="", tags="", since="", until="") == {*ids}
     assert await kinds(since="2020-01-01T00:00:00Z") == {*ids}
     assert await kinds(until="2020-01-01T00:00:00Z") == set()
     assert len(await desk.found("kestrel tower", limit=2)) == 2
@@ -49,13 +53,40 @@ async def test_what_it_says_can_be_narrowed(desk: Desk) -> None:
     assert await desk.found("xylophone") == []
 
 
+async def test_what_somebody_said_stands_before_facts(desk: Desk) -> None:
+    """A name alone may be what a fact is about; who asks what was said wants messages."""
+    await desk.do("remember", text="On Monday 16 March Lan said that she prefers pnpm.", about="Lan")
+    for day, speaker, text in (
+        ("12", "Lan", "Good morning."),
+        ("16", "Lan", "The plumber comes at noon."),
+        ("16", "Tom", "I am late."),
+    ):
+        at = f"2026-03-{day}T09:00:00+07:00"
+        await desk.do("memory_add_message", conversation_id="c", role="user", content=text, speaker=speaker, at=at)
+    said = await desk.found("what did Lan say on Monday 16 March")
+    assert (said[0]["text"], said[0]["label"]) == ("The plumber comes at noon.", "Highly Relevant")
+    assert said[0]["metadata"] == {"role": "user", "speaker": "Lan", "at": "2026-03-16T02:00:00Z"}
+    assert [one["kind"] for one in said].index("fact") > 0
+    assert (await desk.found("Lan"))[0]["kind"] == "fact"
+    assert {one["text"] for one in await desk.found("xylophone", speaker="lan")} == {
+        "Good morning.",
+        "The plumber comes at noon.",
+    }
+    answer = await desk.do("search", query="plumber", speaker="Bob")
+    assert answer == {"results": [], "notes": ["Nobody called 'Bob' has spoken there, but Tom and Lan."]}
+    assert "notes" not in await desk.do("search", query="plumber", speaker="Bob", kinds=["fact"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ({"query": " "}, "'query' must not be empty"),
         ({"query": "x", "kinds": []}, "'kinds' must name a kind; leave it out to search everything"),
         ({"query": "x", "kinds": ["fact", "recipe"]}, "There is no kind 'recipe'. Kinds: message, fact, experience, "),
-        ({"query": "x", "since": "2026-02-01", "until": "2026-01-01"}, "'since' is after 'until'. Swap them"),
+        (
+            {"query": "x", "since": "2026-02-01", "until": "2026-01-01"},
+            "'since' is after the end of the period. Swap the two times",
+        ),
         ({"query": "x", "limit": 0}, "'limit' must be 1 or more"),
         ({"query": "x", "kind": "fact"}, "'kind' is not a known parameter"),
     ],
@@ -103,7 +134,7 @@ async def test_recent_shows_what_changed_last_first(desk: Desk) -> None:
     whens = [one["when"] for one in results]
     assert whens == sorted(whens, reverse=True)
     for one in results:
-        assert one.keys() == {"id", "kind", "title", "text", "url", "when"}
+        assert one.keys() - {"metadata"} == {"id", "kind", "title", "text", "url", "when"}
         assert "kestrel" in one["text"]
     await desk.do("update_fact", id=ids["fact"], text="The kestrel has left.")
     [first] = (await desk.do("recent", limit=1))["results"]

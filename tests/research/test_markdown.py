@@ -176,6 +176,11 @@ def test_explanations_neighbours_and_what_waits_are_shown() -> None:
     assert "Suggestions: heat" in text
 
 
+def test_what_waits_is_said_once() -> None:
+    note = "3 passages wait for their vectors; until then they are found by keywords only."
+    assert markdown.query(answer(item("It boils."), vectors_pending=3, notes=[note])).count("3 passages") == 1
+
+
 def test_nothing_found_says_so() -> None:
     text = markdown.query(answer(status="clarification_needed", message="A gap."))
     assert headings(text) == ["No results · searched kitchen"]

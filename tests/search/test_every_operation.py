@@ -120,3 +120,10 @@ async def test_while_vectors_are_missing_the_reply_says_so(tmp_path: Path) -> No
 
 def _says_so(notes: Any) -> bool:
     return any("vectors; until then" in note or note.startswith("Keyword search only") for note in notes)
+
+
+async def test_the_first_example_of_the_readme(by_meaning: tuple[Ask, Ids]) -> None:
+    """It shares one common word with what it has to find."""
+    ask, ids = by_meaning
+    first, *_ = await TARGETS["search"].ask(ask, "which package manager do I like")
+    assert first in {(ids["search"][0], label) for label in ("Relevant", "Very Relevant", "Highly Relevant")}

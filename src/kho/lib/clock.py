@@ -6,7 +6,7 @@ output.
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 Clock = Callable[[], int]
@@ -29,6 +29,21 @@ def iso(micros: int) -> str:
 def as_iso(value: Any) -> Any:
     """Format a row's microseconds as `iso`; return anything else unchanged."""
     return iso(value) if isinstance(value, int) else value
+
+
+def iso_there(micros: int, ahead: int | None) -> str:
+    """Format as ISO 8601 by a clock that is so many minutes ahead of UTC."""
+    if not ahead:
+        return iso(micros)
+    moment = (_EPOCH + timedelta(microseconds=micros)).astimezone(timezone(timedelta(minutes=ahead)))
+    return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds")
+
+
+def ahead_of_utc(text: str) -> int | None:
+    """Return how many minutes the clock of an ISO 8601 time is ahead of UTC; None if it does not say. Raises
+    ValueError."""
+    offset = datetime.fromisoformat(text).utcoffset()
+    return None if offset is None else int(offset.total_seconds() // 60)
 
 
 def from_iso(text: str) -> int:

@@ -4,11 +4,14 @@ Chat programs put the name and the time of a message into its metadata under nam
 to say them again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from kho.kernel.ports import Tx
+from kho.lib import clock
 from kho.lib.clock import SECOND, from_iso
+from kho.memory import store
 from kho.memory.store import Message
 
 NAMES = ("speaker", "name", "author", "sender", "from", "username", "user_name", "display_name")
@@ -30,6 +33,12 @@ def speaker(message: Message) -> str | None:
     return next((name for name in found if name), None)
 
 
+def names(tx: Tx, tenant: str, places: Sequence[tuple[str, str]]) -> list[str]:
+    """How those are called who said these messages, by conversation and message id."""
+    found = store.by_ids(tx, tenant, places)
+    return [speaker(found[place]) or found[place].role for place in places if place in found]
+
+
 def said_at(message: Message) -> int:
     """When it was said, in microseconds: where it came from, else when it came here."""
     if message.at is not None:
@@ -38,8 +47,21 @@ def said_at(message: Message) -> int:
     return next((moment for moment in found if moment is not None), message.created_at)
 
 
+def ahead_of_utc(message: Message) -> int | None:
+    """How many minutes the clock was ahead of UTC where it was said; None if that is not known."""
+    if message.at is not None:
+        return message.at_offset
+    told = next((value for value in _values(message.metadata, TIMES) if _moment(value) is not None), None)
+    return clock.ahead_of_utc(told.strip()) if isinstance(told, str) else None
+
+
+def local(message: Message) -> int:
+    """When it was said, by the clock of the place: that decides on which day."""
+    return said_at(message) + (ahead_of_utc(message) or 0) * 60 * SECOND
+
+
 def day(moment: int, language: str) -> str:
-    """The day of a moment (UTC) in words of the language, as people would ask for it."""
+    """The day of a moment in words of the language, as people would ask for it."""
     at = datetime.fromtimestamp(moment // SECOND, UTC)
     if language == "vi":
         return f"ngày {at.day} tháng {at.month} năm {at.year}"

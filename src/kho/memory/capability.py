@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kho.kernel.capability import Capability, Changes, Transfer
 from kho.kernel.ports import Llm
-from kho.memory import indexing
+from kho.memory import attribution, indexing
 from kho.memory.contract import MEMORY
 from kho.memory.resources import ConversationResources
 from kho.memory.searchable import searchable
@@ -57,7 +57,7 @@ def capability(core: Core, settings: MemorySettings, *, llm: Llm | None = None) 
         changes=changes,
         on_waiting=summarizer.nudge,
     )
-    core.searcher.spoken.add(SPACE)
+    core.searcher.spoken[SPACE] = attribution.names
     transfer = MemoryTransfer(db=core.db, index=core.index, settings=settings, changes=changes, clock=core.clock)
     return replace(
         described(service, resources, transfer),

@@ -15,6 +15,7 @@ from kho.lib.chunking.sentences import sentences
 from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern
 from kho.search.text.language import language
+from kho.search.text.questions import asks
 from kho.search.text.tokens import index_tokens, query_tokens
 
 LONGEST_SENTENCE = 300
@@ -61,6 +62,8 @@ _POLITE = pattern(
     re.IGNORECASE,
 )
 LONGEST_POLITENESS = 80
+SHORT_ANSWER = 60
+"""Characters of a sentence that is quoted together with the question before it."""
 
 SPEAKERS = {
     "vi": {"user": "Người dùng", "assistant": "Trợ lý", "system": "Hệ thống"},
@@ -73,6 +76,8 @@ SPEAKERS = {
 class Said:
     role: str
     content: str
+    name: str = ""
+    """Of who said it; empty if only the role is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +103,25 @@ def summary(messages: Sequence[Said], most: int, speech: str = "") -> str:
     speech = speech or spoken(messages)
     found = [sentence for place, said in enumerate(messages) for sentence in _sentences(place, said)]
     chosen = _chosen(found, most)
+    chosen |= _answered(found, chosen, most - sum(len(one.text) + 1 for one in chosen))
     lines: list[str] = []
     for place, said in enumerate(messages):
         told = [one.text for one in found if one.place == place and one in chosen]
         if told:
-            lines.append(_line(said.role, told, speech))
+            lines.append(_line(said, told, speech))
     return _fitting(lines, most)
+
+
+def _answered(found: Sequence[_Sentence], chosen: set[_Sentence], room: int) -> set[_Sentence]:
+    """Return the questions that short chosen sentences answer: "On Thursday." says nothing without them."""
+    short = {one.place for one in chosen if len(one.text) <= SHORT_ANSWER and not asks(one.text)}
+    asked: set[_Sentence] = set()
+    for one in reversed(found):
+        fits = one.place + 1 in short and one not in chosen and asks(one.text) and len(one.text) < room
+        if fits and all(other.place != one.place for other in asked):
+            asked.add(one)
+            room -= len(one.text) + 1
+    return asked
 
 
 def shorter(text: str, most: int) -> str:
@@ -181,10 +199,10 @@ def _worth(one: _Sentence, times: Counter[str], covered: set[str]) -> float:
     return central + one.facts * len(new) / len(one.tokens)
 
 
-def _line(role: str, told: Sequence[str], speech: str) -> str:
+def _line(said: Said, told: Sequence[str], speech: str) -> str:
     speakers = SPEAKERS.get(speech, SPEAKERS["en"])
     joint = "" if speech == "zh" else " "
-    return f"- {speakers.get(role, role)}: {joint.join(told)}"
+    return f"- {said.name or speakers.get(said.role, said.role)}: {joint.join(told)}"
 
 
 def _fitting(lines: Sequence[str], most: int) -> str:

@@ -12,11 +12,12 @@ from kho.memory import attribution, store
 from kho.memory.store import MESSAGES, SPACE, Labels, Message
 from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare
 from kho.search.indexing.reindex import pages
-from kho.search.query.dialogue import speaker_tag
+from kho.search.query.dialogue import zone_tag
+from kho.search.query.speakers import speaker_tag
 from kho.search.text.language import language
 from kho.search.text.questions import asks
 
-FORM = 3
+FORM = 4
 """Index format version: increase it when messages are indexed differently, and all are reindexed."""
 SHORT = 1_200
 """Longest message, in characters, that is indexed as a single passage."""
@@ -39,7 +40,7 @@ def document(
     said_at = attribution.said_at(message)
     who = attribution.speaker(message) or message.role
     heading = _question(before) if len(texts) == 1 else ""
-    label = f"{who}, {attribution.day(said_at, language(text))}"
+    label = f"{who}, {attribution.day(attribution.local(message), language(text))}"
     passages = [Passage((Field(one),), heading, label) for one in texts]
     return Document(SPACE, tenant, message.id, passages, conversation, message.role, tags(message, labels), said_at)
 
@@ -51,8 +52,10 @@ def _question(before: str) -> str:
 
 
 def tags(message: Message, labels: Labels) -> tuple[str, ...]:
-    """How a message is marked in the index: with its conversation's labels, and with who said it."""
-    return (*labels.tags, speaker_tag(attribution.speaker(message) or message.role))
+    """How a message is marked in the index: with its conversation's labels, and with who said it, and where clocks
+    are not at UTC."""
+    by = speaker_tag(attribution.speaker(message) or message.role)
+    return (*labels.tags, by, *zone_tag(attribution.ahead_of_utc(message)))
 
 
 async def prepared(tenant: str, conversation: str, message: Message) -> Prepared:

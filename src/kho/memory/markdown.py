@@ -1,11 +1,14 @@
 """Markdown rendering of results for the command line. Messages are quoted, so that they cannot look like Kho's own
 output."""
 
+import re
 from textwrap import indent
 
 from kho.lib.markdown import code, counted, inline, line, quoted, together
 from kho.lib.shown_time import minute
 from kho.memory import model
+
+_BETWEEN = re.compile(r"\n\n(?=- )")
 
 
 def messages(found: model.Messages) -> str:
@@ -22,19 +25,23 @@ def context(found: model.ConversationContext) -> str:
 
 
 def _message(one: model.MessageEntry | model.ContextMessage) -> str:
-    who = f"**{one.role}**" + (f" ({inline(one.speaker)})" if one.speaker else "")
     when = f", {minute(one.at or one.created_at)}" if one.created_at else ""
-    return f"{who}{when}\n\n{quoted(one.content)}"
+    return f"{_who(one)}{when}\n\n{quoted(one.content)}"
+
+
+def _who(one: model.MessageEntry | model.ContextMessage | model.MessageHit) -> str:
+    return f"**{one.role}**" + (f" ({inline(one.speaker)})" if one.speaker else "")
 
 
 def summary(found: model.Summary) -> str:
-    return found.summary or "There is no summary yet."
+    # Each run of the summary is a paragraph; to people, they are one list.
+    return _BETWEEN.sub("\n", found.summary) or "There is no summary yet."
 
 
 def hits(found: model.Hits) -> str:
     listed = [
-        f"{number}. **{one.role}** in {code(one.conversation_id)}, {minute(one.created_at)}, score {one.score:.2f}\n\n"
-        + indent(quoted("\n".join(one.highlights or (one.content,))), "   ")
+        f"{number}. {_who(one)} in {code(one.conversation_id)}, {minute(one.at or one.created_at)}, "
+        f"score {one.score:.2f}\n\n" + indent(quoted("\n".join(one.highlights or (one.content,))), "   ")
         for number, one in enumerate(found.results, 1)
     ]
     count = f"{len(found.results)} of {found.total} messages." if listed else "Nothing was found."

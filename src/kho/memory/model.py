@@ -4,10 +4,11 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import orjson
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
-from kho.kernel.params import ForeignId, Moment, Params, Reason, Result, Time, Whole
+from kho.kernel.params import TIME_FORM, ForeignId, Moment, Params, Reason, Result, Time, Whole
+from kho.lib.clock import ahead_of_utc, from_iso
 from kho.memory.store import Labels
 
 MAX_CONTENT = 256 * 1024
@@ -40,6 +41,16 @@ def _metadata(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return value
 
 
+def _said_at(value: Any) -> str:
+    try:
+        from_iso(value)
+    except (TypeError, ValueError):
+        raise PydanticCustomError("time", TIME_FORM) from None
+    return value
+
+
+SaidAt = Annotated[str, BeforeValidator(_said_at)]
+"""A time in ISO 8601, kept as it was written: its offset says on which day it was where it was said."""
 ConversationId = Annotated[ForeignId, Field(description="The conversation.")]
 Content = Annotated[str, AfterValidator(_content)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(_metadata)]
@@ -134,12 +145,15 @@ class WrittenMessage(OfConversation):
     metadata: Annotated[Metadata | None, Field(description="Any further data, as a JSON object.")] = None
     speaker: Annotated[ForeignId | None, Field(description="Name or id of who says it, in a group.")] = None
     at: Annotated[
-        Moment | None,
-        Field(description="When it was said, if not now: 2025-09-16T03:00:00Z. Messages stay in order of arrival."),
+        SaidAt | None,
+        Field(description="When it was said, if not now: 2025-09-16T10:00:00+07:00."),
     ] = None
 
     def stored(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in WrittenMessage.model_fields if name != "conversation_id"}
+        taken = {name: getattr(self, name) for name in WrittenMessage.model_fields if name != "conversation_id"}
+        if self.at is None:
+            return taken
+        return {**taken, "at": from_iso(self.at), "at_offset": ahead_of_utc(self.at)}
 
 
 class AddMessage(WrittenMessage, Labelled):
@@ -159,14 +173,19 @@ class ReadResource(Params):
 class SearchMemory(Labelled):
     query: Annotated[
         str,
-        Field(max_length=10_000, description="Words, a question or a sentence, in any language."),
-        AfterValidator(lambda value: _content(value)),
-    ]
+        Field(
+            max_length=10_000,
+            description="Words, a question or a sentence, in any language. Left out: all, in the order of time.",
+        ),
+    ] = ""
     conversation_id: Annotated[
         ForeignId | None, Field(description="Only in this conversation; else in all of yours.")
     ] = None
-    speaker: Annotated[ForeignId | None, Field(description="Only what this person, or role, said.")] = None
-    since: Annotated[Moment | None, Field(description="Only what was said then or later.")] = None
+    speaker: Annotated[ForeignId | None, Field(description="Only what this person or role said.")] = None
+    since: Annotated[
+        Moment | None,
+        Field(description="Only what was said from then on: 2026-03-16 or a time."),
+    ] = None
     until: Annotated[Moment | None, Field(description="Only what was said before then.")] = None
     limit: Annotated[Page, Field(description="How many.")] = 10
     cursor: Annotated[Cursor | None, Field(description=_CURSOR)] = None

@@ -13,11 +13,11 @@ from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.kernel.searchable import FoundPassage, Item, Narrowing, Searchable
 from kho.kernel.vocabulary import is_number, split_passage
 from kho.lib.clock import iso
-from kho.memory import KIND, store
+from kho.memory import KIND, attribution, store
 from kho.memory.contract import MEMORY
 from kho.memory.store import SPACE, Conversation, Labels, Message
 from kho.search.indexing import passages
-from kho.search.query.dialogue import speaker_tag
+from kho.search.query.speakers import speaker_tag
 
 REACH = 3
 """Messages before and after the one that is fetched."""
@@ -82,19 +82,20 @@ def _narrow(where: SearchFilter, wanted: Narrowing) -> SearchFilter | None:
 
 
 def _item(conversation: Conversation, message: Message, text: str, *, id: str | None = None, **more: Any) -> Item:
+    speaker = attribution.speaker(message)
     known = {
         "conversation_id": conversation.id,
         "message_id": message.id,
         "role": message.role,
-        "speaker": message.speaker,
-        "at": None if message.at is None else iso(message.at),
+        "speaker": speaker,
+        "at": iso(attribution.said_at(message)),
         "user_id": conversation.user_id,
         "agent_id": conversation.agent_id,
         **more,
     }
     return Item(
         id or f"{conversation.id}/{message.place}",
-        f"{conversation.title or conversation.id} ({message.speaker or message.role})",
+        f"{conversation.title or conversation.id} ({speaker or message.role})",
         message.created_at,
         text,
         {name: value for name, value in known.items() if value is not None},
@@ -102,8 +103,9 @@ def _item(conversation: Conversation, message: Message, text: str, *, id: str | 
 
 
 def _quoted(message: Message, asked: bool) -> str:
-    name = f"{message.role} ({message.speaker})" if message.speaker else message.role
+    speaker = attribution.speaker(message)
+    name = f"{message.role} ({speaker})" if speaker else message.role
     said = message.content
     if not asked and len(said) > MAX_NEIGHBOUR:
         said = said[:MAX_NEIGHBOUR].rstrip() + " …"
-    return f"[{message.place}] {name}, {iso(message.at or message.created_at)}:\n{said}"
+    return f"[{message.place}] {name}, {iso(attribution.said_at(message))}:\n{said}"

@@ -7,28 +7,29 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from kho.kernel import paging
-from kho.kernel.call import Call
+from kho.kernel.call import Call, until
 from kho.kernel.capability import Changes
 from kho.kernel.command import Command
-from kho.kernel.errors import UniqueViolation
+from kho.kernel.errors import InvalidParams, UniqueViolation
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.kernel.validation import check_period
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
-from kho.memory import indexing, markdown, model, store
+from kho.memory import attribution, indexing, markdown, model, store
 from kho.memory.contract import MEMORY, SOME
 from kho.memory.errors import OtherMessage, UnknownConversation
 from kho.memory.settings import MemorySettings
 from kho.memory.store import Conversation, Labels, Message
 from kho.search.answer.highlight import snippet
 from kho.search.indexing.index import Index, Prepared, prepare
-from kho.search.query.dialogue import speaker_tag
 from kho.search.query.searcher import Searcher
+from kho.search.query.speakers import speaker_tag
 
 T = TypeVar("T")
 
 TITLE = 80
 """Maximum length of a conversation's title in characters."""
+NOTHING_ASKED = "'query' must not be empty, unless a speaker or a time is given."
 ALL = 1_000_000
 """Limit that stands for "all messages": larger than any conversation."""
 
@@ -240,35 +241,46 @@ class MemoryService:
         "memory_search",
         title="Search conversations",
         toolset="default",
-        explained=(),
+        explained=("speaker", "since", "until"),
         cli=Command("memory search", ("query",), sentence=True),
         example={"query": "appointment in May"},
         text=markdown.hits,
     )
     async def search(self, params: model.SearchMemory, call: Call) -> model.Hits:
-        """Find messages by words or meaning, in one conversation or in all.
+        """Find messages by words or meaning, by who said them and when, in one conversation or in all.
 
-        Find what was said in conversations, by words or meaning, in any language; in one conversation or in all.
+        Find what was said in conversations, by words or meaning, in any language; in one conversation or all. With
+        speaker, since or until: all that matches.
         """
         check_period(params.since, params.until)
+        explicit = not params.speaker == params.since == params.until == None  # noqa: E711 (0 is a time)
+        if not explicit and not params.query.strip():
+            raise InvalidParams(NOTHING_ASKED, field="query")
         tenant, narrowed = call.tenant, params.conversation_id
-        spoken = (speaker_tag(params.speaker),) if params.speaker else ()
         if narrowed is not None:
             await self._read(call, lambda tx: need(tx, tenant, narrowed))
+        left = until(call.remaining(self.settings.timeout))
+        where = SearchFilter(
+            store.SPACE,
+            tenant,
+            (narrowed,) if narrowed else (),
+            tags=params.labels.tags,
+            since=params.since,
+            until=params.until,
+        )
+        if params.speaker:
+            meant = await self.searcher.conversations.speaker(where, params.speaker, left)
+            if meant.name is None:
+                return model.Hits(results=[], total=0, notes=[meant.note])
+            where = replace(where, tags=(*where.tags, speaker_tag(meant.name)))
         found = await self.searcher.search(
-            SearchFilter(
-                store.SPACE,
-                tenant,
-                (narrowed,) if narrowed else (),
-                tags=(*params.labels.tags, *spoken),
-                since=params.since,
-                until=params.until,
-            ),
-            params.query,
+            where,
+            params.query.strip(),
             limit=params.limit,
             cursor=params.cursor,
             per_key=True,
-            timeout=call.remaining(self.settings.timeout),
+            complete=explicit,
+            timeout=left(),
         )
         places = [(hit.passage.ref.collection, hit.passage.key) for hit in found.hits]
         messages = await self._read(call, lambda tx: store.by_ids(tx, tenant, places))
@@ -277,6 +289,8 @@ class MemoryService:
                 message,
                 conversation_id=place[0],
                 message_id=message.id,
+                speaker=attribution.speaker(message),
+                at=attribution.said_at(message),
                 score=round(hit.score, 4),
                 highlights=[snippet(hit.passage.text, params.query)[0]],
             )

@@ -67,6 +67,8 @@ class Message:
     speaker: str | None = None
     at: int | None = None
     """When it was said where it came from."""
+    at_offset: int | None = None
+    """How many minutes the clock was ahead of UTC there."""
 
 
 CONVERSATIONS = Table("conversations", Conversation)

@@ -20,7 +20,7 @@ from kho.kernel.ports import PromptMessage as Prompt
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
-from kho.memory import extractive_summary, model, store
+from kho.memory import attribution, extractive_summary, model, store
 from kho.memory.extractive_summary import Said
 from kho.memory.settings import MemorySettings
 from kho.memory.store import Conversation, Message
@@ -107,7 +107,7 @@ class Summarizer:
         self.changes.tell(tenant, model.uri(conversation.id))
 
     async def _piece(self, conversation: Conversation, old: Sequence[Message]) -> str:
-        said = [Said(message.role, message.content) for message in old]
+        said = [Said(one.role, one.content, attribution.speaker(one) or "") for one in old]
         speech = extractive_summary.spoken(said)
         most = min(MOST, max(LEAST, int(SHARE * sum(len(one.content) for one in said))))
         if self.llm is not None:
@@ -143,7 +143,7 @@ def prompt(said: Sequence[Said], before: str, speech: str, most: int) -> list[Pr
     """Build the prompt for the LLM. Stored text is untrusted data: it is fenced and goes into the user message, never
     into the system message."""
     language = LANGUAGES.get(speech, "the language of the conversation")
-    lines = "\n".join(f"{one.role}: {one.content}" for one in said)
+    lines = "\n".join(f"{one.name or one.role}: {one.content}" for one in said)
     return [
         Prompt(
             role="system",

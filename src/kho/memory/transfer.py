@@ -11,7 +11,7 @@ from kho.kernel.errors import InvalidParams
 from kho.kernel.params import ForeignId, Moment
 from kho.kernel.ports import Database, Tx
 from kho.kernel.transfer import ExportedLines, Line
-from kho.lib.clock import Clock
+from kho.lib.clock import Clock, iso_there
 from kho.lib.dataclass import dataclass
 from kho.memory import indexing, model, store
 from kho.memory.contract import MEMORY
@@ -93,7 +93,7 @@ class MemoryTransfer:
                     at = 0
                 messages = store.between(tx, call.tenant, current.id, at, params.limit - len(lines) + 1)
                 shown = messages[: max(0, params.limit - len(lines))]
-                lines += (MessageLine.of(message, conversation_id=current.id) for message in shown)
+                lines += (_line(message, current.id) for message in shown)
                 if len(shown) < len(messages):
                     return lines, paging.encode([current.id, shown[-1].place if shown else at])
                 following = None if only is not None else _following(tx, call.tenant, current.id)
@@ -174,7 +174,12 @@ def _head(tx: Tx, tenant: str, conversation: Conversation) -> dict[str, Any]:
 
 
 def _message(line: MessageLine, place: int) -> Message:
-    return Message(place=place, **line.values("type", "conversation_id"))
+    return Message(place=place, id=line.id, created_at=line.created_at, **line.stored())
+
+
+def _line(message: Message, conversation: str) -> dict[str, Any]:
+    said_at = None if message.at is None else iso_there(message.at, message.at_offset)
+    return MessageLine.of(message, conversation_id=conversation, at=said_at)
 
 
 def _refused(message: str, field: str) -> InvalidParams:

@@ -36,7 +36,7 @@ def embedder(config: Embedding, *, attempts: int = 4, backoff: float = 0.5) -> E
             return openai.OpenAIEmbedder(
                 _client(config, attempts, backoff),
                 openai.EmbeddingOptions(
-                    model=_model(config.provider, config.model),
+                    model=_model(config),
                     dimension=config.dimension,
                     ask_dimension=config.ask_dimension,
                     query_prefix=config.query_prefix,
@@ -48,7 +48,7 @@ def embedder(config: Embedding, *, attempts: int = 4, backoff: float = 0.5) -> E
         case "fastembed" | "sentence-transformers" as package:
             return local.LocalEmbedder(
                 package,
-                _model(package, config.model),
+                _model(config),
                 dimension=config.dimension,
                 query_prefix=config.query_prefix,
                 passage_prefix=config.passage_prefix,
@@ -63,11 +63,11 @@ def reranker(config: Reranking, *, backoff: float = 0.5, batch: int = 32, concur
         case "cohere" | "jina" | "tei" as protocol:
             if not config.url:
                 raise KhoError(f"The reranker {protocol} needs a url: set KHO_SEARCH__RERANKER__URL.")
-            model = config.model if protocol == "tei" else _model(protocol, config.model)
+            model = config.model if protocol == "tei" else _model(config)
             client = _client(config, backoff=backoff)
             return rerank_http.HttpReranker(client, protocol, model, batch=batch, concurrency=concurrency)
         case "fastembed" | "sentence-transformers" as package:
-            return local.CrossEncoder(package, _model(package, config.model), threads=1)
+            return local.CrossEncoder(package, _model(config), threads=1)
 
 
 def llm(settings: LlmSettings) -> openai.OpenAIChat | None:
@@ -88,9 +88,13 @@ def _client(
     )
 
 
-def _model(provider: str, model: str) -> str:
-    if not model:
-        raise KhoError(
-            f"{provider} needs the name of a model: set KHO_SEARCH__EMBEDDER__MODEL (of a reranker __RERANKER__MODEL)."
-        )
-    return model
+def _model(config: Embedding | Reranking) -> str:
+    if not config.model:
+        raise KhoError(unnamed(config))
+    return config.model
+
+
+def unnamed(config: Embedding | Reranking) -> str:
+    """Say that the settings choose a provider, but no model of it."""
+    section = "RERANKER" if isinstance(config, Reranking) else "EMBEDDER"
+    return f"{config.provider} needs the name of a model: set KHO_SEARCH__{section}__MODEL."

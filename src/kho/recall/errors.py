@@ -8,9 +8,9 @@ class UnknownItem(NotFound):
     """Nothing that you may read has that id."""
 
     guidance = Hint(
-        "An id looks like fact:… or doc:…, as ",
+        "An id begins with its kind, as in fact:… or doc:…; ",
         Op("search"),
         " and ",
         Op("recent"),
-        " show it. It may have been deleted.",
+        " show it whole. It may have been deleted.",
     )

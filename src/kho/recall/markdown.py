@@ -37,7 +37,10 @@ def fetched(item: model.Fetched) -> str:
 
 def _item(number: int, one: model.RecentItem, more: str = "") -> str:
     text = one.text if len(one.text) <= SHOWN else one.text[:SHOWN].rstrip() + " …"
-    heading = f"{number}. {one.kind} **{inline(one.title)}**, {minute(one.when)}{more}  \n   {code(one.id)}"
+    said = one.metadata or {}
+    who = f", said by {inline(str(said.get('speaker') or said['role']))}" if "role" in said else ""
+    when = minute(said.get("at", one.when))
+    heading = f"{number}. {one.kind} **{inline(one.title)}**{who}, {when}{more}  \n   {code(one.id)}"
     return f"{heading}\n\n{indent(quoted(text), '   ')}"
 
 

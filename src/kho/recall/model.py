@@ -43,10 +43,16 @@ Kinds = Annotated[
     Annotated[Strings, Field(max_length=50), AfterValidator(_named)],
     BeforeValidator(_separated, json_schema_input_type=list[str]),
 ]
+Tags = Annotated[
+    Annotated[Strings, Field(max_length=32), AfterValidator(_tags)],
+    BeforeValidator(_separated, json_schema_input_type=list[str]),
+]
 Limit = Annotated[int, Field(ge=1, le=MAX_RESULTS), Whole]
 
 
 About = Annotated[str, Field(max_length=256)]
+Then = Annotated[Moment | None, BeforeValidator(lambda given: None if given == "" else given)]
+"""An empty text leaves it out, as in the other filters."""
 _ABOUT = "Only what is about this person, project or agent."
 
 
@@ -57,11 +63,9 @@ class Search(Params):
     kinds: Kinds | None = Field(None, description=_KINDS)
     about: About | None = Field(None, description=_ABOUT)
     speaker: About | None = Field(None, description="Only what this person said in a conversation.")
-    tags: Annotated[Strings, Field(max_length=32), AfterValidator(_tags)] | None = Field(
-        None, description="Only what has all of these tags."
-    )
-    since: Moment | None = Field(None, description="Only what was added then or later, as in 2026-07-28T09:00:00Z.")
-    until: Moment | None = Field(None, description="Only what was added before then.")
+    tags: Tags | None = Field(None, description="Only what has all of these tags.")
+    since: Then = Field(None, description="Only what was said or added from then on: 2026-07-28 or a time.")
+    until: Then = Field(None, description="Only what was said or added before then.")
     limit: Limit = Field(10, description="How many results.")
     explain: bool = Field(False, description="Say how much of each score comes from words and how much from meaning.")
 
@@ -74,7 +78,7 @@ class Fetch(Params):
 
 
 class Recent(Params):
-    since: Moment | None = Field(None, description="Only what was added or changed then or later.")
+    since: Then = Field(None, description="Only what was added or changed then or later.")
     kinds: Kinds | None = Field(None, description=_KINDS)
     about: About | None = Field(None, description=_ABOUT)
     limit: Limit = Field(20, description="How many.")
@@ -92,6 +96,7 @@ class RecentItem(Result):
     url: str
     text: str
     when: Time
+    metadata: dict[str, Any] | None = Field(None, description="Of a message: role, speaker, and at, when it was said.")
 
 
 class FoundItem(RecentItem):

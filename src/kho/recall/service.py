@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from kho.kernel.call import Call, Left, until
 from kho.kernel.capability import Capability
@@ -32,6 +32,7 @@ READ = 20_000
 """Characters of a passage in which that part is looked for."""
 BEGINNING = 500
 """Characters of an item in `recent`."""
+SAID = ("role", "speaker", "at")
 _NAMES = {"kinds": "kind", "tags": "tag"}
 
 
@@ -47,7 +48,7 @@ class RecallService:
     @RECALL.read(
         "search",
         toolset="minimal",
-        explained=("query", "kinds", "about"),
+        explained=("query", "kinds", "about", "speaker", "since", "until"),
         cli=(
             Command("search", ("query",), sentence=True, names=_NAMES),
             Command("recall", ("query",), sentence=True, names=_NAMES, summary="The same as search."),
@@ -62,7 +63,10 @@ class RecallService:
         user's papers and documents. Best results first.
         """
         check_period(params.since, params.until)
-        narrowing = Narrowing(params.about or None, params.speaker or None)
+        speaker, notes = await self._speaker(params, call) if params.speaker else (None, [])
+        if notes:
+            return model.SearchResults(results=[], notes=notes)
+        narrowing = Narrowing(params.about or None, speaker)
         wanted = self._narrowed(call, params, narrowing, tags=tuple(params.tags or ()), until=params.until)
         if not wanted:
             return model.SearchResults(results=[])
@@ -82,7 +86,9 @@ class RecallService:
 
         Use it when the passage that search shows is not enough. A message comes with those around it.
         """
-        prefix, _, id = unicodedata.normalize("NFC", params.id).strip().partition(":")
+        given = unicodedata.normalize("NFC", params.id).strip()
+        # As it stands in a link, where its colon may be escaped too.
+        prefix, _, id = (given if ":" in given else unquote(given)).partition(":")
         searchable = next((one for one in self._chosen(call) if one.kind.prefix == prefix), None)
         item = await searchable.fetch(call, id) if searchable is not None and id else None
         if searchable is None or item is None:
@@ -117,7 +123,11 @@ class RecallService:
         return model.RecentItems(
             results=[
                 model.RecentItem(
-                    **self._named(one, item), kind=one.kind.name, text=_beginning(item.text), when=iso(item.when)
+                    **self._named(one, item),
+                    kind=one.kind.name,
+                    metadata=_said(item),
+                    text=_beginning(item.text),
+                    when=iso(item.when),
                 )
                 for one, item in items[: params.limit]
             ]
@@ -149,11 +159,13 @@ class RecallService:
     ) -> tuple[list[model.FoundItem], SearchResults]:
         """Search until there are enough: some of what an index finds must not be shown, such as facts that expired."""
         searched, where = [one for one, _ in wanted], tuple(where for _, where in wanted)
+        explicit = not params.speaker == params.since == params.until == None  # noqa: E711 (0 is a time)
+        complete = explicit and all(one.space in self.searcher.spoken for one in where)
         found: list[model.FoundItem] = []
         cursor: str | None = None
         while True:
             page = await self.searcher.search(
-                where, params.query, limit=params.limit, cursor=cursor, per_key=True, timeout=left()
+                where, params.query, limit=params.limit, cursor=cursor, per_key=True, complete=complete, timeout=left()
             )
             hits = page.hits
             items = await self.db.read(
@@ -166,11 +178,22 @@ class RecallService:
             if cursor is None or len(found) >= params.limit:
                 return found[: params.limit], page
 
+    async def _speaker(self, params: model.Search, call: Call) -> tuple[str | None, list[str]]:
+        """Return the name of who is meant, or a note on why it is nobody."""
+        wanted = self._narrowed(call, params, Narrowing(params.about or None))
+        spoken = [where for one, where in wanted if one.space in self.searcher.spoken]
+        if not spoken:
+            return params.speaker, []
+        timeout = call.remaining(self.searcher.limits.timeout)
+        found = await self.searcher.conversations.speaker(spoken[0], params.speaker or "", until(timeout))
+        return found.name, [found.note] if found.name is None else []
+
     def _item(self, params: model.Search, hit: SearchHit, searchable: Searchable, item: Item) -> model.FoundItem:
         text = hit.passage.text
         return model.FoundItem(
             **self._named(searchable, item),
             kind=searchable.kind.name,
+            metadata=_said(item),
             text=text if len(text) <= PASSAGE else highlight.snippet(text[:READ], params.query, PASSAGE)[0],
             when=iso(item.when),
             score=round(hit.score, 4),
@@ -198,6 +221,11 @@ def _described(
             if item is not None:
                 shown[passage.ref.seq] = one, item
     return shown
+
+
+def _said(item: Item) -> dict[str, Any] | None:
+    """Who said a message, and when."""
+    return {name: item.metadata[name] for name in SAID if name in item.metadata} if "at" in item.metadata else None
 
 
 def _means(word: str, kind: Kind) -> bool:

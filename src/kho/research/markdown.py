@@ -29,10 +29,12 @@ def query(answer: model.QueryAnswer) -> str:
     lines = [f"**{status}.** {say(refinement.message)}"]
     if refinement.suggestions:
         lines.append(f"Suggestions: {' · '.join(inline(one) for one in refinement.suggestions)}")
+    notes = refinement.notes or ()
     if refinement.vectors_pending:
         waiting = counted(refinement.vectors_pending, "passage")
-        lines.append(f"Vectors are still being computed for {waiting}. Until then only keyword search finds them.")
-    lines += [line(note) for note in refinement.notes or ()]
+        if not any(waiting in note for note in notes):
+            lines.append(f"Vectors are still being computed for {waiting}. Until then only keyword search finds them.")
+    lines += [line(note) for note in notes]
     steps: list[str] = []
     if refinement.next_cursor:
         steps.append(say("the next page: ", Arg("cursor", refinement.next_cursor)))

@@ -25,7 +25,7 @@ from kho.storage.migrate import OWN, migrate
 async def as_released(db: Database, folder: Path, count: int) -> None:
     """The tables of the first release, with records; the word index of that time is of no use now."""
     for name, source, later in ((*OWN, "00[!12]_*"), ("experiences", experiences.MIGRATIONS, "00[!1]_*")):
-        first = shutil.ignore_patterns(later, "*.py", "__pycache__")
+        first = shutil.ignore_patterns(later, "01*", "*.py", "__pycache__")
         await asyncio.to_thread(shutil.copytree, source, folder / name, ignore=first)
     await migrate(db, [(name, folder / name) for name in (OWN[0], "experiences")])
 

@@ -1,12 +1,15 @@
 """How much words and meaning decide, by what is asked and what is found."""
 
+from dataclasses import replace
+
 import pytest
 
 from kho.kernel.ports import PassageRef
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query import scoring
 from kho.search.query.parsed_query import LITERALLY, UNMARKED, ParsedQuery
-from kho.search.query.scoring import Balance
+from kho.search.query.relevance import label, of_score
+from kho.search.query.scoring import Balance, Levels, RankedPassage, ScoreParts
 
 CODE = "def total(items):\n    result = 0\n    for item in items:\n        result += item.price\n    return result"
 PROSE = "The bridge was closed after cracks were found in two of its pillars, and it stayed closed all winter. " * 3
@@ -45,3 +48,39 @@ def test_conversations_have_a_balance_of_their_own() -> None:
     asked = ParsedQuery("why was the bridge closed")
     assert scoring.balance(asked, said, {"s"}) == scoring.AMONG_TALK
     assert scoring.balance(asked, said, {"other"}) == scoring.ASKED_OF_NOTES
+
+
+SCALES = [
+    ("prices", [CODE, NOTE, NOTE], scoring.AMONG_CODE.own),
+    ("prices", [NOTE, CODE, CODE], scoring.AMONG_NOTES.own),
+    ("prices", [PROSE, CODE, CODE], scoring.PROSE.own),
+    ("prices", [NOTE, NOTE, PROSE], scoring.AMONG_NOTES.own),
+    ("sum_of_prices", [NOTE, CODE, CODE], scoring.COMMON),
+]
+
+
+@pytest.mark.parametrize(("question", "texts", "scale"), SCALES)
+def test_an_answer_has_the_scale_of_its_first_hit(question: str, texts: list[str], scale: Levels) -> None:
+    """A fact found among code is no less right than one among facts."""
+    looked = [replace(one, ref=replace(one.ref, space=one.text[:4])) for one in passages(*texts)]
+    balance = scoring.balance(ParsedQuery(question), looked)
+    assert scoring.scale(balance, looked[0], ScoreParts(1.0), looked, ()) == scale
+
+
+def test_what_is_said_has_the_scale_of_conversations_among_code_too() -> None:
+    looked = [replace(one, ref=replace(one.ref, space=one.text[:4])) for one in passages(NOTE, CODE, CODE)]
+    scale = scoring.scale(scoring.AMONG_CODE, looked[0], ScoreParts(1.0), looked, {NOTE[:4]})
+    assert scale == scoring.AMONG_TALK.own
+
+
+def test_a_comment_in_a_file_of_code_has_the_scale_of_code() -> None:
+    looked = passages(PROSE, CODE, CODE)
+    assert scoring.scale(scoring.AMONG_CODE, looked[0], ScoreParts(1.0), looked, ()) == scoring.AMONG_CODE.own
+
+
+def test_the_definition_of_the_name_that_is_asked_for_is_highly_relevant() -> None:
+    hit = RankedPassage(1, "k", 0.3, ScoreParts(1.0, defines=True))
+    assert label(of_score(scoring.placed(hit, scoring.AMONG_CODE.own))) == "Highly Relevant"
+    assert scoring.placed(hit, scoring.PROSE.own) == scoring.PROSE.own.place(0.3)
+    other = replace(hit, parts=ScoreParts(1.0))
+    assert label(of_score(scoring.placed(other, scoring.AMONG_CODE.own))) == "Low Relevance"

@@ -249,3 +249,49 @@ def test_one_word_of_a_long_query_is_no_full_match(query: str, text: str) -> Non
 def test_one_known_word_of_a_few_keywords_is_all_that_counts() -> None:
     [short] = look("lid zzqx", passage("lid"))
     assert short.words == pytest.approx(1.0)
+
+
+COPY = "def copytree(src, dst):\n    names = os.listdir(src)\n    return _copytree(names, src, dst)"
+HELPER = "def _copytree(entries, src, dst):\n    for entry in entries:\n        copy(entry, dst)"
+DUE = "export function dueDate(invoice: Invoice, days: number) {\n  return invoice.day + days;\n}"
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "defines"),
+    [
+        ("copytree", COPY, True),
+        ("copytree()", COPY, True),
+        ("copy tree", COPY, True),
+        ("due date", DUE, True),
+        ("duedate", DUE, True),
+        ("tree copy", COPY, False),
+        ("listdir", COPY, False),
+        ("copy a tree of files", COPY, False),
+        ("copytree", "Call def copytree to copy a folder with everything in it.", False),
+    ],
+)
+def test_a_plain_word_is_the_name_that_code_defines(query: str, text: str, defines: bool) -> None:
+    [parts] = look(query, passage(text))
+    assert parts.defines is defines
+
+
+def test_the_name_as_it_is_written_goes_before_the_same_words() -> None:
+    assert [one.defines for one in look("copytree", passage(COPY), passage(HELPER))] == [True, False]
+    assert [one.defines for one in look("copyTree", passage(COPY), passage(HELPER))] == [True, True]
+
+
+def test_a_name_in_words_counts_in_its_order() -> None:
+    way = "def convert(a, b, c):\n    return ((a + b) * c[0], (a - b) * c[1])"
+    there = passage(way, heading="colors.py > rgb to hsv")
+    back = passage(way, heading="colors.py > hsv to rgb")
+    first, second = look("convert rgb to hsv", there, back)
+    assert first.literal == pytest.approx(second.literal + scoring.SPELT)
+    long = "which of these makes hsv to rgb values of a picture"
+    assert look(long, back)[0].literal == 0
+    assert look("rgb to hsv", passage("Colours, told in plain words.", heading="rgb to hsv"))[0].literal == 0
+
+
+def test_syllables_apart_count_less_than_the_word_that_they_make() -> None:
+    together, apart = look("bảo hiểm", passage("mua bảo hiểm"), passage("Hiểm họa cháy, bảo vệ rừng"))
+    assert together.words == pytest.approx(1.0)
+    assert apart.words < 0.5

@@ -123,3 +123,9 @@ async def test_a_note_in_another_language_is_found_among_many_in_ones_own(many: 
     in that language does."""
     found = await many.search(T, asked)
     assert found.hits[0].passage.key == key
+
+
+async def test_keywords_too_reach_notes_in_another_language(many: Searcher) -> None:
+    """By the plain cosine thirty-two notes in the language of the keywords are nearer."""
+    found = await many.search(T, "black coffee")
+    assert "coffee" in [hit.passage.key for hit in found.hits]

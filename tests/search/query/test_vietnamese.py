@@ -2,6 +2,7 @@
 
 from tests.search.conftest import Core, T, doc
 
+from kho.search.query.relevance import RELEVANT, of_score
 from kho.search.query.searcher import Searcher
 
 WORD = "Muốn đổi thẻ bảo hiểm thì mang căn cước đến phường."
@@ -15,6 +16,15 @@ async def test_syllables_that_stand_side_by_side_come_first(core: Core) -> None:
     searcher = Searcher(core.db, core.words)
     assert (await searcher.search(T, "bảo hiểm")).hits[0].passage.key == "word"
     assert (await searcher.search(T, "bao hiem")).hits[0].passage.key == "word"
+
+
+async def test_a_text_that_has_the_syllables_only_apart_is_not_labelled_as_if_it_had_the_word(core: Core) -> None:
+    await core.put(doc("word", WORD), doc("apart", APART), doc("ships", SHIPS))
+    searcher = Searcher(core.db, core.words)
+    for asked in ("bảo hiểm", "bao hiem"):
+        word, apart = (await searcher.search(T, asked)).hits
+        assert [word.passage.key, apart.passage.key] == ["word", "apart"]
+        assert of_score(word.score) >= RELEVANT > of_score(apart.score)
 
 
 async def test_a_pair_that_no_text_has_costs_nothing(core: Core) -> None:

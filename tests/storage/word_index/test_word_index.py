@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from math import log
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engines import words_of
@@ -302,3 +303,29 @@ async def test_an_entry_from_before_has_each_token_once(db: Database, words: Wor
     held, length = (await db.read(lambda tx: words.counted(tx, HERE, [1], ["red", "blue", "green"])))[1]
     assert held == {"red": 1.0, "blue": 1.0}
     assert length >= 2
+
+
+async def test_what_matches_a_filter_in_the_order_of_time(db: Database, words: Words) -> None:
+    refs = [
+        PassageRef(seq, "s", tenant, collection, tags=tags, created_at=at)
+        for seq, tenant, collection, tags, at in (
+            (1, "t", "a", ("x",), 30),
+            (2, "t", "a", ("x", "y"), 10),
+            (3, "t", "b", ("y",), 20),
+            (4, "t", "b", (), 20),
+            (5, "other", "a", ("x",), 10),
+        )
+    ]
+    await file(db, words, *refs)
+
+    async def listed(limit: int = 9, newest_first: bool = False, **more: Any) -> list[int]:
+        where = SearchFilter("s", "t", **more)
+        return await db.read(lambda tx: words.in_time(tx, where, limit, newest_first=newest_first))
+
+    assert await listed() == [2, 3, 4, 1]
+    assert await listed(newest_first=True) == [1, 4, 3, 2]
+    assert await listed(2) == [2, 3]
+    assert await listed(tags=("x",)) == [2, 1]
+    assert await listed(any_tags=("y", "z")) == [2, 3]
+    assert await listed(collections=("b",), since=20, until=30) == [3, 4]
+    assert await listed(since=21, until=30) == []

@@ -74,9 +74,20 @@ def code(text: str, start: int = 0, end: int | None = None) -> Iterator[Block]:
 
 def defined(text: str) -> str:
     """Return the names that a text defines, read as words: `parse_args` and `parseArgs` are "parse args"."""
-    found = (_NAMED.match(row.strip()[:_LONGEST]) for row in text.splitlines())
-    names = (" ".join(_NAME_PART.findall(one[1])).lower() for one in found if one)
+    names = map(in_words, names_defined(text))
     return ", ".join(dict.fromkeys(name for name in names if name))
+
+
+def names_defined(text: str) -> list[str]:
+    """Return the names that a text defines, as they are written."""
+    found = (_NAMED.match(row.strip()[:_LONGEST]) for row in text.splitlines())
+    return [one[1] for one in found if one]
+
+
+def in_words(name: str) -> str:
+    """Return a name, or some words, as the words that it is made of."""
+    parts: list[str] = _NAME_PART.findall(name)
+    return " ".join(parts).lower()
 
 
 def without_parameters(signature: str) -> str:

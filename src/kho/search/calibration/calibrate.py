@@ -102,7 +102,9 @@ class Calibration:
 
     def centred_question(self, question: "Array", spoken: str) -> "Array":
         """Return a question without what all of its language have in common: the nearest to it are near in any."""
-        return unit(question - self.questions.get(spoken, self.questions[""]))
+        middle = self.questions.get(spoken, self.questions[""])
+        # A server that suddenly answers with another number of dimensions is found out where vectors are compared.
+        return unit(question - middle) if middle.shape == question.shape else question
 
     def dump(self) -> str:
         return orjson.dumps(

@@ -22,7 +22,7 @@ from kho.search.indexing.passages import MODEL, StoredPassage
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
 
-log = logging.getLogger("kho.search")
+log = logging.getLogger("kho.search.vectors")
 
 LEASE = "vectors"
 LEASE_DURATION = 60 * SECOND

@@ -91,6 +91,23 @@ def labels(tx: Tx, where: Where, seqs: Sequence[int]) -> dict[int, tuple[str, st
     return {row[0]: row[1:] for row in _own(tx, "seq, space, collection, key, digest", where, seqs)}
 
 
+def last_by_tags(
+    tx: Tx, space: str, tenant: str, collections: Sequence[str] = (), start: int = 0
+) -> dict[tuple[str, ...], int]:
+    """Return every combination of tags that passages have, with the number of the last such passage; of some
+    collections, or of the passages after a number."""
+    select = "SELECT tags, max(seq) FROM passages WHERE"
+    if collections:
+        own = f"space = $1 AND tenant = $2 AND collection IN ({marks(len(collections), 3)})"
+        rows = tx.all(f"{select} {own} GROUP BY tags", space, tenant, *collections)
+    elif start:
+        # Said with "=", SQLite would walk all that the tenant has instead of beginning at the number.
+        rows = tx.all(f"{select} NOT (space <> $1 OR tenant <> $2) AND seq > $3 GROUP BY tags", space, tenant, start)
+    else:
+        rows = tx.all(f"{select} space = $1 AND tenant = $2 GROUP BY tags", space, tenant)
+    return {tuple(orjson.loads(tags)): seq for tags, seq in rows}
+
+
 def _own(tx: Tx, columns: str, where: Where, seqs: Sequence[int]) -> Sequence[Row]:
     filters = each(where)
     spaces = " AND ".join(f"space <> ${n}" for n in range(2, len(filters) + 2))

@@ -1,11 +1,12 @@
 """Query analysis: the tokens and phrases to look for, and the balance of keyword and semantic score."""
 
+import re
 from functools import cached_property
 
+from kho.lib.chunking.code_blocks import in_words
 from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern
-from kho.lib.name_key import name_key
-from kho.search.text.days import Day, days
+from kho.search.text.days import NamedDays, named_days
 from kho.search.text.language import language, typed_without_marks
 from kho.search.text.side_by_side import JOINT, pairs
 from kho.search.text.tokens import FUNCTION_WORD, MAX_QUERY_TOKENS, fold, query_tokens, without_marks
@@ -34,6 +35,8 @@ _NAME = pattern(
     rf"(?<!{_W})(?:{_W}*[a-z][A-Z]{_W}*|{_W}+(?:_{_W}+)+|{_W}+(?:::|->|[./\\]){_W}(?:{_W}|[./\\:])*"
     rf"|{_W}*[A-Za-z]-?\d(?:{_W}|-)*|0x[0-9a-fA-F]+|-\d{{4,}})"
 )
+
+_IDENTIFIER = pattern(r"[A-Za-z_]\w*(?: [A-Za-z_]\w*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,20 @@ class ParsedQuery:
         return tuple(fold(name) for name in _NAME.findall(self.beginning)[:32])
 
     @cached_property
-    def as_name(self) -> str:
-        """In the form in which names are compared."""
-        return name_key(self.beginning)
+    def as_identifier(self) -> str:
+        """The name that it would be in a program, if it is nothing but one or two plain words: `isleap`, `rmtree()`,
+        `due date`."""
+        typed = self.beginning.strip().removesuffix("()")
+        return typed if len(typed) > 2 and _IDENTIFIER.fullmatch(typed) else ""
 
     @cached_property
-    def days(self) -> list[Day]:
-        return days(self.beginning)
+    def in_words(self) -> str:
+        """As a name of a program would be read."""
+        return in_words(self.beginning)
+
+    @cached_property
+    def days(self) -> NamedDays:
+        return named_days(self.beginning)
 
     @cached_property
     def is_code(self) -> bool:

@@ -15,7 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kho.kernel.ports import TokenCounts, WordMatches
+from kho.lib.chunking.code_blocks import in_words, names_defined
 from kho.lib.dataclass import dataclass
+from kho.lib.lazy_regex import pattern
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query.parsed_query import EVENLY, ParsedQuery, flat
 from kho.search.text.side_by_side import JOINT
@@ -88,13 +90,15 @@ FOREIGN = 0.5
 it cannot have the words. If all passages are in other languages, what it has of them, mostly names, counts on top."""
 
 _NOTHING: TokenCounts = {}, 0
+_NAMES = pattern(", | > ")
+"""What separates the names in the heading of code."""
 
 BY_WORDS = 20
 """Number of best keyword matches that are scored in detail, beside the nearest by vector."""
 NEAREST = 32
 """Number of passages from vector search: detailed scoring changes their order more than that of keyword matches."""
 NEAREST_OF_ALL = 12
-"""The same for the search that looks for a sentence in all languages alike."""
+"""The same for the search that looks in all languages alike."""
 TAIL = 0.8
 """Score per keyword share of a passage not scored in detail, if no passage that was has any of the words."""
 
@@ -102,6 +106,14 @@ PHRASE = 0.35
 """Bonus for a quoted phrase that the passage holds exactly, or for a query typed without marks that it holds so."""
 NAME = 0.25
 """Bonus for a name that the passage holds whole."""
+SPELT = 0.1
+"""Bonus for code below a name of several words that is half of the query, in its order: `rgb to hsv`, not `hsv to
+rgb`."""
+DEFINED = 0.8
+"""Least score of the code that defines the name which is all of the query, on the scale that answers share."""
+APART = 0.5
+"""Weight of a syllable whose neighbours in a Vietnamese query are not beside it in the passage, as part of its weight:
+it is part of other words there."""
 BESIDE_HEAD = 0.75
 """Lower bound for keyword matches outside the head: the word index gives words in the head a little more, so the others
 lose less than a quarter."""
@@ -159,6 +171,8 @@ class ScoreParts:
     """True if it is in another language than the question, which is a sentence."""
     rivals: bool = True
     """False if nothing was found in the language of the question."""
+    defines: bool = False
+    """True if it is code that defines the name which is all of the query."""
     has_word: bool = False
     """True if it holds one of the words whole; neither function words nor parts of a name count."""
 
@@ -187,15 +201,46 @@ def lexical(
     total, most = _whole(asked, weights, matched) or 1.0, FULL * _whole(asked, sharp, matched) or 1.0
     importance = dict(asked.tokens)
     usual = sum(length for _, length in counted.values()) / max(len(counted), 1) or 1.0
+    words, defining = _words_of_syllables(asked, matched), _defining(asked, passages)
     found: list[ScoreParts] = []
     for passage in passages:
         held, length = counted.get(passage.ref.seq, _NOTHING)
-        share = min(1.0, sum(weights[token] for token in held) / total)
+        part = {token: APART if token in words and words[token].isdisjoint(held) else 1.0 for token in held}
+        share = min(1.0, sum(weights[token] * part[token] for token in held) / total)
         norm = K1 * (1 - B + B * length / usual)
-        bm25 = sum(sharp[token] * times * (K1 + 1) / (times + norm) for token, times in held.items())
+        bm25 = sum(sharp[token] * part[token] * times * (K1 + 1) / (times + norm) for token, times in held.items())
         has_word = any(importance[token] >= FOLDED for token in held)
-        found.append(ScoreParts(share, min(1.0, bm25 / most), _literal(asked, passage), has_word=has_word))
+        close, literal = min(1.0, bm25 / most), _literal(asked, passage)
+        found.append(ScoreParts(share, close, literal, defines=passage.ref.seq in defining, has_word=has_word))
     return found
+
+
+def _words_of_syllables(asked: ParsedQuery, matched: WordMatches) -> dict[str, set[str]]:
+    """Return, for each syllable of a Vietnamese query, the pairs with its neighbours that any passage has."""
+    found: dict[str, set[str]] = {}
+    for pair, _ in asked.tokens:
+        if JOINT in pair and matched.holders.get(pair):
+            for syllable in pair.split(JOINT):
+                found.setdefault(syllable, set()).add(pair)
+    return {token: found[bare] for token, _ in asked.words if (bare := without_marks(token)) in found}
+
+
+def _defining(asked: ParsedQuery, passages: Sequence[StoredPassage]) -> set[int]:
+    """Return the numbers of the passages that define the name which is all of the query, as it is written or, if none
+    does, however it is written."""
+    name = asked.as_identifier
+    if not name:
+        return set()
+    bare = _bare(name)
+    headed = {one.ref.seq: bare in map(_bare, _NAMES.split(one.heading)) for one in passages}
+    code = [one for one in passages if headed[one.ref.seq] or _is_code(one.text)]
+    names = {one.ref.seq: names_defined(one.text) for one in code}
+    exactly = {seq for seq, found in names.items() if name in found}
+    return exactly or {seq for seq, found in names.items() if bare in map(_bare, found)}
+
+
+def _bare(name: str) -> str:
+    return in_words(name).replace(" ", "")
 
 
 def _whole(asked: ParsedQuery, weights: Mapping[str, float], matched: WordMatches) -> float:
@@ -252,6 +297,30 @@ def balance(asked: ParsedQuery, passages: Sequence[StoredPassage], spoken: Colle
     return PROSE
 
 
+def scale(
+    balance: Balance, first: StoredPassage, parts: ScoreParts, looked: Sequence[StoredPassage], spoken: Collection[str]
+) -> Levels:
+    """Return the scale of an answer. If what was found first is not of the kind that most of what was looked at is, as
+    a fact among code, it scores as it would among its own kind."""
+    if parts.foreign:
+        return balance.foreign
+    if balance.own == COMMON:
+        return COMMON
+    if balance != AMONG_CODE:
+        return AMONG_CODE.own if _is_code(first.text) else balance.own
+    if first.ref.space in {one.ref.space for one in looked if _is_code(one.text)}:  # among code, its documentation too
+        return AMONG_CODE.own
+    if first.ref.space in spoken:
+        return AMONG_TALK.own
+    return AMONG_NOTES.own if len(first.text.encode()) <= NOTE else PROSE.own
+
+
+def placed(one: RankedPassage, scale: Levels) -> float:
+    """Return the score of a passage on the scale that all answers share."""
+    found = scale.place(one.score)
+    return DEFINED + (1 - DEFINED) * found if one.parts.defines and scale == AMONG_CODE.own else found
+
+
 def score(parts: ScoreParts, lean: float) -> float:
     """Combine the parts to a score in 0..1. `lean` is the share of keywords, 1 if there is no semantic search at
     all."""
@@ -291,12 +360,20 @@ def _is_code(text: str) -> bool:
 
 def _literal(asked: ParsedQuery, passage: StoredPassage) -> float:
     typed = PHRASE if asked.typed and asked.typed.lower() in passage.text.lower() else 0.0
+    typed += SPELT if _is_code(passage.text) and _says_a_name(asked, passage) else 0.0
     if not asked.phrases and not asked.names:
         return typed
     text = flat(f"{passage.heading}\n{passage.text}")
     phrases = sum(phrase in text for phrase in asked.phrases) / max(len(asked.phrases), 1)
     names = sum(name in text for name in asked.names) / max(len(asked.names), 1)
     return PHRASE * phrases + NAME * names + typed
+
+
+def _says_a_name(asked: ParsedQuery, passage: StoredPassage) -> bool:
+    """True if at least half of a query is one of the names of several words in the heading of a passage."""
+    said = f" {asked.in_words} "
+    names = (name for name in _NAMES.split(passage.heading) if " " in name and f" {name} " in said)
+    return any(2 * name.count(" ") + 2 >= said.count(" ") - 1 for name in names)
 
 
 def worth_a_look(matched: WordMatches, near: Sequence[int]) -> list[int]:

@@ -13,11 +13,14 @@ from kho.kernel import paging
 from kho.kernel.call import Left, until
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Embedder, Reranker, SearchFilter, Tx, Vectors, Where, WordMatches, Words, each
+from kho.lib.clock import Clock, system_clock
 from kho.lib.dataclass import dataclass
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import text_of
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query import dialogue, scoring, semantic, spaces
+from kho.search.query.conversations import Conversations, Shown
+from kho.search.query.mentions import Mentions
 from kho.search.query.parsed_query import ParsedQuery
 from kho.search.query.scoring import Balance, Label, RankedPassage, ScoreParts
 from kho.search.query.semantic import SemanticResult, SemanticSearch
@@ -30,6 +33,8 @@ READ_LITERALLY = 1_000
 words are adjacent."""
 READ_FOR_MARKS = 40
 """Number of keyword matches whose texts show the marks of a query typed without."""
+NAMED = 20
+"""Number of passages that are looked at more closely because of the speaker and the day that a query names."""
 RERANKED = 24
 """Number of passages passed to a re-ranking model."""
 WORTH = 0.3
@@ -138,13 +143,16 @@ class Searcher:
     embedder: InitVar[Embedder | None] = None
     reranker: Reranker | None = None
     limits: SearchLimits = SearchLimits()
-    spoken: set[str] = field(default_factory=set[str])
-    """Spaces that hold what was said in conversations."""
+    spoken: dict[str, Shown] = field(default_factory=dict[str, Shown])
+    """Spaces that hold what was said in conversations, and how their speakers are shown."""
+    clock: Clock = system_clock
     semantic: SemanticSearch | None = field(init=False, default=None)
     rankings: RankingCache = field(init=False)
+    conversations: Conversations = field(init=False)
 
     def __post_init__(self, vectors: Vectors | None, embedder: Embedder | None) -> None:
         self.rankings = RankingCache(self.limits.lists)
+        self.conversations = Conversations(self.db, self.words, self.spoken, self.clock)
         if vectors is not None and embedder is not None:
             self.semantic = SemanticSearch(self.db, vectors, embedder, self.limits.patience)
 
@@ -156,22 +164,28 @@ class Searcher:
         limit: int = 10,
         cursor: str | None = None,
         per_key: bool = False,
+        complete: bool = False,
         timeout: float | None = None,
     ) -> SearchResults:
-        """Return one page. With `per_key`, each document appears once, at the rank of its best passage."""
-        mark = mark_of(where, text, per_key)
+        """Return one page. With `per_key`, each document appears once, at the rank of its best passage. With
+        `complete`, all else that matches the filter follows in the order of time; it has to be of conversations."""
+        asked = ParsedQuery(text)
+        mark = self._mark(asked, where, per_key, complete)
         start, version = place_of(cursor, mark)
         left = until(self._time(timeout))
-        ranking = await self.ranking(where, text, per_key=per_key, timeout=left(), version=version)
-        page = ranking.ranked[start : start + limit]
+        ranking = await self.ranking(where, text, per_key=per_key, complete=complete, timeout=left(), version=version)
+        listed = ranking.ranked
+        if complete:
+            listed = [*listed, *await self._rest(where, ranking, 0.0 if asked.tokens else 1.0, per_key, left)]
+        page = listed[start : start + limit]
         texts = ranking.texts
         if any(one.seq not in texts for one in page):
             seqs = [one.seq for one in page]
             texts = await self.db.read(lambda tx: passages.get(tx, where, seqs), timeout=left())
         return SearchResults(
             [SearchHit(texts[one.seq], one.score, one.parts) for one in page if one.seq in texts],
-            len(ranking.ranked),
-            cursor_for(start + limit, ranking, mark),
+            len(listed),
+            cursor_for(start + limit, ranking, mark, len(listed)),
             ranking.notes,
             ranking.pending,
         )
@@ -183,6 +197,7 @@ class Searcher:
         *,
         depth: int = MAX_RANKED,
         per_key: bool = False,
+        complete: bool = False,
         timeout: float | None = None,
         version: int | None = None,
     ) -> Ranking:
@@ -191,7 +206,7 @@ class Searcher:
         asked = ParsedQuery(text)
         if not asked.tokens:
             return Ranking([])
-        mark = mark_of(where, text, per_key)
+        mark = self._mark(asked, where, per_key, complete)
         known = None if version is None else self.rankings.find(mark, depth, version)
         if known is None and self.rankings.knows(mark, depth):
             now = await self.db.read(lambda tx: spaces.version(tx, where), timeout=left())
@@ -199,7 +214,8 @@ class Searcher:
             if known is not None and known.notes:  # an incomplete answer is only reused for its next page
                 known = None
         if known is None:
-            known = await self._rank(asked, where, depth, per_key, left)
+            named = await self.conversations.mentions(asked, where, left)
+            known = await self._rank(asked, where, depth, per_key, named, left)
             self.rankings.keep(mark, depth, known)
         return known
 
@@ -222,6 +238,27 @@ class Searcher:
             one.ref.seq: scoring.score(part, balance.words) for one, part in zip(looked.passages, parts, strict=True)
         }
 
+    def _mark(self, asked: ParsedQuery, where: Where, per_key: bool, complete: bool) -> str:
+        return mark_of(where, asked.text, per_key, complete, self.conversations.stamp(asked, where))
+
+    async def _rest(
+        self, where: Where, ranking: Ranking, score: float, per_key: bool, left: Left
+    ) -> list[RankedPassage]:
+        """Return what matches a filter and was not ranked, in the order of time."""
+        seqs = await self.conversations.in_time(where, left)
+        labels = await self.db.read(lambda tx: passages.labels(tx, where, seqs), timeout=left())
+        before = {one.seq for one in ranking.ranked}
+        found = [
+            RankedPassage(seq, labels[seq][2], score, ScoreParts(0.0))
+            for seq in seqs
+            if seq in labels and seq not in before
+        ]
+        if not per_key:
+            return found
+        ranked = await self.db.read(lambda tx: passages.labels(tx, where, [*before]), timeout=left())
+        shown = {label[:3] for label in ranked.values()}
+        return [one for one in scoring.once(found, labels, per_key) if labels[one.seq][:3] not in shown]
+
     def _time(self, timeout: float | None) -> float:
         return self.limits.timeout if timeout is None else min(timeout, self.limits.timeout)
 
@@ -238,7 +275,9 @@ class Searcher:
         text, *also = await self.db.read(read, timeout=left())
         return ParsedQuery(text, *also, typed=asked.text)
 
-    async def _rank(self, asked: ParsedQuery, where: Where, depth: int, per_key: bool, left: Left) -> Ranking:
+    async def _rank(
+        self, asked: ParsedQuery, where: Where, depth: int, per_key: bool, named: Mentions, left: Left
+    ) -> Ranking:
         asked = await self._marked(asked, where, left)
         deep = max(depth, READ_LITERALLY) if asked.phrases else depth
         first, meant = await asyncio.gather(
@@ -247,11 +286,14 @@ class Searcher:
         )
         matched = scoring.of_known_words(asked, first.matched)
         chosen = scoring.worth_a_look(matched, meant.near)
+        first_of_all = await self.conversations.all_named(named, where, depth, left)
+        if not first_of_all:
+            chosen = list(dict.fromkeys([*chosen, *await self._near_named(asked, where, named, left)]))
         looked, parts, balance = await self._look(asked, where, matched, meant, chosen, left)
         most = 1.0 if asked.is_telling else scoring.UNTELLING
         ranked = sorted(
             (
-                RankedPassage(one.ref.seq, one.key, self._score(asked, one, part, balance.words), part)
+                RankedPassage(one.ref.seq, one.key, self._score(named, one, part, balance.words), part)
                 for one, part in zip(looked.passages, parts, strict=True)
                 if scoring.speaks(part, asked)
             ),
@@ -260,13 +302,16 @@ class Searcher:
         texts = {one.ref.seq: one for one in looked.passages}
         if ranked:
             worth = ranked[0].score * WORTH
-            scale = balance.foreign if ranked[0].parts.foreign else balance.own
-            ranked = [replace(one, score=most * scale.place(one.score)) for one in ranked if one.score >= worth]
+            first_hit, parts_of_first = texts[ranked[0].seq], ranked[0].parts
+            scale = scoring.scale(balance, first_hit, parts_of_first, looked.passages, self.spoken)
+            ranked = [replace(one, score=most * scoring.placed(one, scale)) for one in ranked if one.score >= worth]
         notes = meant.notes or self._waiting(first.pending)
         if self.reranker is not None and ranked:
             ranked, notes = await self._rerank(self.reranker, asked, ranked, texts, notes, left)
         ranked += scoring.tail(matched, looked.rest, ranked, most)
-        ranked = scoring.once(sorted(ranked, key=scoring.order), looked.labels(), per_key)[:depth]
+        ranked, labels = dialogue.put_first(first_of_all, ranked, looked.labels())
+        ranked = scoring.once(sorted(ranked, key=scoring.order), labels, per_key)[:depth]
+        texts |= {one.ref.seq: one for one in first_of_all}
         at_hand = {one.seq: texts[one.seq] for one in ranked[:FIRST_PAGE] if one.seq in texts}
         return Ranking(ranked, notes, first.pending, first.version, at_hand)
 
@@ -293,8 +338,19 @@ class Searcher:
         least = "At least " if pending == MAX_PENDING else ""
         return (f"{least}{pending:,} passages wait for their vectors; until then they are found by keywords only.",)
 
-    def _score(self, asked: ParsedQuery, passage: StoredPassage, parts: ScoreParts, lean: float) -> float:
-        weight = dialogue.weight(asked, passage) if passage.ref.space in self.spoken else 1.0
+    async def _near_named(self, asked: ParsedQuery, where: Where, named: Mentions, left: Left) -> list[int]:
+        """Return more candidates: the best of what is by the speakers and of the days that a query names."""
+        found: list[int] = []
+        for one in self.conversations.narrowed(named, where):
+            first, meant = await asyncio.gather(
+                self._first(one, asked, NAMED, left),
+                _nothing() if self.semantic is None else self.semantic.near(asked, one, left),
+            )
+            found += scoring.worth_a_look(first.matched, meant.near[:NAMED])
+        return found
+
+    def _score(self, named: Mentions, passage: StoredPassage, parts: ScoreParts, lean: float) -> float:
+        weight = dialogue.weight(named, passage) if passage.ref.space in self.spoken else 1.0
         return weight * scoring.score(parts, lean)
 
     def _balance(self, asked: ParsedQuery, looked: Sequence[StoredPassage]) -> Balance:
@@ -373,9 +429,10 @@ def mark_of(where: Where, *asked: str | bool) -> str:
     return blake2b(repr((where, *asked)).encode(), digest_size=12).hexdigest()
 
 
-def cursor_for(start: int, ranking: Ranking, mark: str) -> str | None:
+def cursor_for(start: int, ranking: Ranking, mark: str, total: int | None = None) -> str | None:
     """Return the cursor of the page that begins at `start`; None if there is no such page."""
-    return paging.encode([start, ranking.version, mark]) if start < len(ranking.ranked) else None
+    number = len(ranking.ranked) if total is None else total
+    return paging.encode([start, ranking.version, mark]) if start < number else None
 
 
 def place_of(cursor: str | None, mark: str) -> tuple[int, int | None]:

@@ -24,7 +24,7 @@ from kho.search.query.scoring import NEAREST, NEAREST_OF_ALL, Balance, ScorePart
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
 
-log = logging.getLogger("kho.search")
+log = logging.getLogger("kho.search.query")
 
 SHARE = 0.7
 """Share of the remaining time that semantic search may take: keyword search needs some to answer alone."""
@@ -64,8 +64,8 @@ class SemanticSearch:
             questions = [await self._question(text, patience) for text in (asked.beginning, asked.also) if text]
             model, timeout = self._embedder.model, left() * SHARE
             searches = [(one, NEAREST) for one in questions]
-            if asked.is_sentence:  # by the plain cosine, texts in the question's own language come before all others
-                searches.append((calibration.centred_question(questions[0], asked.language), NEAREST_OF_ALL))
+            # By the plain cosine, texts in the question's own language come before all others.
+            searches.append((calibration.centred_question(questions[0], asked.language), NEAREST_OF_ALL))
             found = await asyncio.gather(
                 *(self._vectors.nearest(model, where, one, limit, timeout=timeout) for one, limit in searches)
             )

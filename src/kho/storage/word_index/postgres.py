@@ -30,16 +30,22 @@ _RECENT = """
 SELECT count(*) FROM
 (SELECT 1 FROM words_entries WHERE scope = $1 AND created_at >= $2 AND created_at <= $3 LIMIT $4) AS recent
 """
+_IN_TIME = """
+SELECT seq FROM words_entries WHERE scope = $1 AND created_at >= $2 AND created_at <= $3{fitting}
+ORDER BY created_at {order}, seq {order} LIMIT $4
+"""
 # Each entry is scored from its own terms, so that a common token does not require reading all entries that have it.
+# A long array is stored outside of its row, and each mention would fetch it again: `||` behind OFFSET fetches it once.
 _SCORED = """
-SELECT seq, {points} AS points FROM words_entries
-WHERE scope = $1 AND created_at >= $2 AND created_at <= $3{fitting}
+SELECT seq, {points} AS points FROM
+(SELECT seq, heads, terms || '{{}}'::bigint[] AS terms FROM words_entries
+WHERE scope = $1 AND created_at >= $2 AND created_at <= $3{fitting}{newest} OFFSET 0) AS held
 """
 _BEST = "SELECT seq, points FROM ({entries}) AS looked_at ORDER BY points DESC, seq DESC LIMIT $4"
 # OFFSET separates the two steps: entries are to be found by their terms and then sorted without them.
 _NEWEST = "SELECT seq, points FROM ({scored} OFFSET 0) AS scored ORDER BY seq DESC LIMIT {newest}"
-# Here entries are read by number, newest first.
-_FIRST_MET = "{scored} ORDER BY seq DESC LIMIT {newest}"
+# Entries read by number, newest first.
+_FIRST_MET = " ORDER BY seq DESC LIMIT {newest}"
 # The estimated cost of the pending list, added for each of many clauses, would make the planner read the whole table.
 _BY_INDEX, _AS_BEFORE = "SET LOCAL enable_seqscan = off", "SET LOCAL enable_seqscan TO DEFAULT"
 
@@ -79,6 +85,9 @@ class PostgresWords:
         found = base.search(_Search(tx, where), where, tokens, limit, self._limits)
         tx.run(_AS_BEFORE)
         return found
+
+    def in_time(self, tx: Tx, where: SearchFilter, limit: int, *, newest_first: bool = False) -> list[int]:
+        return _Search(tx, where).in_time("DESC" if newest_first else "ASC", limit)
 
     def counted(
         self, tx: Tx, where: SearchFilter, seqs: Sequence[int], tokens: Iterable[str]
@@ -123,15 +132,19 @@ class _Search:
         return self._best(scored if newest is None else _NEWEST.format(scored=scored, newest=newest), limit)
 
     def look_at_newest(self, tokens: Sequence[base.WeightedToken], newest: int, limit: int) -> base.Scored:
-        scored = self._scored(tokens, f" AND {self._together(tokens)}")
-        return self._best(_FIRST_MET.format(scored=scored, newest=newest), limit)
+        scored = self._scored(tokens, f" AND {self._together(tokens)}", _FIRST_MET.format(newest=newest))
+        return self._best(scored, limit)
 
     def look_at_all(self, tokens: Sequence[base.WeightedToken], by_time: bool, limit: int) -> base.Scored:
         return self._best(self._scored(tokens, ""), limit)
 
-    def _scored(self, tokens: Sequence[base.WeightedToken], leading: str) -> str:
+    def in_time(self, order: str, limit: int) -> list[int]:
+        select = _IN_TIME.format(fitting=self._fitting, order=order)
+        return [row[0] for row in self._tx.all(select, *self._window, limit)]
+
+    def _scored(self, tokens: Sequence[base.WeightedToken], leading: str, newest: str = "") -> str:
         points = " + ".join(_points(self._term(("w", item.token)), item.weight) for item in tokens)
-        return _SCORED.format(points=points, fitting=leading + self._fitting)
+        return _SCORED.format(points=points, fitting=leading + self._fitting, newest=newest)
 
     def _best(self, entries: str, limit: int) -> base.Scored:
         return [(row[0], row[1]) for row in self._tx.all(_BEST.format(entries=entries), *self._window, limit) if row[1]]

@@ -99,6 +99,9 @@ class SqliteWords:
     def match(self, tx: Tx, where: SearchFilter, tokens: Sequence[tuple[str, float]], limit: int) -> WordMatches:
         return base.search(_Search(tx, where), where, tokens, limit, self._limits)
 
+    def in_time(self, tx: Tx, where: SearchFilter, limit: int, *, newest_first: bool = False) -> list[int]:
+        return _Search(tx, where).in_time("DESC" if newest_first else "ASC", limit)
+
     def counted(
         self, tx: Tx, where: SearchFilter, seqs: Sequence[int], tokens: Iterable[str]
     ) -> dict[int, TokenCounts]:
@@ -147,6 +150,12 @@ class _Search:
         if self._fitting:
             return best_of(self._tx.all(_IN_TIME + _AND_FITTING, *window, self._fitting), tokens, limit)
         return best_of(self._tx.all(_IN_TIME, *window), tokens, limit)
+
+    def in_time(self, order: str, limit: int) -> list[int]:
+        fitting = _AND_FITTING if self._fitting else ""
+        select = f"{_IN_TIME}{fitting} ORDER BY created_at {order}, seq {order} LIMIT {limit}"
+        values = (self._scope, self._since, self._until, *([self._fitting] if self._fitting else []))
+        return [row[0] for row in self._tx.all(select, *values)]
 
     def _best(
         self, expression: str, tokens: Sequence[base.WeightedToken], newest: int | None, limit: int
