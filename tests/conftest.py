@@ -34,7 +34,9 @@ settings.load_profile("kho")
 @pytest.fixture(autouse=True)
 def loud_drivers() -> None:
     """A command that a test before ran in this process has silenced them, and some tests read what they log."""
-    for name in logs.DRIVERS:
+    answers = logging.getLogger(logs.IN_ANSWERS)
+    answers.handlers[:], answers.propagate = [], True
+    for name in logs.TOLD_BY_COMMANDS:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 

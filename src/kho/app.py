@@ -36,6 +36,7 @@ from kho.storage import gauges
 from kho.storage.api_keys import SqlApiKeys
 from kho.storage.audit import SqlRefusals
 from kho.storage.leases import SqlLeases
+from kho.storage.local_token import LocalTokenFile
 from kho.storage.migrate import OWN, migrate
 from kho.storage.receipts import SqlReceipts
 from kho.storage.sqlite import database as sqlite
@@ -67,6 +68,7 @@ PACKAGE = Path(__file__).parent
 def open_database(settings: Settings) -> tuple[Database, Words]:
     url = settings.database_url
     if url is None:
+        sqlite.refuse_foreign(settings.home / DATABASE)
         return sqlite.Sqlite.open(settings.home / DATABASE), SqliteWords()
     if url.startswith(("postgresql://", "postgres://")):
         return postgres.Postgres.open(url), postgres_words.PostgresWords()
@@ -158,29 +160,32 @@ async def open_hub(
         for capability in slices:
             for work in capability.start if capability.name in only or capability.name not in SLICES else ():
                 background.add(work)
-        for work in (work for capability in slices if serving for work in capability.serve):
+        for work in (work for capability in slices if serving and not settings.read_only for work in capability.serve):
             background.add(work)
         if core.embedding_queue is not None and len(only) == len(SLICES):
             background.add(core.embedding_queue.run)
-        registry = Registry(slices, background, kinds())
+        registry = Registry(slices, background, kinds(), read_only=settings.read_only)
         refusals = SqlRefusals(core.db, background, core.clock, settings.local.tenant)
         registry.observers += [logs.log_call, refusals.observe]
         if settings.observe.otlp_endpoint is not None:
             registry.observers.append(_spans(settings.observe.otlp_endpoint))
+        keys = SqlApiKeys(core.db)
         hub = Hub(
             version=__version__,
             registry=registry,
             ping=partial(_ping, core.db),
-            keys=SqlApiKeys(core.db),
+            keys=keys,
             receipts=SqlReceipts(core.db, system_clock),
             clock=system_clock,
             local=local_principal(settings),
+            local_token=LocalTokenFile(settings.home),
             refusals=refusals,
             measure=partial(_measure, core.db, _gauges(settings, core, slices)),
             public=_public(settings.experiences.public_tenant),
             backlog=core.embedding_queue,
         )
         if serving:
+            background.add(partial(keys.write_uses, background))
             for name, model in (("LLM", settings.llm), ("VISION", settings.vision)):
                 if model.url and not model.model:
                     log.warning("KHO_%s__URL is set without KHO_%s__MODEL: the hub runs without that model", name, name)

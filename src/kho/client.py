@@ -94,6 +94,9 @@ class Found:
     content: str
     created_at: str
     score: float
+    speaker: str = ""
+    at: str = ""
+    """When it was said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ class SearchResult:
     score: float = 0.0
     """0 to 1; `recent` gives none."""
     label: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of a message: `role`, `speaker`, and `at`, when it was said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +209,7 @@ class Kho:
         *,
         kinds: Sequence[str] | None = None,
         about: str | None = None,
+        speaker: str | None = None,
         tags: Sequence[str] | None = None,
         since: str | None = None,
         until: str | None = None,
@@ -215,6 +221,7 @@ class Kho:
             query=query,
             kinds=None if kinds is None else list(kinds),
             about=about,
+            speaker=speaker,
             tags=None if tags is None else list(tags),
             since=since,
             until=until,
@@ -356,17 +363,25 @@ class Memory:
 
     async def search(
         self,
-        query: str,
+        query: str = "",
         conversation_id: str | None = None,
         limit: int = 10,
         *,
         user_id: str | None = None,
         agent_id: str | None = None,
+        speaker: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> list[Found]:
+        """The best first; without a query, what the other parameters say, in the order of time."""
         where = {"conversation_id": conversation_id, "user_id": user_id, "agent_id": agent_id}
-        answer = await self._call("search", query=query, limit=limit, **where)
+        said = {"speaker": speaker, "since": since, "until": until}
+        answer = await self._call("search", query=query, limit=limit, **where, **said)
         names = ("conversation_id", "message_id", "role", "content", "created_at", "score")
-        return [Found(*(one[name] for name in names)) for one in answer["results"]]
+        return [
+            Found(*(one[name] for name in names), speaker=one.get("speaker", ""), at=one.get("at", ""))
+            for one in answer["results"]
+        ]
 
     async def conversations(
         self, *, user_id: str | None = None, agent_id: str | None = None
@@ -441,6 +456,7 @@ def _results(answer: dict[str, Any]) -> list[SearchResult]:
             when=one.get("when", ""),
             score=one.get("score", 0.0),
             label=one.get("label", ""),
+            metadata=one.get("metadata", {}),
         )
         for one in answer["results"]
     ]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from kho.doors import cli, logs
     from kho.doors.cli import context, hub_socket
     from kho.doors.http import server
-    from kho.doors.mcp import dial_out, toolsets
+    from kho.doors.mcp import dial_out
     from kho.doors.mcp import stdio as mcp_stdio
     from kho.evaluation import hub_client
-    from kho.kernel import errors
+    from kho.kernel import errors, toolset
     from kho.kernel.hub import Hub
     from kho.models import inventory
     from kho.sanitizer import policy as sanitizer
@@ -36,7 +36,7 @@ else:
     cli, context, hub_socket = lazy("kho.doors.cli", "kho.doors.cli.context", "kho.doors.cli.hub_socket")
     logs, sanitizer = lazy("kho.doors.logs", "kho.sanitizer.policy")
     server, dial_out, mcp_stdio = lazy("kho.doors.http.server", "kho.doors.mcp.dial_out", "kho.doors.mcp.stdio")
-    toolsets, hub_client = lazy("kho.doors.mcp.toolsets", "kho.evaluation.hub_client")
+    toolset, hub_client = lazy("kho.kernel.toolset", "kho.evaluation.hub_client")
     errors, faults, inventory = lazy("kho.kernel.errors", "kho.simulator.faults", "kho.models.inventory")
 
 
@@ -95,6 +95,7 @@ def program(name: str) -> context.Program:
         listen_mqtt=partial(setattr, chosen.devices, "mqtt_broker"),
         name=name,
         ask_hub=partial(ask_hub, chosen),
+        answered=lambda answer: logs.unsaid.tell(str(answer)),
         running_hub=partial(running_hub, chosen),
     )
 
@@ -152,9 +153,9 @@ async def attach(chosen: Settings, url: str, tools: list[str], tell: Any) -> Non
     await dial_out.attach(lambda: open_hub(chosen), url, select(chosen, tools), chosen.mcp.page_size, tell)
 
 
-def select(chosen: Settings, tools: list[str]) -> toolsets.Selection:
+def select(chosen: Settings, tools: list[str]) -> toolset.Selection:
     """The tools that MCP clients list: those that a command names, else those of the settings."""
-    return toolsets.select(tools or chosen.mcp.tools, [*slices.SLICES], slices.tools)
+    return toolset.select(tools or chosen.mcp.tools, [*slices.SLICES], slices.tools)
 
 
 def simulate(*arguments: Any, **options: Any) -> Coroutine[Any, Any, None]:

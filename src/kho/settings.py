@@ -12,7 +12,7 @@ An empty variable counts as not set.
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_origin
 from urllib.parse import urlsplit
@@ -144,6 +144,8 @@ class Settings(BaseModel):
     vision: VisionSettings = Field(default_factory=VisionSettings)
     search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
+    read_only: bool = False
+    """Answer, but change nothing, whoever asks; boards cannot connect."""
 
     @property
     def fingerprint(self) -> str:
@@ -293,6 +295,52 @@ def _similar(name: str, known: Sequence[str]) -> str:
     from difflib import get_close_matches  # only for a name that is not known
 
     return next(iter(get_close_matches(name, known, 1, 0.7)), "")
+
+
+MASKED = "********"
+
+
+def effective(settings: Settings) -> list[dict[str, Any]]:
+    """Return every setting with the value in force and where it comes from. Secrets are masked."""
+    return [
+        {"name": ".".join(path), "value": _unmasked(value), "source": _source(path)}
+        for path, value in _leaves(settings, [])
+    ]
+
+
+def _leaves(section: BaseModel, path: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from _leaves(value, [*path, name])
+        else:
+            yield [*path, name], value
+
+
+def _unmasked(value: Any) -> Any:
+    """Return the value in JSON form, without secrets: also without the password of an address."""
+    match value:
+        case SecretStr():
+            return MASKED if value.get_secret_value() else ""
+        case str() if "://" in value and urlsplit(value).password:
+            return value.replace(f":{urlsplit(value).password}@", f":{MASKED}@")
+        case list() | tuple() | set() | frozenset():
+            return [_unmasked(one) for one in cast(list[Any], value)]
+        case dict():
+            return {str(key): _unmasked(one) for key, one in cast(dict[str, Any], value).items()}
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def _source(path: Sequence[str]) -> str:
+    """Return 'default', the variable that sets it (its own or that of its section), or its place in the file."""
+    own = [f"{PREFIX}{'__'.join(path[:length])}".upper() for length in range(len(path), 0, -1)]
+    set_ = {name.upper() for name, text in os.environ.items() if text}
+    if found := next((name for name in own if name in set_), ""):
+        return found
+    return "default" if _at(_file(), path) is None else f"{os.environ['KHO_CONFIG']}"
 
 
 def local_principal(settings: Settings, *, admin: bool = False) -> Principal:

@@ -15,6 +15,8 @@ from kho.lib.lazy_module import lazy
 if TYPE_CHECKING:
     from kho import parsers
     from kho import settings as config
+    from kho.administration import capability as administration
+    from kho.administration import service as administration_service
     from kho.audit import capability as audit
     from kho.devices import capability as devices
     from kho.devices.mqtt import config as mqtt
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from kho.kernel.capability import Capability
     from kho.kernel.registry import Registry
     from kho.kernel.vocabulary import Kind
+    from kho.lib import clock
     from kho.memory import capability as memory
     from kho.models import factory
     from kho.recall import capability as recall
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
 else:
     parsers, factory, background, registry = lazy(
         "kho.parsers", "kho.models.factory", "kho.kernel.background", "kho.kernel.registry"
+    )
+    administration, administration_service, clock = lazy(
+        "kho.administration.capability", "kho.administration.service", "kho.lib.clock"
     )
     audit, devices, mqtt = lazy("kho.audit.capability", "kho.devices.capability", "kho.devices.mqtt.config")
     documents, knowledge = lazy("kho.documents.capability", "kho.documents.knowledge")
@@ -135,6 +141,17 @@ def open_audit(settings: Settings, core: Core, shared: Shared) -> Capability:
     return audit.capability(core, shared.slices, [*SLICES])
 
 
+def open_administration(settings: Settings, core: Core, shared: Shared) -> Capability:
+    service = administration_service.Service(
+        db=core.db,
+        clock=clock.system_clock,
+        home_tenant=settings.local.tenant,
+        registry=describe,
+        settings=partial(config.effective, settings),
+    )
+    return administration.capability(service)
+
+
 SLICES: dict[str, tuple[ModuleType, Callable[[Settings, Core, Shared], Capability]]] = {
     "memory": (memory, open_memory),
     "toolbox": (toolbox, open_toolbox),  # contract 002 lists these two first
@@ -144,6 +161,7 @@ SLICES: dict[str, tuple[ModuleType, Callable[[Settings, Core, Shared], Capabilit
     "research": (research, open_research),
     "documents": (documents, open_documents),
     "devices": (devices, open_devices),
+    "administration": (administration, open_administration),
     "audit": (audit, open_audit),  # after the slices whose rows it shows
 }
 """Every slice, in the order of tools and servers."""

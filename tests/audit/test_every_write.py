@@ -165,6 +165,10 @@ def collections(action: str, **more: Any) -> Json:
     return {"action": action, "collection_name": "papers", **more}
 
 
+def made(world: World, by: str = "create_key") -> Json:
+    return {"id": world.answers[by]["id"]}
+
+
 STEPS = [
     Step("remember", FACT),
     unchanged("remember", FACT),
@@ -265,6 +269,17 @@ STEPS = [
     unchanged("device_revoke", {"device": BOARD}),
     Step("device_forget", {"device": BOARD, **BY}),
     unchanged("device_forget", {"device": BOARD}),
+    unchanged("create_key", {"name": "bot"}),  # the first one has to be confirmed
+    Step("create_key", {"name": "bot", "scopes": ["exp:read"], "confirm": True}),
+    unchanged("create_key", {"scopes": ["nonsense"]}),
+    unchanged("delete_key", made),  # the last one
+    Step("rotate_key", made),
+    unchanged("rotate_key", {"id": "no-such"}),
+    Step("revoke_key", lambda world: {**made(world), **BY}),
+    unchanged("revoke_key", made),
+    Step("delete_key", lambda world: {**made(world), **BY}),
+    Step("turn_off_keys", BY),
+    unchanged("turn_off_keys", {}),
 ]
 
 

@@ -14,8 +14,8 @@ from tests.doors.doors import KHO, MODERN, Json, Served, served, talking
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
-from kho.doors.mcp.toolsets import ALL
 from kho.kernel.background import Background
+from kho.kernel.toolset import ALL
 from kho.research.settings import ResearchSettings
 from kho.settings import Settings
 

@@ -28,6 +28,7 @@ from kho.settings import Settings
 from kho.simulator.board import Board, Say
 from kho.storage.api_keys import SqlApiKeys
 from kho.storage.audit import SqlRefusals
+from kho.storage.local_token import LocalTokenFile
 from kho.storage.receipts import SqlReceipts
 
 Json = dict[str, Any]
@@ -80,7 +81,8 @@ async def web(worker: HubWorker, *, by_code: bool = False, **chosen: Any) -> Asy
         counting = Background()  # of refusals, which waits for the minute to end
         refusals = SqlRefusals(worker.db, counting, worker.clock, worker.tenant)
         refusals.unauthorized("nobody")  # its task lasts as long as the hub: begun here, others can be counted
-        yield Hub("test", registry, _nothing, keys, receipts, worker.clock, local, refusals, _no_figures)
+        token = LocalTokenFile(Settings().home)
+        yield Hub("test", registry, _nothing, keys, receipts, worker.clock, local, token, refusals, _no_figures)
         await counting.drain()
 
     settings = Settings()

@@ -26,13 +26,13 @@ from kho.app import open_hub
 from kho.doors.http.app import Application
 from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.doors.mcp.stdio import serve
-from kho.doors.mcp.toolsets import ALL
 from kho.kernel import api_keys
 from kho.kernel.api_keys import ApiKey
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
+from kho.kernel.toolset import ALL
 from kho.lib.clock import DAY, Clock, system_clock
 from kho.settings import Settings
 
@@ -71,7 +71,7 @@ AUDIT = ["audit_log"]
 """The tools of each capability, in the order in which they are listed."""
 SERVERS = [
     "memory-server", "tool-server", "facts-server", "recall-server", "experiences-server", "research-server",
-    "documents-server", "devices-server", "audit-server",
+    "documents-server", "devices-server", "administration-server", "audit-server",
 ]  # fmt: skip
 
 KHO = str(Path(sys.executable).with_name("kho"))

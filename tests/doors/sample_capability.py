@@ -14,7 +14,6 @@ from tests.doors.command_line import program_of
 from kho.app import open_hub
 from kho.doors.cli import build
 from kho.doors.mcp.stdio import serve
-from kho.doors.mcp.toolsets import ALL
 from kho.kernel.call import Call
 from kho.kernel.capability import Capability
 from kho.kernel.command import Command
@@ -22,6 +21,7 @@ from kho.kernel.errors import KhoError
 from kho.kernel.hints import Hint, Op
 from kho.kernel.operation import Operation
 from kho.kernel.params import Params, Result
+from kho.kernel.toolset import ALL
 from kho.settings import Settings
 
 ROOT = str(Path(__file__).resolve().parents[2])

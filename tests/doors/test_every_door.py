@@ -21,9 +21,9 @@ from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
-from kho.doors.mcp.toolsets import ALL
 from kho.kernel.background import Background
 from kho.kernel.call import Call
+from kho.kernel.toolset import ALL
 from kho.settings import Settings
 
 Ask = Callable[[str, Json], Awaitable[Json]]

@@ -15,6 +15,7 @@ import pytest
 from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
+from kho.doors import logs
 from kho.doors.logs import JsonFormatter, LineFormatter, log_call, log_refusal
 from kho.kernel.call import Call
 from kho.settings import Settings
@@ -151,3 +152,51 @@ def test_spans_reach_a_collector(tmp_path: Path) -> None:
     assert path == "/v1/traces"
     assert b"experiences.query" in body
     assert CANARY.encode() not in body
+
+
+def command(home: Path, *words: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KHO_")}
+    own = {**environment, "KHO_HOME": str(home), **settings}
+    return subprocess.run([sys.executable, "-m", "kho", *words], env=own, capture_output=True, text=True)
+
+
+def test_a_command_says_once_and_in_words_that_the_model_does_not_answer(tmp_path: Path) -> None:
+    settings = {
+        "KHO_SEARCH__EMBEDDER__PROVIDER": "openai",
+        "KHO_SEARCH__EMBEDDER__URL": "http://127.0.0.1:9/v1",
+        "KHO_SEARCH__EMBEDDER__MODEL": "m",
+    }
+    kept = command(tmp_path, "remember", "The lamp is in the attic.", **settings)
+    assert kept.stderr.count("cannot be reached") == 1
+    found = command(tmp_path, "search", "where is the lamp", **settings)
+    assert (found.stdout + found.stderr).count("Keyword search only") == 1
+    for done in (kept, found):
+        assert "{" not in done.stderr
+        assert "level" not in done.stderr
+
+
+def test_a_command_says_once_that_its_folder_cannot_be_made(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    done = command(blocked / "home", "doctor")
+    assert done.stderr == ""
+    assert "check the data folder" in done.stdout or "name a folder" in done.stdout
+
+
+def test_what_an_answer_does_not_say_is_logged_in_words() -> None:
+    said = logs.Unsaid()
+    for reason in ("The model is not ready yet.", "The model is not ready yet.", "Nobody is there."):
+        said.emit(
+            logging.makeLogRecord(
+                {"name": "x", "levelno": 30, "levelname": "WARNING", "msg": "only: %s", "args": (reason,)}
+            )
+        )
+    root, handler = logging.getLogger(), Kept(logs.CommandFormatter())
+    root.addHandler(handler)
+    try:
+        said.tell("{'notes': ['Keyword search only. Nobody is there.']}")
+        assert handler.lines == ["warning: only: The model is not ready yet."]
+        said.tell("")
+        assert len(handler.lines) == 1
+    finally:
+        root.removeHandler(handler)

@@ -8,7 +8,6 @@ import pytest
 
 from kho.app import open_database, open_hub
 from kho.kernel import audit
-from kho.kernel.api_keys import ApiKey
 from kho.kernel.audit import AuditEntry
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
@@ -68,19 +67,26 @@ async def test_each_refused_request_is_one_row(settings: Settings) -> None:
 
 
 async def test_keys_that_come_and_go_are_rows(settings: Settings) -> None:
+    admin = Principal("lan", settings.local.tenant, frozenset({"*", "admin"}))
     async with open_hub(settings) as hub:
-        for id in ("aaaaaaaa", "bbbbbbbb"):
-            await hub.keys.add(ApiKey(id, "bot", "acme", ("exp:read",), "digest", hub.clock()), "lan")
-        assert await hub.keys.revoke("aaaaaaaa", hub.clock(), "lan")
-        assert not await hub.keys.revoke("aaaaaaaa", hub.clock(), "lan")
-        assert await hub.keys.reset(hub.clock(), "lan") == 2
+
+        async def done(operation: str, **arguments: Any) -> dict[str, Any]:
+            outcome = await hub.registry.call(hub.registry.actions[operation], arguments, Call(admin))
+            assert outcome.error is None, outcome.error
+            return outcome.value
+
+        first, second = [
+            (await done("create_key", name="bot", tenant="acme", scopes=["exp:read"], confirm=True))["id"]
+            for _ in range(2)
+        ]
+        await done("revoke_key", id=first, reason="lost")
+        await done("delete_key", id=first)
     rows = await trail(settings, "acme")
-    assert [(row.operation, row.subject, row.actor) for row in reversed(rows)] == [
-        ("create_key", "aaaaaaaa", "lan"),
-        ("create_key", "bbbbbbbb", "lan"),
-        ("revoke_key", "aaaaaaaa", "lan"),
-        ("delete_key", "aaaaaaaa", "lan"),
-        ("delete_key", "bbbbbbbb", "lan"),
+    assert [(row.capability, row.operation, row.subject, row.actor, row.reason) for row in reversed(rows)] == [
+        ("administration", "create_key", first, "lan", ""),
+        ("administration", "create_key", second, "lan", ""),
+        ("administration", "revoke_key", first, "lan", "lost"),
+        ("administration", "delete_key", first, "lan", ""),
     ]
     assert {str(row.details) for row in rows} == {"{'name': 'bot', 'scopes': ['exp:read']}"}
 

@@ -1,7 +1,9 @@
 """What only SQLite must show: grouped commits, several processes on one file, and a file that stays private."""
 
 import asyncio
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -12,10 +14,13 @@ from pathlib import Path
 import pytest
 from tests.timeouts import PATIENCE
 
+from kho.app import open_hub
 from kho.kernel import errors
 from kho.kernel.ports import Database, Tx
+from kho.settings import Settings
+from kho.storage.migrate import OWN, migrate
 from kho.storage.sqlite.connection import connect
-from kho.storage.sqlite.database import Sqlite, refuse_broken
+from kho.storage.sqlite.database import Sqlite, refuse_broken, refuse_foreign
 
 
 @pytest.fixture
@@ -228,3 +233,27 @@ async def test_a_data_folder_that_is_a_file_is_told_in_plain_words(tmp_path: Pat
     (tmp_path / "home").write_text("not a folder")
     with pytest.raises(errors.DatabaseError, match="is a file"):
         Sqlite.open(tmp_path / "home" / "kho.db")
+
+
+@pytest.mark.parametrize("table", ["notes (id INTEGER)", "migrations (id INTEGER, migration TEXT, batch INTEGER)"])
+async def test_the_database_of_another_program_is_refused_and_left_as_it_is(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "kho.db"
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute(f"CREATE TABLE {table}")
+    before = path.read_bytes()
+    with pytest.raises(errors.DatabaseError, match="a database of another program"):
+        async with open_hub(Settings(home=tmp_path), only=()):
+            pass
+    assert path.read_bytes() == before
+    assert {*await asyncio.to_thread(os.listdir, tmp_path)} == {"kho.db"}
+
+
+async def test_a_new_file_an_empty_one_and_our_own_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "kho.db"
+    refuse_foreign(path)
+    db = Sqlite.open(path)
+    refuse_foreign(path)  # another process made it a moment ago, and has not filled it yet
+    await migrate(db, [OWN])
+    refuse_foreign(path)
+    await db.aclose()
+    refuse_foreign(path)

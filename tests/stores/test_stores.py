@@ -58,7 +58,8 @@ async def test_commands_read_it(kept: Kept, unpack: Unpack, tmp_path: Path) -> N
     keys, files = await asyncio.gather(
         command(settings, "keys", "list", "--json"), exported(settings, tmp_path / "exported")
     )
-    assert [*differences(recorded["keys_list"], json.loads(keys))] == []
+    known = [{name: value for name, value in key.items() if value is not None} for key in recorded["keys_list"]]
+    assert [*differences(known, json.loads(keys)["keys"])] == []  # what is not there is left out now
     assert files.keys() >= recorded["files"].keys()
     for name, text in recorded["files"].items():
         assert {*files[name].splitlines()} >= {*text.splitlines()}, name

@@ -32,8 +32,17 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
-DRIVERS = ("kho.storage.sqlite.transaction", "kho.storage.postgres.database", "kho.storage.postgres.transaction")
-"""Loggers of what a database's driver said, of which the error that callers get is the readable form."""
+TOLD_BY_COMMANDS = (
+    "kho.storage.sqlite.database",
+    "kho.storage.sqlite.transaction",
+    "kho.storage.postgres.database",
+    "kho.storage.postgres.transaction",
+    "kho.search.vectors",
+)
+"""Loggers of what a command says itself: what a database's driver said, of which the error that callers get is the
+readable form, and why passages wait for vectors."""
+IN_ANSWERS = "kho.search.query"
+"""Logger of what an answer lacks. Most answers say it themselves."""
 
 
 class LineFormatter(logging.Formatter):
@@ -46,21 +55,65 @@ class LineFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+class CommandFormatter(logging.Formatter):
+    """Formats a record as what a command says."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{record.levelname.lower()}: {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class Unsaid(logging.Handler):
+    """Keeps what the answer of a command may say itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._kept.append(record)
+
+    def tell(self, answer: str) -> None:
+        """Log what an answer does not say, once each."""
+        kept, self._kept = self._kept, []
+        told: set[str] = set()
+        for record in kept:
+            reasons = record.args if isinstance(record.args, tuple) else ()
+            message = record.getMessage()
+            if message not in told and not any(str(reason) in answer for reason in reasons):
+                logging.getLogger().handle(record)
+            told.add(message)
+
+
+unsaid = Unsaid()
+
+
 def set_up(level: str, style: str, *, command: bool = False) -> None:
-    """Log to stderr, always: stdout may carry a protocol. A `command` prints the error of its database itself."""
+    """Log to stderr, always: stdout may carry a protocol. A `command` logs as it says everything else, and not what it
+    says itself."""
     # Not used by any formatter, and every log record would pay for them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    readable = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter() if readable else JsonFormatter())
+    handler.setFormatter(_formatter(style, command and level != "DEBUG"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("kho").setLevel(level)
-    for name in DRIVERS:
-        logging.getLogger(name).setLevel(logging.ERROR if command and level != "DEBUG" else logging.NOTSET)
+    briefly = command and level != "DEBUG"
+    for name in TOLD_BY_COMMANDS:
+        logging.getLogger(name).setLevel(logging.ERROR if briefly else logging.NOTSET)
+    answers = logging.getLogger(IN_ANSWERS)
+    answers.handlers[:] = [unsaid] if briefly else []
+    answers.propagate = not briefly
     # The pool repeats what our own error reports once.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+
+
+def _formatter(style: str, command: bool) -> logging.Formatter:
+    if style == "auto" and command:
+        return CommandFormatter()
+    readable = style == "text" or (style == "auto" and sys.stderr.isatty())
+    return LineFormatter() if readable else JsonFormatter()
 
 
 def log_refusal(path: str, client: str, code: str) -> None:

@@ -14,14 +14,16 @@ from mcp.client.streamable_http import streamable_http_client
 from kho.doors.http.app import Application
 from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.doors.mcp.server import McpDoor
-from kho.doors.mcp.toolsets import Selection
 from kho.kernel import Background, Call, Hub, InvalidParams, KhoError
+from kho.kernel.toolset import Selection
 from kho.lib.dataclass import dataclass
 
 Door = Literal["memory", "mcp", "http"]
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Calls a tool by name with arguments, and returns its answer."""
 
+LISTED = 1_000
+"""Tools on a page of the list, which is all of them: the client warns at every call of a tool that is not there."""
 ANSWER_TIMEOUT = 120.0
 """Seconds for one answer. The hub's own timeout is much shorter."""
 
@@ -35,8 +37,8 @@ class _Http:
 
 @dataclass(frozen=True, slots=True)
 class _Mcp:
-    tools: list[str] = field(default_factory=list[str])
-    page_size: int = 50
+    tools: list[str] = field(default_factory=lambda: ["all"])
+    page_size: int = LISTED
 
 
 @asynccontextmanager
@@ -48,7 +50,7 @@ async def hub_client(door: Door, hub: Hub) -> AsyncGenerator[Ask, None]:
             yield _directly(hub)
         case "mcp":
             background = Background()
-            served = McpDoor(hub, background, lambda ctx: hub.local, Selection(), 50)
+            served = McpDoor(hub, background, lambda ctx: hub.local, Selection("all"), LISTED)
             try:
                 async with Client(served.server, read_timeout_seconds=ANSWER_TIMEOUT) as client:
                     yield _through(client)

@@ -11,12 +11,27 @@ from kho.kernel.access import Access, Open, names
 from kho.kernel.audit import AuditEvent, record
 from kho.kernel.errors import Forbidden, Timeout
 from kho.kernel.ports import Database, Tx
+from kho.kernel.toolset import Choosable, Selection
 from kho.lib.dataclass import dataclass
 
 T = TypeVar("T")
 U = TypeVar("U")
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 Work = Callable[[], Awaitable[None]]
+
+
+Rights = tuple[frozenset[str], Selection | None, bool]
+
+
+class Guarded(Choosable, Protocol):
+    """The part of an operation that decides who may call it."""
+
+    @property
+    def scope(self) -> Access: ...
+    @property
+    def effect(self) -> str: ...
+    @property
+    def hands_on(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +43,36 @@ class Principal:
     scopes: frozenset[str]
     kind: str = "local"
     """local (this machine's user) | key | anonymous"""
+    key: str = ""
+    """Id of its API key."""
+    expires_at: int | None = None
+    """When the credential expires, if it does."""
+    tools: Selection | None = None
+    """What its key is limited to; None: whatever its scopes allow."""
+    read_only: bool = False
+
+    @property
+    def rights(self) -> Rights:
+        """What it may do, whoever it is: two callers with the same rights see the same of a tenant."""
+        return self.scopes, self.tools, self.read_only
+
+    def may_call(self, operation: Guarded) -> bool:
+        """True if scope, tools and read-only mode all allow the operation."""
+        return self.allows(operation.scope) and not self.lacks(operation)
+
+    def lacks(self, operation: Guarded) -> str:
+        """Return why a limit of the key keeps it from an operation that its scopes allow; empty if none does."""
+        if operation.hands_on:
+            return ""
+        if self.read_only and operation.effect != "read":
+            return "This key is read-only: it can look things up, but not change anything."
+        if self.tools is not None and not self.tools.covers(operation):
+            return f"This key is limited to {', '.join(self.tools.names)}."
+        return ""
+
+    def may_have(self, capability: str, access: Access) -> bool:
+        """True if it may have a resource, a prompt, a stream, a page or a notice of the capability."""
+        return self.allows(access) and (self.tools is None or self.tools.covers_capability(capability))
 
     def allows(self, access: Access) -> bool:
         """True if it has the scope. '*' is every scope but admin, which must be given by name."""
@@ -77,6 +122,12 @@ class Call:
     def shared(self) -> bool:
         """True if the hub serves others than this machine's user (stricter rules apply)."""
         return self.principal.kind != "local"
+
+    def need_right(self, operation: Guarded, command: str = "") -> None:
+        """Raise Forbidden if scope, tools or read-only mode of the credential keep the caller from an operation."""
+        self.need(operation.scope, command)
+        if lack := self.principal.lacks(operation):
+            raise Forbidden(lack, guidance="Use another key ('kho keys create NAME').", key=self.principal.key)
 
     def need(self, access: Access, command: str = "") -> None:
         """Raise Forbidden without the scope. `command` does the same on the hub's machine, where its user may do

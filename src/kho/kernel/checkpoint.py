@@ -11,13 +11,13 @@ from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 from kho.kernel.access import Access, Open, names
-from kho.kernel.call import Call, Principal
+from kho.kernel.call import Call, Principal, Rights
 from kho.kernel.capability import Announcements, Capability, Changes, Level
-from kho.kernel.errors import Forbidden
+from kho.kernel.errors import Forbidden, ReadOnly
 from kho.kernel.operation import Operation
 from kho.kernel.searchable import Searchable
 from kho.kernel.vocabulary import Kind
-from kho.kernel.web import Served
+from kho.kernel.web import Served, Socket
 from kho.lib.dataclass import dataclass
 
 
@@ -44,8 +44,10 @@ T = TypeVar("T", bound=Scoped)
 
 
 class Checkpoint:
-    def __init__(self, capabilities: Sequence[Capability]) -> None:
+    def __init__(self, capabilities: Sequence[Capability], *, read_only: bool = False) -> None:
+        """`read_only`: nobody may change anything in this hub."""
         self._capabilities = capabilities
+        self._read_only = read_only
         self._listeners: dict[str, list[tuple[Principal, ChangeListener]]] = {}
         """By tenant."""
         self._owners = {served.path: one.name for one in capabilities for served in one.web}
@@ -53,21 +55,35 @@ class Checkpoint:
         for capability in capabilities:
             _need_scopes(capability)
             if capability.resource_changes is not None:
-                capability.resource_changes.subscribe(partial(self._resources_changed, capability.resource_changes))
+                capability.resource_changes.subscribe(
+                    partial(self._resources_changed, capability.name, capability.resource_changes)
+                )
             if capability.announcements is not None:
-                capability.announcements.subscribe(partial(self._announced, capability.announcements))
+                announcements = capability.announcements
+                announcements.subscribe(partial(self._announced, capability.name, announcements))
             for source in capability.sources:
                 source.subscribe(self._tools_changed)
         self._offered = self._offers()
 
     def visible(self, principal: Principal) -> Sequence[Capability]:
         """Return every capability, without the parts that the caller may not use."""
-        return self._narrowed(principal.scopes)
+        return self._narrowed(principal.rights)
+
+    def need(self, call: Call, operation: Operation, command: str = "") -> None:
+        """Raise Forbidden if the caller may not run the operation. `command` does the same on the hub's machine."""
+        if self._read_only and operation.effect != "read" and not operation.hands_on:
+            raise ReadOnly
+        call.need_right(operation, command)
+
+    def may_call(self, principal: Principal, operation: Operation) -> bool:
+        if self._read_only and operation.effect != "read" and not operation.hands_on:
+            return False
+        return principal.may_call(operation)
 
     def live(self, principal: Principal) -> list[Operation]:
         """Return what live sources offer the caller now."""
         mine = (operation for operation in self._live() if operation.tenant in ("", principal.tenant))
-        return _allowed(principal, mine)
+        return [operation for operation in mine if self.may_call(principal, operation)]
 
     async def idle(self, tenant: str) -> frozenset[str]:
         """Return the capabilities whose tools have nothing to act on for the tenant."""
@@ -83,6 +99,15 @@ class Checkpoint:
     def admit(self, served: Served, call: Call) -> None:
         """Raise Forbidden if the caller may not have the page or stream."""
         call.need(served.scope)
+        if not call.principal.may_have(self._owners.get(served.path, ""), served.scope):
+            raise Forbidden(
+                f"This key is limited to {', '.join(call.principal.tools.names if call.principal.tools else ())}."
+            )
+
+    def admit_method(self, served: Served, method: str) -> None:
+        """Raise Forbidden for what would change something in a read-only hub, whatever credential it checks."""
+        if self._read_only and (isinstance(served, Socket) or method not in ("GET", "HEAD")):
+            raise ReadOnly
 
     def listen(self, principal: Principal, listener: ChangeListener) -> Callable[[], None]:
         """Register a listener; the returned function removes it."""
@@ -98,15 +123,16 @@ class Checkpoint:
 
         return end
 
-    def _narrow(self, scopes: frozenset[str]) -> Sequence[Capability]:
-        anybody = Principal("", "", scopes)
+    def _narrow(self, rights: Rights) -> Sequence[Capability]:
+        scopes, tools, read_only = rights
+        anybody = Principal("", "", scopes, tools=tools, read_only=read_only)
         return [
             replace(
                 one,
-                operations=_allowed(anybody, one.operations),
-                prompts=_allowed(anybody, one.prompts),
-                resources=one.resources if one.resources and anybody.allows(one.resources.scope) else None,
-                web=_allowed(anybody, one.web),
+                operations=[operation for operation in one.operations if self.may_call(anybody, operation)],
+                prompts=[prompt for prompt in one.prompts if anybody.may_have(one.name, prompt.scope)],
+                resources=one.resources if one.resources and anybody.may_have(one.name, one.resources.scope) else None,
+                web=[served for served in one.web if anybody.may_have(one.name, served.scope)],
             )
             for one in self._capabilities
         ]
@@ -138,22 +164,31 @@ class Checkpoint:
         for tenant, listeners in list(self._listeners.items()):
             ours = [operation for owner, operation in changed if owner in ("", tenant)]
             for principal, listener in list(listeners):
-                if seen := _allowed(principal, ours):
+                if seen := [operation for operation in ours if self.may_call(principal, operation)]:
                     listener.tools_changed(seen)
 
-    def _resources_changed(self, changes: Changes, tenant: str, uri: str | None) -> None:
-        for listener in self._hearing(tenant, changes):
+    def _resources_changed(self, capability: str, changes: Changes, tenant: str, uri: str | None) -> None:
+        for listener in self._hearing(tenant, capability, changes):
             listener.resources_changed(uri)
 
-    def _announced(self, announcements: Announcements, tenant: str, level: Level, speaker: str, what: Any) -> None:
-        for listener in self._hearing(tenant, announcements):
+    def _announced(
+        self, capability: str, announcements: Announcements, tenant: str, level: Level, speaker: str, what: Any
+    ) -> None:
+        for listener in self._hearing(tenant, capability, announcements):
             listener.announced(level, speaker, what)
 
-    def _hearing(self, tenant: str, thing: Scoped) -> list[ChangeListener]:
-        return [one for principal, one in self._listeners.get(tenant, ()) if principal.allows(thing.scope)]
+    def _hearing(self, tenant: str, capability: str, thing: Scoped) -> list[ChangeListener]:
+        listeners = self._listeners.get(tenant, ())
+        return [one for principal, one in listeners if principal.may_have(capability, thing.scope)]
 
 
 ADMIN = "admin"
+
+
+def beyond(principal: Principal, scopes: Iterable[str]) -> list[str]:
+    """Return those of the scopes that the caller does not have, and so cannot give to others."""
+    held = principal.scopes
+    return [scope for scope in scopes if scope not in held and (scope == "*" or not principal.allows(scope))]
 
 
 def trail_scopes(slices: Iterable[Capability]) -> dict[str, frozenset[str]]:

@@ -45,6 +45,8 @@ class Command:
     """True if the command changes nothing searchable, even if its operation can: no wait for the index afterwards."""
     confirms: bool = False
     """True if `--yes` sets the parameter `confirm`. Without it, the user at a terminal is asked when it is needed."""
+    unattended: bool = False
+    """True if `confirm` is set without asking where nobody is at a terminal: a script knows what it does."""
     final: bool = False
     """True if it cannot be undone: it needs `--yes`, or the user at a terminal is asked first."""
     asks: str = ""

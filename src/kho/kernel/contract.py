@@ -56,6 +56,7 @@ class Options(TypedDict, total=False):
     text: Callable[[Any], str]
     invalid: Callable[[Sequence[Problem]], KhoError]
     open_world: bool
+    remarks: Callable[[Any], str]
     failed_in_part: Callable[[Any], bool]
     literal_input: JsonSchema
 
@@ -146,6 +147,7 @@ class Contract:
             text=options.get("text"),
             invalid=options.get("invalid", self.invalid),
             open_world=options.get("open_world", False),
+            remarks=options.get("remarks"),
             failed_in_part=options.get("failed_in_part"),
             literal_input=options.get("literal_input"),
             shape=self.shape,

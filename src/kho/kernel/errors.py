@@ -29,7 +29,7 @@ class KhoError(Exception):
     """What to do about it, in a sentence: the class's default, unless one is given."""
 
     def __init__(self, message: str | None = None, *, guidance: str | None = None, **details: Any) -> None:
-        self.message = message or (type(self).__doc__ or self.code).strip()
+        self.message = message or " ".join((type(self).__doc__ or self.code).split())
         self.details: dict[str, Any] = details
         if guidance is not None:
             self.guidance = guidance
@@ -105,6 +105,13 @@ class Forbidden(KhoError):
     code = "FORBIDDEN"
     rpc = FORBIDDEN
     status = 403
+
+
+class ReadOnly(Forbidden):
+    """This hub is read-only: it answers, but nothing can be changed."""
+
+    code = "READ_ONLY"
+    guidance = "Whoever runs the hub can start it without KHO_READ_ONLY."
 
 
 class NotFound(KhoError):

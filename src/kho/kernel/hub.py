@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from kho.kernel.api_keys import Keys
+from kho.kernel.api_keys import Keys, LocalToken
 from kho.kernel.call import Call, Principal, Receipts
 from kho.kernel.capability import Gauge
 from kho.kernel.errors import Forbidden
@@ -61,6 +61,7 @@ class Hub:
     receipts: Receipts
     clock: Clock
     local: Principal
+    local_token: LocalToken
     refusals: Refusals
     measure: Callable[[], Awaitable[Sequence[tuple[Gauge, float]]]]
     """Reads every gauge now."""

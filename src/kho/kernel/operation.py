@@ -86,6 +86,8 @@ class Operation(Generic[P, R]):
     """Makes the error for invalid parameters."""
     text: Callable[[R], str] | None = None
     """Renders the result as Markdown, for people at the command line."""
+    remarks: Callable[[R], str] | None = None
+    """What the command line says beside the answer, on stderr; empty for nothing."""
     failed_in_part: Callable[[R], bool] | None = None
     """True if a result includes failures: the command then exits with status 1, as for an error."""
     markdown: bool = False
@@ -94,6 +96,8 @@ class Operation(Generic[P, R]):
     """Schema to send unchanged, when a contract prints one."""
     envelope_schema: Callable[[JsonSchema], JsonSchema] | None = None
     """Converts the schema of a result to that of the contract's envelope around it, failures included."""
+    hands_on: bool = False
+    """True if all it does is call other operations, each of which is checked by itself."""
     tenant: str = ""
     """Tenant that owns it; empty for all. Used by live operations: only a board's tenant sees its tools."""
 

@@ -49,11 +49,14 @@ Time = Annotated[str, BeforeValidator(as_iso)]
 """ISO 8601 time; also accepts a row's microseconds."""
 
 
+TIME_FORM = "must be a time such as 2025-09-16T03:00:00Z, or a day such as 2025-09-16"
+
+
 def _moment(value: Any) -> int:
     try:
         return from_iso(value)
     except (TypeError, ValueError):
-        raise PydanticCustomError("time", "must be a time such as 2025-09-16T03:00:00Z") from None
+        raise PydanticCustomError("time", TIME_FORM) from None
 
 
 Moment = Annotated[

@@ -205,6 +205,10 @@ class Words(Protocol):
         """Find the passages with most of the query's (token, importance) weight; rarer tokens weigh more."""
         ...
 
+    def in_time(self, tx: Tx, where: SearchFilter, limit: int, *, newest_first: bool = False) -> list[int]:
+        """Return the passages that match a filter, in the order of time."""
+        ...
+
     def counted(
         self, tx: Tx, where: SearchFilter, seqs: Sequence[int], tokens: Iterable[str]
     ) -> dict[int, TokenCounts]:

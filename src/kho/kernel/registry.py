@@ -14,6 +14,7 @@ from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.operation import Operation
+from kho.kernel.toolset import Selection, select
 from kho.kernel.validation import Problem, check_values
 from kho.kernel.vocabulary import Kind
 from kho.lib.dataclass import dataclass
@@ -36,7 +37,14 @@ Observer = Callable[[Operation, Call, Outcome, float], None]
 
 
 class Registry:
-    def __init__(self, capabilities: Sequence[Capability], background: Background, kinds: Iterable[Kind] = ()) -> None:
+    def __init__(
+        self,
+        capabilities: Sequence[Capability],
+        background: Background,
+        kinds: Iterable[Kind] = (),
+        *,
+        read_only: bool = False,
+    ) -> None:
         """`kinds`: those of global ids whose slices may not be open, as in a command."""
         self.capabilities = capabilities
         self.observers: list[Observer] = []
@@ -44,7 +52,7 @@ class Registry:
         self._tools = _index(capabilities, lambda _, operation: operation.tool)
         self._actions = _index(capabilities, lambda _, operation: operation.action)
         self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
-        self.checkpoint = Checkpoint(capabilities)
+        self.checkpoint = Checkpoint(capabilities, read_only=read_only)
         searched = (one.kind for capability in capabilities for one in capability.searchable)
         self._kinds = {kind.prefix: kind for kind in (*kinds, *searched)}
 
@@ -64,7 +72,7 @@ class Registry:
         """Find a known tool that is currently not offered: calling it explains why."""
         for capability in self.capabilities:
             found = await capability.absent(name, principal.tenant) if capability.absent is not None else None
-            if found is not None and principal.allows(found.scope):
+            if found is not None and self.checkpoint.may_call(principal, found):
                 return found
         return None
 
@@ -73,6 +81,10 @@ class Registry:
 
     def method(self, name: str) -> Operation | None:
         return self._methods.get(name) or self._methods.get(vocabulary.synonym(name, self._methods, "/"))
+
+    def select(self, names: Iterable[str]) -> Selection:
+        """Return what these sets, capabilities and tools choose. Raises InvalidParams for names of nothing."""
+        return select(names, [one.name for one in self.capabilities], lambda: self._tools)
 
     @property
     def actions(self) -> Mapping[str, Operation]:
@@ -92,7 +104,7 @@ class Registry:
         started = time.perf_counter()
         try:
             call.operation = operation.audited_as
-            call.need(operation.scope, operation.cli[0].words if operation.cli else "")
+            self.checkpoint.need(call, operation, operation.cli[0].words if operation.cli else "")
             params = await self._parse(operation, arguments)
             result = await operation.run(params, call)
             outcome = Outcome(operation, operation.shape(result), result)

@@ -135,7 +135,9 @@ def check_values(value: Any) -> None:
 def check_period(since: int | None, until: int | None) -> None:
     """Raises InvalidParams if a period ends before it begins."""
     if since is not None and until is not None and since > until:
-        raise InvalidParams("'since' is after 'until'. Swap them, or leave one out.", field="since")
+        raise InvalidParams(
+            "'since' is after the end of the period. Swap the two times, or leave one out.", field="since"
+        )
 
 
 def shown(path: str) -> str:

@@ -1,4 +1,4 @@
-"""A stream ends with the key that opened it: whatever happens after the key is revoked or expired is not heard.
+"""Calls and streams end with their key: whatever happens after it is revoked or expired is not heard.
 
 Streams are opened over real HTTP. Nothing here waits for a time to pass: how long an answer of the key table is
 believed, how often a silent stream is looked at and the clock of expiry are all given.
@@ -8,16 +8,17 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import httpx2
 import pytest
 from tests.clock import Clock
-from tests.doors.doors import Served, bearer, new_key, served
-from tests.doors.streams import board_that_speaks, streamed
+from tests.doors.doors import MODERN, Json, Served, bearer, new_key, served
+from tests.doors.streams import META, board_that_speaks, streamed
 from tests.doors.web_capability import Shop
 from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.devices.settings import DeviceSettings
-from kho.kernel import api_keys
+from kho.kernel import Call, Capability, Operation, Params, Result, api_keys
 from kho.kernel.web import Stream
 from kho.lib.clock import DAY
 from kho.settings import Settings
@@ -107,3 +108,57 @@ async def test_a_stream_of_the_machine_s_user_ends_when_keys_begin_to_decide(set
     async with served(settings, fresh=0, heartbeat=0.01) as hub, opened(hub, stream) as lines:
         await new_key(settings)
         assert await to_the_end(lines) == []
+
+
+@pytest.mark.parametrize("path", ["/jsonrpc", "/actions", "/mcp"])
+async def test_a_call_that_is_under_way_ends_with_its_key_in_every_process(settings: Settings, path: str) -> None:
+    """Each application has its own view of the keys, as each worker has."""
+    ended, good = await new_key(settings, "local"), await new_key(settings, "local", sub="other")
+    slow = Slow()
+    async with (
+        served(settings, slow.capability, fresh=0.01) as one,
+        served(settings, slow.capability, fresh=0.01) as another,
+        asyncio.timeout(PATIENCE),
+        asyncio.TaskGroup() as tasks,
+    ):
+        calls = [tasks.create_task(slow.ask(hub, path, key)) for hub in (one, another) for key in (ended, good)]
+        await slow.are_under_way(len(calls))
+        await revoke(settings, ended)
+        for call in (calls[0], calls[2]):
+            assert (await call).status_code == 401
+        slow.go_on.set()
+        for call in (calls[1], calls[3]):
+            assert (await call).status_code == 200
+
+
+class Slow:
+    """A slice with one operation that does not end until it is told to."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self._begun = asyncio.Semaphore(0)
+
+    async def wait(self, params: Params, call: Call) -> Result:
+        self._begun.release()
+        await self.go_on.wait()
+        return Result()
+
+    async def are_under_way(self, calls: int) -> None:
+        for _ in range(calls):
+            await self._begun.acquire()
+
+    async def ask(self, hub: Served, path: str, key: str) -> httpx2.Response:
+        params = {"name": "wait", "arguments": {}, "_meta": META} if path == "/mcp" else {}
+        method = "tools/call" if path == "/mcp" else "slow-server/wait"
+        body: Json = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        mcp = {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": "wait"} if path == "/mcp" else {}
+        accept = {"accept": "application/json, text/event-stream"}
+        sent: Json = {"action": "wait", "payload": {}} if path == "/actions" else body
+        return await hub.post(path, sent, **bearer(key), **accept, **mcp)
+
+    @property
+    def capability(self) -> Capability:
+        operation = Operation(
+            "slow.wait", "Wait.", Params, self.wait, "exp:read", result=Result, tool="wait", rpc="wait", action="wait"
+        )
+        return Capability("slow", "slow-server", (operation,), "Waits.")

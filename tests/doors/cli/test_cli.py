@@ -1,6 +1,7 @@
 """The command line. What parsing and help texts say is asked in-process; what a process does, of processes."""
 
 import asyncio
+import contextlib
 import json
 import re
 import shlex
@@ -72,14 +73,14 @@ def test_every_command_is_there(settings: Settings) -> None:
         "kb add-document", "kb add-external-result", "kb add-folder", "kb cancel-job", "kb clear-history", "kb export",
         "kb feedback", "kb import", "kb ingest-folder", "kb job-status", "kb jobs", "kb list-documents",
         "kb rebuild-index", "kb remove-document", "kb show-document", "kb status",
-        "keys create", "keys list", "keys reset", "keys revoke",
+        "keys create", "keys delete", "keys list", "keys off", "keys revoke", "keys rotate",
         "memory add", "memory clear", "memory context", "memory delete", "memory export", "memory import",
         "memory list", "memory messages", "memory open", "memory search", "memory summary",
         "models install", "models list",
         "projects archive", "projects create", "projects detect", "projects info", "projects link", "projects list",
         "projects set-defaults", "projects unarchive", "projects unlink",
-        "query", "recall", "recent", "remember", "search", "serve", "similar", "stdio", "tools duckduckgo-search",
-        "tools fetch-url", "watch",
+        "query", "recall", "recent", "remember", "search", "serve", "settings", "similar", "stdio", "tenants",
+        "tools duckduckgo-search", "tools fetch-url", "watch",
     ]  # fmt: skip
 
 
@@ -241,9 +242,10 @@ async def test_whoever_asks_for_json_gets_wrong_settings_in_json(home: Path) -> 
 
 
 def test_a_missing_argument_is_told_with_an_example(settings: Settings) -> None:
-    done = run(settings, "keys", "revoke")
-    assert done.err.startswith("Usage: kho keys revoke [OPTIONS] ID\n")
-    assert "Missing argument 'ID'.\nExample:\n  kho keys revoke 1f9d3c07\n" in done.err
+    done = run(settings, "disconnect")
+    assert done.err.startswith("Usage: kho disconnect [OPTIONS] ")
+    assert "Missing argument" in done.err
+    assert "Example:\n  kho disconnect claude\n" in done.err
 
 
 def test_what_is_missing_is_told_as_it_is_typed(settings: Settings) -> None:
@@ -571,3 +573,21 @@ def test_an_import_goes_on_after_lines_that_are_refused(settings: Settings, tmp_
     assert len(run(settings, "memory", "export").out.splitlines()) == 1 + 999 - 2
     again = json.loads(run(settings, "memory", "import", str(file), "--no-wait", "--json").out)
     assert [one["first_line"] for one in again["failed"]] == [7, 700, 1001]
+
+
+def test_a_word_of_a_command_below_is_suggested(settings: Settings) -> None:
+    done = run(settings, "ingest")
+    assert done.status == 2
+    assert "No such command 'ingest'. Did you mean 'kb ingest-folder'?" in done.err
+    assert "Did you mean" in run(settings, "serch").err
+    assert "Did you mean" not in run(settings, "blorptrix").err
+
+
+def test_an_export_counts_each_kind(settings: Settings, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.md").write_text(f"# Note {number}\n\nOf kettles.\n")
+    run(settings, "collections", "create", "papers", "--type", "fundamental")
+    with contextlib.chdir(tmp_path):
+        assert run(settings, "kb", "add-folder", str(tmp_path), "--collection", "papers").status == 0
+    done = run(settings, "kb", "export", str(tmp_path / "out.jsonl"))
+    assert done.err == "1 collection, 3 documents exported.\n"

@@ -92,7 +92,7 @@ def test_a_command_has_only_the_flags_that_it_shows(settings: Settings, books: S
         "shelves create x --width wide",
         "completion tcsh",  # the parser does
         "serve --port 99999",
-        "keys create x --days soon",
+        "models install --from /no/such/file.whl",
         "watch . --collection x --interval 0",
         "kb import /no/such/file.jsonl",
     ],
@@ -130,7 +130,7 @@ def test_help_names_the_program_as_it_was_called(settings: Settings, books: Shel
         assert example is not None
         assert example[1] == f"{name} shelves create 'top shelf' --type steel --labels a --labels b"
         assert f"'{name} serve'" in run(settings, books, "--help", name=name).out
-        assert f"  {name} keys list --json" in run(settings, books, "keys", "list", "--help", name=name).out
+        assert f"  {name} doctor" in run(settings, books, "doctor", "--help", name=name).out
 
 
 def test_every_example_works(settings: Settings, books: Shelves) -> None:

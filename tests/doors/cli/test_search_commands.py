@@ -60,6 +60,11 @@ async def hold_the_lease(settings: Settings) -> None:
     await write(settings, lambda tx: tx.run("INSERT INTO leases (name, owner, until) VALUES ($1, $2, $3)", *row))
 
 
+async def test_eval_through_a_door_warns_of_nothing(settings: Settings, questions: Path) -> None:
+    asked = await kho(settings.home, "eval", str(questions), "--config", "words", "--door", "mcp")
+    assert (asked.status, "not listed" in asked.err) == (0, False)
+
+
 # -- eval --------------------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +269,13 @@ def test_doctor_says_that_all_is_well(settings: Settings, hashed: Settings) -> N
     later = run(hashed, "doctor")  # the model came after the record
     assert later.status == 0
     assert "There are no vectors yet; 'kho serve' or 'kho doctor --repair' computes them." in later.out
+
+
+def test_doctor_says_whose_vectors_are_still_there(settings: Settings, hashed: Settings) -> None:
+    submit(hashed)
+    longer = change(hashed, {"search": {"embedder": {"dimension": 64}}})
+    done = run(longer, "doctor")
+    assert "The vectors are still those of hash/256 in the database; 'kho serve' or" in done.out
 
 
 async def test_doctor_says_what_waits_and_why(hashed: Settings) -> None:

@@ -368,7 +368,9 @@ async def make_key(hub: Hub) -> None:
 
 @pytest.mark.parametrize("name", HTTP)
 @pytest.mark.parametrize("scope", ["user", "project"])
-def test_over_http_a_key_is_a_reference(machine: Machine, name: str, scope: Scope) -> None:
+def test_over_http_a_key_is_a_reference_and_the_token_of_this_machine_s_user_is_only_in_this_user_s_files(
+    machine: Machine, name: str, scope: Scope
+) -> None:
     client = CLIENTS[name]
     if scope not in client.files:
         assert machine.run("connect", name, "--http", "--scope", scope, "--yes").status == 1
@@ -376,18 +378,27 @@ def test_over_http_a_key_is_a_reference(machine: Machine, name: str, scope: Scop
     machine.program.run(make_key)
     done = machine.run("connect", name, "--http", "--tools", "minimal", "--tools", "docs", "--scope", scope, "--yes")
     assert done.status == 0, done.err
-    assert "key" in done.err
+    token = (machine.hub / "local.token").read_text() if scope == "user" else ""
+    assert ("The hub wants a key" in done.err) is (scope == "project")
+    assert token == "" or token not in done.out
     address = "http://127.0.0.1:8001/mcp?tools=minimal,docs"
     expected = json.loads(json.dumps(HTTP[name]).replace('"U"', json.dumps(address)))
+    if scope == "user":
+        header = {"Authorization": f"Bearer {token}"}
+        named = {"http_headers": header} if name == "codex" else {"headers": header}
+        expected = {key: value for key, value in expected.items() if key != "bearer_token_env_var"} | named
     assert entries(client, file_of(machine, client, scope).read_bytes())["kho"] == expected
 
 
-def test_over_http_without_keys_there_is_no_header(machine: Machine) -> None:
+def test_over_http_the_token_is_written_before_there_are_keys(machine: Machine) -> None:
     machine.settings.http.host, machine.settings.http.port = "::1", 9000
     assert machine.run("connect", "claude", "--yes").status == 0
     assert machine.run("connect", "claude", "--http", "--yes").status == 0
     entry = json.loads((machine.home / ".claude.json").read_text())["mcpServers"]["kho"]
-    assert entry == {"type": "http", "url": "http://[::1]:9000/mcp"}
+    token = (machine.hub / "local.token").read_text()
+    assert stat.S_IMODE((machine.hub / "local.token").stat().st_mode) == 0o600
+    header = {"Authorization": f"Bearer {token}"}
+    assert entry == {"type": "http", "url": "http://[::1]:9000/mcp", "headers": header}
     assert machine.run("disconnect", "claude").status == 0
     assert not (machine.home / ".claude.json").exists()
 

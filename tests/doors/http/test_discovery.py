@@ -38,6 +38,10 @@ LESSER = [
 ]  # fmt: skip
 """Actions that are no tools."""
 
+ADMINISTRATION = (
+    "create_key", "list_keys", "revoke_key", "rotate_key", "delete_key", "turn_off_keys", "list_tenants", "list_settings",
+)  # fmt: skip
+
 
 async def test_health_is_exactly_what_the_contract_shows(shared_hub: Served) -> None:
     response = await shared_hub.get("/health")
@@ -68,6 +72,7 @@ async def test_servers_are_listed_with_exactly_the_documented_keys(shared_hub: S
         (RESEARCH, ["Collections", "Query history"], ["refine_query", "extract_context"]),
         (DOCUMENTS, [], []),
         (DEVICES, [], []),
+        ([], [], []),  # administration is no tool of models
         (AUDIT, [], []),
     )
     assert [server["name"] for server in answer["servers"]] == SERVERS
@@ -165,7 +170,7 @@ async def test_every_action_is_described_and_its_example_is_valid(hub: Served) -
     body = described["paths"]["/actions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     variants: Json = {variant["properties"]["action"]["const"]: variant for variant in body["oneOf"]}
     assert variants.keys() == {
-        *MEMORY, *TOOLBOX, *FACTS, *RECALL, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES, *AUDIT, *LESSER,
+        *MEMORY, *TOOLBOX, *FACTS, *RECALL, *EXPERIENCES, *RESEARCH, *DOCUMENTS, *DEVICES, *ADMINISTRATION, *AUDIT, *LESSER,
     }  # fmt: skip
     lawful: Any = jsonschema.Draft202012Validator(body)  # `jsonschema.validate` would check the schema each time
     lawful.check_schema(body)

@@ -183,7 +183,7 @@ async def test_a_silent_stream_is_kept_open_by_comments_that_cost_no_event(setti
     async with open_hub(settings) as hub:
         auth = Auth(hub)
         door = WebDoor(
-            auth, hub.registry.checkpoint, shop.capability.web, GcFreezer(), Revocation(auth, 0.01), EventStreams(0.01)
+            auth, hub.registry.checkpoint, shop.capability.web, GcFreezer(), Revocation(auth), EventStreams(0.01)
         )
         frames: asyncio.Queue[bytes] = asyncio.Queue()
         gone = asyncio.Event()

@@ -15,9 +15,9 @@ from tests.doors.sample_capability import PROGRAM, Shelves
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
-from kho.doors.mcp.toolsets import ALL
 from kho.kernel.background import Background
 from kho.kernel.errors import Conflict, DatabaseError, InvalidParams, KhoError, NotFound
+from kho.kernel.toolset import ALL
 from kho.settings import Settings
 
 WIRES = ("memory", "stdio", "http")

@@ -20,8 +20,8 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from kho.app import open_hub
 from kho.doors.mcp import dial_out
 from kho.doors.mcp.dial_out import attach, place
-from kho.doors.mcp.toolsets import select
 from kho.kernel.errors import InvalidParams
+from kho.kernel.toolset import select
 from kho.settings import Settings
 
 TOKEN = "eyJhbGciOiJFUzI1NiJ9.secret"

@@ -16,12 +16,12 @@ from tests.doors.mcp.test_server import next_event
 from tests.timeouts import PATIENCE
 
 from kho.doors.mcp.notifications import Notices
-from kho.doors.mcp.toolsets import Selection
 from kho.kernel import capability
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
 from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
+from kho.kernel.toolset import Selection
 from kho.settings import Settings
 
 URI = "memory://conversation/chat_1"

@@ -39,7 +39,6 @@ from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
-from kho.doors.mcp.toolsets import of_registry
 from kho.kernel.background import Background
 from kho.settings import Settings
 
@@ -60,7 +59,7 @@ async def connected(
     """A client of the door, without a transport in between."""
     async with open_hub(settings, (boards.capability,) if boards else ()) as hub:
         background = Background()
-        selection = of_registry(tools, hub.registry)
+        selection = hub.registry.select(tools)
         door = McpDoor(hub, background, lambda ctx: hub.local, selection, page_size)
         async with Client(door.server, mode=era, **more) as client:
             yield client

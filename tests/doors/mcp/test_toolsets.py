@@ -33,11 +33,11 @@ from tests.timeouts import PATIENCE
 
 from kho import slices
 from kho.app import open_hub
+from kho.doors.mcp import toolsets
 from kho.doors.mcp.server import McpDoor
-from kho.doors.mcp.toolsets import Selection, of_registry, select
 from kho.kernel.background import Background
 from kho.kernel.errors import InvalidParams
-from kho.kernel.toolset import TOOLSETS
+from kho.kernel.toolset import TOOLSETS, Selection, select
 from kho.settings import Mcp, Settings
 from kho.slices import SLICES, describe, instructions
 
@@ -69,7 +69,7 @@ async def connected(wire: str, era: str, settings: Settings, *tools: str) -> Asy
         case "memory":
             async with open_hub(settings) as hub:
                 background = Background()
-                selection = of_registry(tools, hub.registry)
+                selection = hub.registry.select(tools)
                 door = McpDoor(hub, background, lambda ctx: hub.local, selection, 200)
                 async with Client(door.server, mode=era) as client:
                     yield client
@@ -223,7 +223,7 @@ async def test_instructions_are_short_and_name_what_is_listed(
 
 
 def test_instructions_begin_with_remember_and_search() -> None:
-    told = Selection("all").instructions(instructions())
+    told = toolsets.instructions(Selection("all"), instructions())
     named = re.findall(r"\b(remember|search|[a-z]+_[a-z_]+)\b", told)
     first = {"remember", "search"} & EVERY
     assert {*named[: len(first)]} == first

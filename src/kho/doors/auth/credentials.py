@@ -1,6 +1,8 @@
 """Authentication of callers. Only the credential counts, never the request body."""
 
+import asyncio
 import ipaddress
+import math
 import time
 from collections import OrderedDict
 
@@ -8,32 +10,50 @@ from starlette.types import Scope
 
 from kho.doors.http.asgi import header
 from kho.doors.logs import log_refusal
-from kho.kernel import Call, Forbidden, Hub, KhoError, Principal, Unauthorized, api_keys
+from kho.kernel import Call, Forbidden, Hub, InvalidParams, KhoError, Principal, Unauthorized, api_keys
+from kho.kernel.api_keys import KeyState
+from kho.kernel.toolset import Selection
 
-FRESH = 2.0
-"""Seconds that a result from the key table is cached, so the longest that a revoked key is still accepted."""
+FRESH = 0.5
+"""Seconds between two looks at the key table. Together with the time that a look takes, the longest that a revoked key
+is still accepted, and that a call or a stream of it goes on: less than a second."""
 REMEMBERED = 1024
 
 
 class Auth:
     def __init__(self, hub: Hub, fresh: float = FRESH) -> None:
         self._hub = hub
-        self._fresh = fresh
-        self._shared = False
-        self._asked = -fresh
-        self._known: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
+        self.fresh = fresh
+        self._state: KeyState = KeyState(-1, in_use=False)
+        self._asked = -math.inf
+        self._asking = asyncio.Lock()
+        self._known: OrderedDict[str, Principal] = OrderedDict()
+        """Callers by the digest of their key. A change of any key empties it."""
 
-    async def shared(self) -> bool:
-        """True if callers need keys. Once they do, this never becomes false again."""
-        if not self._shared and time.monotonic() - self._asked >= self._fresh:
-            self._shared = await self._hub.keys.in_use()
-            self._asked = time.monotonic()
-        return self._shared
+    async def changes(self) -> int:
+        """Return a number that changes with every change of a key, as known a moment ago."""
+        return (await self._current()).changes
+
+    def expired(self, principal: Principal) -> bool:
+        return principal.expires_at is not None and self._hub.clock() >= principal.expires_at
+
+    async def _current(self) -> KeyState:
+        if time.monotonic() - self._asked < self.fresh:
+            return self._state
+        begun = time.monotonic()
+        async with self._asking:
+            if self._asked < begun:  # nobody else has asked meanwhile
+                begun = time.monotonic()
+                state = await self._hub.keys.state()
+                if state != self._state:
+                    self._known.clear()
+                self._state, self._asked = state, begun
+        return self._state
 
     async def admit(self, scope: Scope) -> bool:
         """True if the credential must be checked. Without keys, callers on this machine act as its user and all others
         are refused, even at open pages."""
-        if await self.shared():
+        if (await self._current()).in_use:
             return True
         if not _loopback(scope):
             raise Unauthorized("Without API keys the hub answers this machine only. See 'kho keys create'.")
@@ -50,7 +70,10 @@ class Auth:
         scheme, _, text = credential.partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthorized
-        return await self._by_key(text.strip())
+        text = text.strip()
+        if self._hub.local_token.matches(text) and _loopback(scope):
+            return self._hub.local
+        return await self._by_key(text)
 
     def refused(self, scope: Scope, error: KhoError) -> None:
         """Log and count a caller refused at the door."""
@@ -64,20 +87,39 @@ class Auth:
         self._hub.refusals.forbidden(call, error)
 
     async def _by_key(self, text: str) -> Principal:
-        now = time.monotonic()
         digest = api_keys.digest(text)
-        found = self._known.get(digest)
-        if found is not None and now - found[0] < self._fresh:
-            return found[1]
+        principal = self._known.get(digest)
+        if principal is None:
+            state = self._state
+            principal = await self._looked_up(text)
+            if self._state == state:  # else the key may have been revoked after it was looked up
+                self._known[digest] = principal
+                if len(self._known) > REMEMBERED:
+                    self._known.popitem(last=False)
+        if self.expired(principal):
+            raise Unauthorized
+        self._hub.keys.used(principal.key, self._hub.clock())
+        return principal
+
+    async def _looked_up(self, text: str) -> Principal:
         id = api_keys.public_id(text)
         key = await self._hub.keys.find(id) if id else None
         if key is None or not api_keys.matches(text, key) or not key.valid(self._hub.clock()):
             raise Unauthorized
-        principal = Principal(key.sub, key.tenant, frozenset(key.scopes), "key")
-        self._known[digest] = (now, principal)
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-        return principal
+        try:
+            tools = self._hub.registry.select(key.tools) if key.tools else None
+        except InvalidParams:  # one of them is no longer there
+            tools = Selection(None, tools=frozenset(key.tools))
+        return Principal(
+            key.sub,
+            key.tenant,
+            frozenset(key.scopes),
+            "key",
+            key=key.id,
+            tools=tools,
+            read_only=key.read_only,
+            expires_at=key.expires_at,
+        )
 
 
 def peer(scope: Scope) -> str:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         doctor,
         evaluate,
         hook,
-        keys,
         models,
         operations,
         serve,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from kho.kernel import vocabulary
 else:
     (vocabulary,) = lazy("kho.kernel.vocabulary")
-    completion, connect, context, devices, doctor, evaluate, hook, keys, models, operations, serve, transfer = lazy(
+    completion, connect, context, devices, doctor, evaluate, hook, models, operations, serve, transfer = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
         "kho.doors.cli.context",
@@ -45,7 +44,6 @@ else:
         "kho.doors.cli.doctor",
         "kho.doors.cli.evaluate",
         "kho.doors.cli.hook",
-        "kho.doors.cli.keys",
         "kho.doors.cli.models",
         "kho.doors.cli.operations",
         "kho.doors.cli.serve",
@@ -73,14 +71,13 @@ PURPOSES = {
     "Collections": ("query", "similar", "collections", "kb", "watch", "projects", "feedback", "history"),
     "Documents": ("docs",),
     "Boards and tools": ("devices", "tools"),
-    "Upkeep": ("doctor", "models", "audit", "admin", "eval", "completion"),
+    "Upkeep": ("doctor", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
 }
 """Sections of the help, and the order of their commands. Commands that are in none come last."""
 OWN = {
     "serve": serve,
     "connect": connect,
     "hook": hook,
-    "keys": keys,
     "devices": devices,
     "evaluate": evaluate,
     "doctor": doctor,
@@ -115,6 +112,24 @@ class Top(Group):
         """Also find a slice's commands by another word for the slice, such as `documents` for `docs`."""
         known = self.list_commands(ctx)
         return super().get_command(ctx, cmd_name if cmd_name in known else vocabulary.synonym(cmd_name, known))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as unknown:
+            below = self._below(ctx, args[0])
+            if "Did you mean" in unknown.format_message() or not below:
+                raise
+            meant = " or ".join(f"'{one}'" for one in below)
+            raise click.UsageError(f"{unknown.message} Did you mean {meant}?", ctx) from None
+
+    def _below(self, ctx: click.Context, word: str) -> list[str]:
+        """Return the commands of groups that have a word in their name: `kb ingest-folder` for `ingest`."""
+        groups = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        below = ((name, one.list_commands(ctx)) for name, one in groups if isinstance(one, click.Group))
+        return [f"{name} {command}" for name, commands in below for command in commands if word in command.split("-")]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[TYPED] = args[: args.index("--")] if "--" in args else [*args]

@@ -1,5 +1,7 @@
 """`kho connect` and `kho disconnect`: MCP clients of this machine, each by one command."""
 
+import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -16,11 +18,12 @@ from kho.doors.connect import editors, hooks, launch, plan, rules
 from kho.doors.connect.clients import CLIENTS, ENTRY, KEY_VARIABLE, OWN_KEYS, SCOPES, Client, Places, Scope
 from kho.doors.connect.errors import CannotConnect
 from kho.doors.connect.plan import Change, Ledger
-from kho.doors.mcp import toolsets
+from kho.kernel.api_keys import LOCAL
 from kho.kernel.errors import KhoError, Unconfirmed
 from kho.kernel.hub import Hub
 
 FOLDER = "connect"
+HIDDEN = "…"
 """Below the hub's home: records and copies of what was changed."""
 COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 CHATGPT = (
@@ -82,12 +85,11 @@ def _connect(program: Program) -> click.Command:
         if client == "chatgpt":
             _steps(program, listed, json=json)
             return
-        setup = _Setup(program, chosen, scope)
+        setup = _Setup(program, chosen, scope, writes=not dry_run)
         try:
             if tools:  # looking at all of them loads every slice
-                toolsets.of_registry(tools, program.registry(program.slices))
+                program.registry(program.slices).select(tools)
             changes = setup.changes(listed, http=http, with_rules=with_rules, with_hooks=with_hooks)
-            notes = setup.notes(http=http, with_hooks=with_hooks)
             if any(change.action != "unchanged" for change in changes) and not dry_run:
                 changes = _confirmed(changes, json=json, yes=yes)
             elif not json:
@@ -95,6 +97,7 @@ def _connect(program: Program) -> click.Command:
             if not dry_run:
                 for change in changes:
                     plan.carry_out(setup.ledger, change)
+            notes = setup.notes(http=http, with_hooks=with_hooks)
         except KhoError as problem:
             raise fail(problem) from None
         if json:
@@ -164,12 +167,13 @@ def _nothing_to_undo(program: Program, client: Client) -> str:
 class _Setup:
     """One client at one scope: which of its files get what."""
 
-    def __init__(self, program: Program, client: Client, scope: Scope) -> None:
+    def __init__(self, program: Program, client: Client, scope: Scope, *, writes: bool = True) -> None:
         self._program = program
         self._client = client
         self._scope: Scope = scope
         self._places = places(program)
         self._kho = launch.program(sys.argv[0])
+        self._writes = writes
         self._needs_key = False
         self._running = ""
         """Address of a running hub."""
@@ -177,8 +181,7 @@ class _Setup:
 
     def changes(self, tools: str, *, http: bool, with_rules: bool, with_hooks: bool) -> list[Change]:
         wanted: list[tuple[Path, editors.Kind, editors.Editor]] = []
-        path = self._client.file(self._places, self._scope)
-        wanted.append((path, "server", self._server(partial(self._entry, self._new_entry(tools, http=http)))))
+        wanted.append((self._file, "server", self._server(partial(self._entry, self._new_entry(tools, http=http)))))
         if with_rules:
             if self._rules is None:
                 other = "Use --scope project, or leave" if self._scope == "user" and self._client.rules else "Leave"
@@ -206,6 +209,8 @@ class _Setup:
     def notes(self, *, http: bool, with_hooks: bool) -> list[str]:
         """What the user should know or do."""
         client, found = self._client, list[str]()
+        if http and self._scope == "user" and _others_read(self._file):
+            found.append(f"Others on this machine can read the token in {self._file}: chmod 600 {self._file}")
         if http and self._needs_key:
             found.append(
                 f"The hub wants a key: set {KEY_VARIABLE} where {client.title} is started; "
@@ -233,12 +238,18 @@ class _Setup:
         if not http:
             return self._client.stdio_entry(launch.stdio(self._kho, tools), launch.passed_on(self._places.environment))
         hub = self._program.http
-        self._client.http_entry("", with_key=False)  # refused before the hub is opened
-        self._needs_key = self._program.run(_keys_in_use) or not is_loopback(hub.host)
+        self._client.http_entry("")  # refused before the hub is opened
         # One that runs may have been given another port on its command line than the settings have.
         self._running = self._program.running_hub()
         address = self._running or hub.local_address
-        return self._client.http_entry(launch.endpoint(address, tools), with_key=self._needs_key)
+        endpoint = launch.endpoint(address, tools)
+        if self._scope == "user":  # a project's file is shared with others
+            return self._client.http_entry(endpoint, token=self._program.run(self._token))
+        self._needs_key = self._program.run(_keys_in_use) or not is_loopback(hub.host)
+        return self._client.http_entry(endpoint, with_key=self._needs_key)
+
+    async def _token(self, hub: Hub) -> str:
+        return hub.local_token.create() if self._writes else f"{LOCAL}{HIDDEN}"
 
     def _entry(self, new: dict[str, Any], there: Mapping[str, Any]) -> dict[str, Any]:
         """The new entry with what somebody added to the old one: a time limit, say, or further variables."""
@@ -253,6 +264,10 @@ class _Setup:
     def _server(self, entry: Any) -> editors.Editor:
         kind = editors.TomlEntry if self._client.format == "toml" else editors.JsonEntry
         return kind((self._client.parent, ENTRY), entry)
+
+    @property
+    def _file(self) -> Path:
+        return self._client.file(self._places, self._scope)
 
     @property
     def _rules(self) -> Path | None:
@@ -301,15 +316,24 @@ def _confirmed(changes: list[Change], *, json: bool, yes: bool) -> list[Change]:
 
 def _show(changes: list[Change]) -> None:
     for change in changes:
-        for line in change.difference().splitlines():
+        for line in _hidden(change.difference()).splitlines():
             click.secho(line, fg=COLOURS.get(line[:1]))
+
+
+def _hidden(difference: str) -> str:
+    """The difference without the token."""
+    return re.sub(rf"{LOCAL}[\w-]+", f"{LOCAL}{HIDDEN}", difference)
+
+
+def _others_read(path: Path) -> bool:
+    return os.name == "posix" and path.exists() and bool(path.stat().st_mode & 0o044)
 
 
 def _told(
     client: Client, scope: Scope | None, changes: list[Change], *, written: bool, notes: list[str]
 ) -> dict[str, Any]:
     files = [
-        {"path": str(one.path), "kind": one.kind, "action": one.action, "difference": one.difference()}
+        {"path": str(one.path), "kind": one.kind, "action": one.action, "difference": _hidden(one.difference())}
         for one in changes
     ]
     return {"client": client.name, "scope": scope, "written": written, "files": files, "notes": notes}

@@ -69,6 +69,7 @@ class Models(Protocol):
     def report(self) -> dict[str, Any]: ...
     def files(self) -> list[dict[str, Any]]: ...
     def install(self, wheel: Path | None, report: Report) -> None: ...
+    def check(self, wheel: Path) -> None: ...
 
 
 class Attach(Protocol):
@@ -138,6 +139,8 @@ class Program:
     ask_hub: Callable[[str, Operation, Command, Mapping[str, Any]], dict[str, Any]] | None = None
     """Ask a running hub to run a read-only command, given the program's name; empty if no hub answers."""
 
+    answered: Callable[[Any], None] = lambda answer: None
+    """Log what an answer lacks and does not say."""
     running_hub: Callable[[], str] = lambda: ""
     """Return the address of a hub that is running on this machine, on the same store and with the same settings; empty
     if there is none."""

@@ -85,7 +85,8 @@ def _words(found: Found) -> list[str]:
     lines.append(f"The model is {found['wanted_model']}; its vectors are kept in {ENGINES[found['engine']]}.")
     lines += _embedder(found["embedder"], asked=bool(found["model"]))
     if not found["current"]:
-        so_far = f"The vectors are still those of {found['model']}" if found["model"] else "There are no vectors yet"
+        model, _, engine = (found["model"] or "").rpartition(" ")  # 'openai/x database'
+        so_far = f"The vectors are still those of {model} in {ENGINES[engine]}" if model else "There are no vectors yet"
         lines.append(f"{so_far}; 'kho serve' or 'kho doctor --repair' computes them.")
     if found["pending"]:
         lines.append(f"Passages that wait for vectors: {found['pending']}. Keyword search finds them meanwhile.")

@@ -61,11 +61,10 @@ async def _left_by_the_hub(backlog: Backlog, patience: float) -> int:
 
 
 def with_pending(outcome: Outcome, left: int) -> Outcome:
-    """Return the answer as of now, if it says how many passages wait for vectors: it was made before they were
-    computed."""
-    if left or getattr(outcome.result, "vectors_pending", None) is None:
+    """Return the answer as of now, if it says how many passages wait for vectors: it was made before the wait."""
+    if getattr(outcome.result, "vectors_pending", None) is None:
         return outcome
-    result = outcome.result.model_copy(update={"vectors_pending": 0})
+    result = outcome.result.model_copy(update={"vectors_pending": left})
     return replace(outcome, result=result, value=outcome.operation.shape(result))
 
 

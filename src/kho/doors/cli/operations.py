@@ -113,16 +113,25 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
         if outcome.error is not None and outcome.error.code == command.without_hub and not program.running_hub():
             start = f"No hub is running on this machine. Start one with '{program.name} serve' first. "
             outcome.error.guidance = Hint(start, outcome.error.guidance)
-        if command.confirms and outcome.error is not None and outcome.error.confirmable and not json:
-            if not confirmation.somebody_is_there():
+        if (
+            command.confirms
+            and outcome.error is not None
+            and outcome.error.confirmable
+            and (not json or command.unattended)
+        ):
+            asked = confirmation.somebody_is_there() and not json
+            if not asked and not command.unattended:
                 output.outcome(outcome, json=False, spell=spell)
                 if "--yes" not in spell.about(outcome.error, outcome.error.guidance):
                     click.echo("  Add --yes to do it all the same.", err=True)
                 raise SystemExit(1)
-            click.echo(outcome.error.message, err=True)
-            click.confirm("Go on?", abort=True, err=True)
+            if asked:
+                click.echo(outcome.error.message, err=True)
+                click.confirm("Go on?", abort=True, err=True)
             arguments[parameters.CONFIRM] = True
             outcome = program.run(work, operation.capability)
-        raise SystemExit(output.outcome(outcome, json=json, spell=spell))
+        status = output.outcome(outcome, json=json, spell=spell)
+        program.answered(outcome.value)
+        raise SystemExit(status)
 
     return run

@@ -49,6 +49,8 @@ def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
             click.echo(f"  {spell.about(error, error.guidance)}", err=True)
     else:
         show(found.value, text(found, spell))
+        if found.operation.remarks is not None and (beside := found.operation.remarks(found.result)):
+            click.echo(beside, err=True)
     return 1 if error or failed_in_part(found) else 0
 
 

@@ -12,9 +12,8 @@ from threading import Thread
 import click
 
 from kho.doors.auth.credentials import is_loopback
-from kho.doors.cli import keys, models
+from kho.doors.cli import models
 from kho.doors.cli.context import Program, fail
-from kho.doors.mcp import toolsets
 from kho.kernel.hub import Hub
 
 EVERYWHERE = ("0.0.0.0", "::")
@@ -68,10 +67,12 @@ def register(group: click.Group, program: Program) -> None:
                     f"one with '{program.name} keys create' and start again, add --first-key to make it now, or "
                     "listen on 127.0.0.1."
                 )
-            _, key = keys.create(program, "first-key", program.admin.tenant)
+            key = program.run(partial(_first_key, program), *program.slices)
             click.echo(f"The first key, which is not shown again: {key}", err=True)
             click.echo(
-                "Callers send it as 'Authorization: Bearer …'. " + keys.OTHERS.format(name=program.name), err=True
+                f"Callers send it as 'Authorization: Bearer …'. More keys: '{program.name} keys create NAME'; no "
+                f"longer this one: '{program.name} keys revoke ID'.",
+                err=True,
             )
         models.offer(program)
         port = _free_port(host, port)
@@ -132,8 +133,16 @@ def host_port(text: str, option: str) -> tuple[str, int]:
 
 
 async def _has_keys(hub: Hub, *, tools: Sequence[str]) -> bool:
-    toolsets.of_registry(tools, hub.registry)
+    hub.registry.select(tools)
     return await hub.keys.in_use()
+
+
+async def _first_key(program: Program, hub: Hub) -> str:
+    operation = hub.registry.actions["create_key"]
+    made = await hub.registry.call(operation, {"name": "first-key", "confirm": True}, program.call())
+    if made.error is not None:
+        raise made.error
+    return made.value["key"]
 
 
 def _free_port(host: str, port: int, option: str = "--port") -> int:

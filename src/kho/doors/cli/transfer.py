@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -70,9 +71,9 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
     def run(file: str, force: bool, **given: Any) -> None:
         chosen = parameters.arguments(described, command, given)
 
-        async def work(hub: Hub, file: IO[bytes]) -> int:
+        async def work(hub: Hub, file: IO[bytes]) -> Counter[str]:
             operation = hub.registry.methods[f"{capability.server}/{transfer.export}"]
-            count, cursor = 0, None
+            count, cursor = Counter[str](), None
             limit = min(BATCH, parameters.specs(operation)["limit"].get("maximum", BATCH))
             while True:
                 arguments: dict[str, Any] = {**chosen, "limit": limit}
@@ -81,14 +82,15 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
                 page = _data(await hub.registry.call(operation, arguments, program.call()))
                 for item in page[transfer.items]:
                     file.write(orjson.dumps(item, option=orjson.OPT_APPEND_NEWLINE))
-                count += len(page[transfer.items])
+                count.update(item.get("kind", "") for item in page[transfer.items])
                 cursor = page.get("next_cursor")
                 if cursor is None:
                     return count
 
         with _written(file, force=force) as target:
             count = program.run(partial(work, file=target), capability.name)
-        click.echo(f"{count} exported.", err=True)
+        kinds = [counted(number, kind) if kind else str(number) for kind, number in count.items()]
+        click.echo(f"{', '.join(kinds) or 0} exported.", err=True)
 
     return click.Command(
         "export",

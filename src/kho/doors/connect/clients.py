@@ -14,7 +14,8 @@ SCOPES: tuple[Scope, ...] = ("user", "project")
 ENTRY = "kho"
 """The name under which clients know this hub."""
 KEY_VARIABLE = "KHO_API_KEY"
-"""The variable that holds the key of a client that speaks HTTP. A key itself is never written."""
+"""The variable that holds the key of a client that speaks HTTP. A key itself is never written, only the token of this
+machine's user, which is good on this machine alone."""
 OWN_KEYS = frozenset(
     "type command args env environment url serverUrl headers enabled bearer_token_env_var http_headers".split()
 )
@@ -123,11 +124,14 @@ class Client:
             entry[self.env] = dict(env)
         return entry | ({"enabled": True} if self.enabled else {})
 
-    def http_entry(self, url: str, *, with_key: bool) -> dict[str, Any]:
+    def http_entry(self, url: str, *, token: str = "", with_key: bool = False) -> dict[str, Any]:
+        """`token`: sent as it is. `with_key`: the entry refers to the variable with the key."""
         if self.http is None:
             raise CannotConnect(f"{self.title} takes no address from its settings file. Connect it without --http.")
         entry = {**self.http, self.address: url}
-        if with_key and self.format == "toml":
+        if token:
+            entry["http_headers" if self.format == "toml" else "headers"] = {"Authorization": f"Bearer {token}"}
+        elif with_key and self.format == "toml":
             entry["bearer_token_env_var"] = KEY_VARIABLE
         elif with_key and self.reference:
             entry["headers"] = {"Authorization": f"Bearer {self.reference}"}

@@ -15,12 +15,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from kho.doors.auth.credentials import FRESH, Auth
-from kho.doors.auth.revocation import HEARTBEAT, Revocation
+from kho.doors.auth.revocation import Revocation
 from kho.doors.http import pages
 from kho.doors.http.actions import Actions
 from kho.doors.http.asgi import BareEndpoint, read_body, send_bytes, send_error, send_json
 from kho.doors.http.discovery import capabilities_of, health, servers
-from kho.doors.http.event_stream import EventStreams
+from kho.doors.http.event_stream import HEARTBEAT, EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.guard import Guard, loopback_hosts, loopback_origins
 from kho.doors.http.jsonrpc import JsonRpc
@@ -30,7 +30,6 @@ from kho.doors.http.slice_routes import WebDoor
 from kho.doors.http.uvicorn_protocols import STOP
 from kho.doors.mcp.http import PRINCIPAL, McpHttp
 from kho.doors.mcp.server import Context, McpDoor
-from kho.doors.mcp.toolsets import of_registry
 from kho.doors.metrics import Metrics
 from kho.kernel import Background, Call, Hub, KhoError, NotFound, Principal
 from kho.kernel.access import METRICS
@@ -118,13 +117,13 @@ class Application:
             background = Background()
             metrics = Metrics()
             hub.registry.observers.append(metrics.observe)
-            selection = of_registry(self._mcp.tools, hub.registry)
+            selection = hub.registry.select(self._mcp.tools)
             door = McpDoor(hub, background, _principal_of, selection, self._mcp.page_size)
             self._customise(door)
             streams = EventStreams(self._heartbeat)
             mcp = McpHttp(door, self._http.max_body, streams)
             auth = Auth(hub, self._fresh)
-            revocation = Revocation(auth, self._heartbeat)
+            revocation = Revocation(auth)
             gc_freezer = GcFreezer()
             served = [served for capability in hub.registry.capabilities for served in capability.web]
             web = WebDoor(auth, hub.registry.checkpoint, served, gc_freezer, revocation, streams)
@@ -143,6 +142,7 @@ class Application:
                     yield {STOP: stop}
             finally:
                 gc_freezer.close()
+                revocation.close()
                 await background.drain()
 
 

@@ -11,6 +11,8 @@ from starlette.types import Receive, Send
 
 from kho.lib.dataclass import dataclass
 
+HEARTBEAT = 15.0
+"""Seconds between comments on an otherwise silent stream, so that proxies keep it open."""
 SEND_TIMEOUT = 20.0
 """Seconds that a reader may take to accept one more event; then its stream ends."""
 HEADERS = [

@@ -94,6 +94,7 @@ class WebDoor:
             await channel.close(1000)
 
     async def _caller(self, scope: Scope, served: Served) -> Principal | None:
+        self.checkpoint.admit_method(served, scope.get("method", ""))
         if isinstance(served.scope, Open):
             await self.auth.admit(scope)
             return None

@@ -22,10 +22,10 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from kho.doors.mcp import text
 from kho.doors.mcp.server import McpDoor
-from kho.doors.mcp.toolsets import Selection
 from kho.kernel.background import Background
 from kho.kernel.errors import InvalidParams
 from kho.kernel.hub import Hub
+from kho.kernel.toolset import Selection
 
 log = logging.getLogger("kho.endpoint")
 

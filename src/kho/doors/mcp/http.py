@@ -21,9 +21,9 @@ from kho.doors.http.asgi import header, read_body, send_json
 from kho.doors.http.event_stream import Events, EventStreams
 from kho.doors.mcp.notifications import SESSION_ID, Notice, for_handshake, to_notification
 from kho.doors.mcp.server import INSTRUCTIONS, TOOLSET, McpDoor
-from kho.doors.mcp.toolsets import Selection
 from kho.kernel import validation
 from kho.kernel.errors import KhoError
+from kho.kernel.toolset import Selection
 from kho.lib import jsonrpc
 from kho.lib.jsonrpc import InvalidMessage, RpcRequest, RpcResponse
 

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import orjson
 from pydantic import Field
 
-from kho.doors.mcp.toolsets import MORE
 from kho.kernel.call import Call
 from kho.kernel.errors import InvalidParams
 from kho.kernel.operation import Operation
 from kho.kernel.params import Params
 from kho.kernel.registry import Registry
+from kho.kernel.toolset import MORE
 from kho.lib.dataclass import dataclass
 
 
@@ -51,6 +51,7 @@ class More:
             run=self.run,
             scope=frozenset(self.registry.scopes),
             effect="write",
+            hands_on=True,
             tool=MORE,
             text=str,
             markdown=True,

@@ -27,12 +27,12 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.subscriptions import event_to_notification
 
-from kho.doors.mcp.toolsets import Selection
 from kho.kernel.background import Background
-from kho.kernel.call import Principal
+from kho.kernel.call import Principal, Rights
 from kho.kernel.capability import Level
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.operation import Operation
+from kho.kernel.toolset import Selection
 
 Context = ServerRequestContext[Any, Any]
 FRESH = 0.5
@@ -180,7 +180,7 @@ class Notices:
         self._selection_of = selection_of
         self._background = background
         self.levels = LogLevels()
-        self._audiences: dict[tuple[str, frozenset[str], Selection], Audience] = {}
+        self._audiences: dict[tuple[str, Rights, Selection], Audience] = {}
 
     async def set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self.levels.set(ctx, self._principal_of(ctx).tenant, params.level)
@@ -200,7 +200,7 @@ class Notices:
         return self.audience(self._principal_of(ctx), self._selection_of(ctx))
 
     def audience(self, principal: Principal, selection: Selection) -> Audience:
-        key = principal.tenant, principal.scopes, selection
+        key = principal.tenant, principal.rights, selection
         if key not in self._audiences:
             self._audiences[key] = Audience(self._background, selection, self.levels)
             self._checkpoint.listen(principal, self._audiences[key])

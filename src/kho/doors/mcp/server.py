@@ -14,12 +14,12 @@ from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
+from kho.doors.mcp import toolsets
 from kho.doors.mcp.more import Chosen, More
 from kho.doors.mcp.notifications import Notices
 from kho.doors.mcp.prompts import Prompts
 from kho.doors.mcp.resources import ResourceList
 from kho.doors.mcp.roots import StatedRoots
-from kho.doors.mcp.toolsets import MORE, Selection, of_registry
 from kho.kernel import json_schema, paging
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
@@ -27,6 +27,7 @@ from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
+from kho.kernel.toolset import MORE, Selection
 
 Context = ServerRequestContext[Any, Any]
 PrincipalOf = Callable[[Context], Principal]
@@ -115,7 +116,7 @@ class McpDoor:
         self.server = hub_server(hub.version, told, self.handlers.__getitem__, self._input_schema)
 
     def instructions(self, selection: Selection) -> str:
-        return selection.instructions({one.name: one.instructions for one in self._registry.capabilities})
+        return toolsets.instructions(selection, {one.name: one.instructions for one in self._registry.capabilities})
 
     def selection(self, ctx: Context) -> Selection:
         """Return what the client lists."""
@@ -123,7 +124,7 @@ class McpDoor:
 
     def select(self, names: Sequence[str]) -> Selection:
         """Return the selection of these names. Raises InvalidParams if one means nothing."""
-        return of_registry(names, self._registry)
+        return self._registry.select(names)
 
     def call_for(self, ctx: Context) -> Call:
         return Call(

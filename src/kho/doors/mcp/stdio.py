@@ -11,13 +11,12 @@ import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from kho.doors.mcp import text
+from kho.doors.mcp import text, toolsets
 from kho.doors.mcp.server import Context, Handler, HubServer, McpDoor, hub_server, protocol_error
-from kho.doors.mcp.toolsets import Selection
 from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
-from kho.kernel.toolset import Instructions
+from kho.kernel.toolset import Instructions, Selection
 
 log = logging.getLogger("kho.stdio")
 
@@ -48,7 +47,7 @@ async def serve(
 
         return answer
 
-    serving = asyncio.create_task(_run(hub_server(version, selection.instructions(said), handler), calls))
+    serving = asyncio.create_task(_run(hub_server(version, toolsets.instructions(selection, said), handler), calls))
     waiting = asyncio.create_task(wanted.wait())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

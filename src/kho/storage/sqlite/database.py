@@ -170,6 +170,28 @@ class Sqlite:
             self._scratch.cleanup()
 
 
+def refuse_foreign(path: Path) -> None:
+    """Reject a file that another program keeps its data in, before anything in it is changed."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    try:
+        connection = connect(str(path))
+        try:
+            connection.set_busy_timeout(10_000)
+            tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()
+            # Others have a table called migrations too, but not with a hash of each.
+            ours = connection.execute("SELECT 1 FROM pragma_table_info('migrations') WHERE name = 'sha256'").fetchone()
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise translate(error) from error
+    if tables and tables[0] and not ours:
+        raise errors.DatabaseError(
+            f"The file {path.name} in the data folder is a database of another program. Nothing was changed. "
+            "Choose another folder for Kho: set KHO_HOME."
+        )
+
+
 def refuse_broken(version: str) -> None:
     """Reject a SQLite whose WAL-reset bug can corrupt a file that two connections write (3.7.0 to 3.51.2)."""
     if tuple(int(part) for part in version.split(".")) < _SOUND_SINCE:
