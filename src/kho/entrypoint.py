@@ -124,10 +124,10 @@ def collect_garbage() -> None:
     gc.enable()
 
 
-def serve(chosen: Settings, host: str, port: int, workers: int, reload: bool) -> None:
+def serve(chosen: Settings, host: str, port: int, workers: int, reload: bool, tls: context.Tls | None) -> None:
     collect_garbage()
     times = {"header_timeout": chosen.http.header_timeout, "body_timeout": chosen.http.body_timeout}
-    server.run("kho.app:asgi", host, port, workers, reload, modules=app.modules(chosen), **times)
+    server.run("kho.app:asgi", host, port, workers, reload, tls=tls, modules=app.modules(chosen), **times)
 
 
 def evaluate(chosen: Settings, *arguments: Any, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:

@@ -62,6 +62,16 @@ class Http(Section):
     """Allowed origins besides the loopback ones, e.g. 'https://kho.example.org'."""
     public_url: WebAddress = ""
     """Address of the hub in links, e.g. 'https://kho.example.org'; made of host and port if empty."""
+    tls_cert: Path | None = None
+    """Certificate in PEM form, with those that it is signed by; with `tls_key` the hub speaks HTTPS."""
+    tls_key: Path | None = None
+    """Its private key in PEM form, without a password."""
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key need each other: name both, or neither")
+        return self
 
     @property
     def address(self) -> str:
@@ -72,7 +82,8 @@ class Http(Section):
     def local_address(self) -> str:
         """Address for programs on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host.strip("[]"))
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        scheme = "http" if self.tls_cert is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class Local(Section):

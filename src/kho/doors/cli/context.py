@@ -25,11 +25,16 @@ class HttpSettings(Protocol):
     port: int
     workers: int
     allowed_hosts: list[str]
+    public_url: str
+    tls_cert: Path | None
+    tls_key: Path | None
 
     @property
     def local_address(self) -> str: ...
 
 
+Tls = tuple[str, str]
+"""Files of a certificate and of its private key."""
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Calls a tool, given its name and arguments, and returns its answer."""
 Report = Callable[[str, int, int], None]
@@ -113,8 +118,9 @@ class Program:
     """Open the hub with the named slices."""
     stdio: Callable[[list[str]], None]
     """Serve MCP on stdio, restricted to the tools of some capabilities."""
-    serve: Callable[[str, int, int, bool], None]
-    """Serve the hub over HTTP: host, port, number of workers, and whether to reload when source changes."""
+    serve: Callable[[str, int, int, bool, Tls | None], None]
+    """Serve the hub over HTTP, or HTTPS with a certificate: host, port, number of workers, and whether to reload when
+    source changes."""
     where: str
     """Description of the database, without its password."""
     home: Path

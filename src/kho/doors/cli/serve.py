@@ -7,18 +7,27 @@ import socket
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 import click
 
 from kho.doors.auth.credentials import is_loopback
 from kho.doors.cli import models
-from kho.doors.cli.context import Program, fail
+from kho.doors.cli.context import HttpSettings, Program, Tls, fail
 from kho.kernel.hub import Hub
+from kho.lib.lazy_module import lazy
+
+if TYPE_CHECKING:
+    import ssl
+else:
+    (ssl,) = lazy("ssl")
 
 EVERYWHERE = ("0.0.0.0", "::")
 MQTT_PORT = 1883
 HERE = "here"
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 TOOLS = (
     "Tools that MCP clients list: a set (minimal, default, all), a capability such as documents, or a tool's name; "
@@ -47,6 +56,8 @@ def register(group: click.Group, program: Program) -> None:
         is_flag=True,
         help="If there is no key yet, make one and print it once: for a first start that others can reach.",
     )
+    @click.option("--tls-cert", type=_FILE, help="Speak HTTPS with this certificate (PEM).")
+    @click.option("--tls-key", type=_FILE, help="The private key of --tls-cert (PEM, without a password).")
     @click.option("--reload", is_flag=True, help="Restart when the source changes, for developers.")
     def serve(  # pyright: ignore[reportUnusedFunction]
         host: str,
@@ -55,8 +66,11 @@ def register(group: click.Group, program: Program) -> None:
         tools: tuple[str, ...],
         mqtt_broker: str | None,
         first_key: bool,
+        tls_cert: Path | None,
+        tls_key: Path | None,
         reload: bool,
     ) -> None:
+        tls = _tls(tls_cert or http.tls_cert, tls_key or http.tls_key)
         if mqtt_broker is not None:
             _listen_mqtt(program, f"{host}:{MQTT_PORT}" if mqtt_broker == HERE else mqtt_broker)
         # Open the hub once before the server does: wrong settings are a sentence here, but a traceback there.
@@ -83,9 +97,13 @@ def register(group: click.Group, program: Program) -> None:
             os.environ["KHO_MCP__TOOLS"] = json.dumps(tools)
         if not is_loopback(host) and host not in EVERYWHERE:
             os.environ["KHO_HTTP__ALLOWED_HOSTS"] = json.dumps([*http.allowed_hosts, host])
-        ready = f"Kho {program.version} answers at {_addresses(host, port)} (data in {program.where})"
+        if tls is not None:
+            os.environ["KHO_HTTP__TLS_CERT"], os.environ["KHO_HTTP__TLS_KEY"] = tls
+        elif warning := _in_clear(host, http):
+            click.echo(warning, err=True)
+        ready = f"Kho {program.version} answers at {_addresses(host, port, tls)} (data in {program.where})"
         Thread(target=_announce, args=(host, port, ready), daemon=True).start()
-        program.serve(host, port, workers, reload)
+        program.serve(host, port, workers, reload, tls)
 
     @group.command(help=program.help("Serve one MCP client over stdin and stdout.", "stdio --tools minimal,documents"))
     @tools_option
@@ -93,17 +111,50 @@ def register(group: click.Group, program: Program) -> None:
         program.stdio(list(tools))
 
 
-def _addresses(host: str, port: int) -> str:
+def _tls(certificate: Path | None, private_key: Path | None) -> Tls | None:
+    """Return the files, once they have been read: the server would end with a traceback."""
+    if certificate is None and private_key is None:
+        return None
+    if certificate is None or private_key is None:
+        raise fail("--tls-cert and --tls-key need each other: name both.")
+    try:
+        # A password is never asked for: nobody may be there to type one.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, private_key, password=lambda: "")
+    except ssl.SSLError as error:
+        reason = "they do not belong together" if error.reason == "KEY_VALUES_MISMATCH" else "both must be PEM files"
+        raise fail(
+            f"the certificate {certificate} and the key {private_key} cannot be used: {reason}, and the key "
+            "must have no password."
+        ) from None
+    except OSError as error:
+        raise fail(f"the certificate or its key cannot be read: {error.strerror}.") from None
+    return str(certificate.absolute()), str(private_key.absolute())
+
+
+def _in_clear(host: str, http: HttpSettings) -> str:
+    """Return a warning if callers on other machines would send their keys unencrypted, as far as can be known here."""
+    if is_loopback(host) or http.public_url.startswith("https://"):
+        return ""
+    return (
+        "Warning: keys and data travel unencrypted between this hub and other machines. Start it with --tls-cert and "
+        "--tls-key, or behind a proxy that speaks HTTPS, and name that address in KHO_HTTP__PUBLIC_URL=https://…."
+    )
+
+
+def _addresses(host: str, port: int, tls: Tls | None = None) -> str:
     """Return addresses that work: 0.0.0.0 is one to listen on, not one to call."""
+    scheme = "http" if tls is None else "https"
     if host not in EVERYWHERE:
-        return f"http://[{host}]:{port}" if ":" in host and not host.startswith("[") else f"http://{host}:{port}"
-    here = f"http://127.0.0.1:{port}"
+        return (
+            f"{scheme}://[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{scheme}://{host}:{port}"
+        )
+    here = f"{scheme}://127.0.0.1:{port}"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing: it only asks the system which address it would use
         except OSError:
             return here
-        return f"{here}, for other machines at http://{probe.getsockname()[0]}:{port}"
+        return f"{here}, for other machines at {scheme}://{probe.getsockname()[0]}:{port}"
 
 
 def _announce(host: str, port: int, ready: str) -> None:

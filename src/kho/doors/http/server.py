@@ -27,13 +27,15 @@ def run(
     workers: int,
     reload: bool,
     *,
+    tls: tuple[str, str] | None,
     modules: Sequence[str],
     header_timeout: float,
     body_timeout: float,
 ) -> None:
     """Run uvicorn. `asgi` is where a worker process finds the application; `modules` are the modules that it
-    imports."""
+    imports; `tls` are the files of a certificate and of its key."""
     make_room(CONNECTIONS)
+    certificate, private_key = tls or (None, None)
     if workers == 1 and not reload:
         protocol = guarded_protocol(header_timeout, body_timeout)
     else:
@@ -53,6 +55,8 @@ def run(
         server_header=False,
         timeout_graceful_shutdown=10,
         timeout_worker_healthcheck=HUNG,
+        ssl_certfile=certificate,
+        ssl_keyfile=private_key,
     )
 
 
