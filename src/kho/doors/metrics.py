@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest, multiprocess
+from prometheus_client import Gauge as LiveGauge
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
@@ -20,6 +21,9 @@ class Metrics:
         labels = ("operation", "door")
         self._calls = Counter("kho_calls", "Calls, by outcome.", (*labels, "code"), registry=self._registry)
         self._seconds = Histogram("kho_call_seconds", "Time to an answer.", labels, registry=self._registry)
+        self.sessions = LiveGauge(
+            "kho_mcp_sessions", "Open sessions of MCP.", registry=self._registry, multiprocess_mode="livesum"
+        )
         self._children: dict[tuple[str, str, str], tuple[Any, Any]] = {}
         self.content_type = CONTENT_TYPE_LATEST.encode()
 

@@ -4,11 +4,12 @@ A request is checked before it begins. This checks it again while it lasts, whic
 task looks at the key table every half second as long as any request is under way, and when a key has changed, or one
 that is in use has expired, it asks for the credential of each such request again. Before each frame of a stream that
 is done, too, so that nothing is heard that happens after the key has ended. The check wraps the ASGI messages of every
-endpoint that needs a credential. So it also covers the streams of the MCP SDK, and none can be forgotten.
+endpoint that needs a credential. So it also covers the streams of the MCP SDK, and none can be forgotten. What outlives
+a request, such as a session of MCP, is checked by the same task.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -27,44 +28,51 @@ SHORTEST = 0.01
 class Revocation:
     def __init__(self, auth: Auth) -> None:
         self._auth = auth
-        self._open: set[_Response] = set()
+        self._open: set[_Response | _Held] = set()
         self._watching: asyncio.Task[None] | None = None
-        self.ended: list[Callable[[Principal], None]] = []
-        """Told of each principal whose credential no longer holds."""
 
     @asynccontextmanager
     async def watched(self, scope: Scope, send: Send, principal: Principal) -> AsyncGenerator[Send, None]:
         """Yield the `send` that an endpoint must use. If the credential no longer names `principal`, the endpoint is
         cancelled: a stream ends normally, and a call that was not answered yet gets 401."""
         response = _Response(self._auth, scope, send, principal)
-        self._open.add(response)
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch())
+        self._watch_over(response)
         try:
             with response.lifetime:
                 yield response.send
         finally:
             self._open.discard(response)
         if response.refused:
-            for told in self.ended:
-                told(principal)
             if response.started:
                 await send({"type": "http.response.body", "body": b""})
             else:
                 await send_error(send, Unauthorized(ENDED))
 
+    def hold(self, scope: Scope, principal: Principal, end: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """Call `end` when the credential of this request no longer names `principal`. Return what stops the watch."""
+        held = _Held(self._auth, scope, principal, end)
+        self._watch_over(held)
+        return lambda: self._open.discard(held)
+
     def close(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
+
+    def _watch_over(self, credential: "_Response | _Held") -> None:
+        self._open.add(credential)
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         seen = await self._changes()
         while self._open:
             await asyncio.sleep(max(self._auth.fresh, SHORTEST))
             changes = await self._changes()
-            for response in list(self._open):
-                if not response.is_being_answered and (changes != seen or self._auth.expired(response.principal)):
-                    await response.still_allowed()
+            for one in list(self._open):
+                if one.is_being_answered or (changes == seen and not self._auth.expired(one.principal)):
+                    continue
+                if not await one.still_allowed():
+                    self._open.discard(one)
             seen = changes
         self._watching = None
 
@@ -77,14 +85,47 @@ class Revocation:
             return None
 
 
-class _Response:
-    def __init__(self, auth: Auth, scope: Scope, send: Send, principal: Principal) -> None:
-        self.lifetime = anyio.CancelScope()
+class _Credential:
+    """What a request was admitted by, to be asked for again."""
+
+    def __init__(self, auth: Auth, scope: Scope, principal: Principal) -> None:
         self.refused = False
-        self.started = False
         self.principal = principal
         self._auth = auth
-        self._scope = scope
+        self._scope: Scope = {name: scope.get(name) for name in ("headers", "client", "path")}
+
+    async def still_allowed(self) -> bool:
+        """True if the credential is still valid. If that cannot be determined (the database does not answer), what it
+        allowed ends, too: its client begins anew."""
+        if not self.refused:
+            try:
+                self.refused = await self._auth.principal(self._scope) != self.principal
+            except KhoError as error:
+                log_refusal(self._scope["path"], (self._scope.get("client") or ("",))[0], error.code)
+                self.refused = True
+        return not self.refused
+
+
+class _Held(_Credential):
+    """Something that outlives the request that began it."""
+
+    is_being_answered = False
+
+    def __init__(self, auth: Auth, scope: Scope, principal: Principal, end: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(auth, scope, principal)
+        self._end = end
+
+    async def still_allowed(self) -> bool:
+        if not await super().still_allowed():
+            await self._end()
+        return not self.refused
+
+
+class _Response(_Credential):
+    def __init__(self, auth: Auth, scope: Scope, send: Send, principal: Principal) -> None:
+        super().__init__(auth, scope, principal)
+        self.lifetime = anyio.CancelScope()
+        self.started = False
         self._send = send
         self._is_stream = False
 
@@ -101,15 +142,7 @@ class _Response:
         await self._send(message)
 
     async def still_allowed(self) -> bool:
-        """True if the credential is still valid. If that cannot be determined (the database does not answer), the
-        request ends, too: its client begins another."""
-        if not self.refused:
-            try:
-                self.refused = await self._auth.principal(self._scope) != self.principal
-            except KhoError as error:
-                log_refusal(self._scope["path"], (self._scope.get("client") or ("",))[0], error.code)
-                self.refused = True
-        if self.refused:
+        if not await super().still_allowed():
             self.lifetime.cancel()
         return not self.refused
 

@@ -121,9 +121,9 @@ class Application:
             door = McpDoor(hub, background, _principal_of, selection, self._mcp.page_size)
             self._customise(door)
             streams = EventStreams(self._heartbeat)
-            mcp = McpHttp(door, self._http.max_body, streams)
             auth = Auth(hub, self._fresh)
             revocation = Revocation(auth)
+            mcp = McpHttp(door, self._http.max_body, streams, revocation, metrics)
             gc_freezer = GcFreezer()
             served = [served for capability in hub.registry.capabilities for served in capability.web]
             web = WebDoor(auth, hub.registry.checkpoint, served, gc_freezer, revocation, streams)

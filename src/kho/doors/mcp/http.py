@@ -1,12 +1,11 @@
 """MCP over streamable HTTP at /mcp, both eras, safe on any number of workers.
 
-Clients of the handshake era may get a session, which lets a tool ask its client something during a call. Nothing
-depends on it: a request whose session this process does not hold (another worker made it, or the hub was restarted) is
-served without one, where the SDK alone would answer 404 and leave the client stuck.
+Clients of the handshake era may get a session. Nothing depends on it: a request whose session this process does not
+hold (another worker made it, the hub was restarted, or it is another caller's) is served without one, where the SDK
+alone would answer 404 and leave the client stuck.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,10 +16,13 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
+from kho.doors.auth.revocation import Revocation
 from kho.doors.http.asgi import header, read_body, send_json
 from kho.doors.http.event_stream import Events, EventStreams
 from kho.doors.mcp.notifications import SESSION_ID, Notice, for_handshake, to_notification
 from kho.doors.mcp.server import INSTRUCTIONS, TOOLSET, McpDoor
+from kho.doors.mcp.sessions import Sessions
+from kho.doors.metrics import Metrics
 from kho.kernel import validation
 from kho.kernel.errors import KhoError
 from kho.kernel.toolset import Selection
@@ -29,27 +31,22 @@ from kho.lib.jsonrpc import InvalidMessage, RpcRequest, RpcResponse
 
 PRINCIPAL = "kho.principal"
 """Key of the caller in the scope of a request."""
-MOST_SESSIONS = 1_000
-IDLE_SESSION = 600.0
 
 
 class McpHttp:
-    def __init__(self, door: McpDoor, max_body: int, streams: EventStreams) -> None:
+    def __init__(
+        self, door: McpDoor, max_body: int, streams: EventStreams, revocation: Revocation, metrics: Metrics
+    ) -> None:
         self._door = door
         self._streams = streams
         self._stateless = StreamableHTTPSessionManager(
             door.server, stateless=True, json_response=False, max_request_body_size=max_body
         )
-        self._stateful = StreamableHTTPSessionManager(
-            door.server, session_idle_timeout=IDLE_SESSION, max_sessions=MOST_SESSIONS, max_request_body_size=max_body
-        )
-
-        self._ended: OrderedDict[str, None] = OrderedDict()
-        """Sessions that their clients ended: only these are answered 404."""
+        self._sessions = Sessions(door.server, max_body, revocation, metrics.sessions.set)
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None, None]:
-        async with self._stateless.run(), self._stateful.run():
+        async with self._stateless.run(), self._sessions.run():
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,19 +86,13 @@ class McpHttp:
         return chosen
 
     async def _handshake_era(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        session = header(scope, SESSION_ID.encode())
-        sessions = self._stateful._server_instances  # pyright: ignore[reportPrivateUsage]
-        if session is not None:
-            ours = session in sessions or session in self._ended
-            if session in sessions and scope["method"] == "DELETE":
-                self._ended[session] = None
-                if len(self._ended) > MOST_SESSIONS:
-                    self._ended.popitem(last=False)
-            await (self._stateful if ours else self._stateless).handle_request(scope, receive, send)
-            return
-        opens = b'"initialize"' in body and len(sessions) < MOST_SESSIONS
-        manager = self._stateful if opens else self._stateless
-        await manager.handle_request(scope, receive, send)
+        session, caller = header(scope, SESSION_ID.encode()), scope[PRINCIPAL]
+        if session is not None and self._sessions.has(session, caller):
+            await self._sessions.answer(session, caller, scope, receive, send)
+        elif session is None and b'"initialize"' in body and not self._sessions.full:
+            await self._sessions.open(caller, scope, receive, send)
+        else:
+            await self._stateless.handle_request(scope, receive, send)
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send, selection: Selection) -> None:
         """Serve the handshake era's long-lived GET stream, which notifies of changes to the list of tools or
