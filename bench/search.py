@@ -50,6 +50,8 @@ def run(engine: str, python: Path, corpus: Corpus, questions: Path, seconds: flo
         command = [str(python), "-m", "bench.search_child", engine, *numbers, str(questions), folder, str(asking)]
         # Peers see our source for the folding of words, but not our dependencies. Lance warns on every query.
         environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "LANCEDB_LOG": "error"}
+        if engine in OURS:
+            environment.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `kho` does, before numpy is imported
         child = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
         problem = None
         try:
