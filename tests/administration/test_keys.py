@@ -81,7 +81,7 @@ async def test_a_key_is_given_no_more_than_its_maker_has(hub: Hub) -> None:
     await done(hub, OPERATOR, "create_key", confirm=True)
     reader = Principal("r", "acme", frozenset({"admin", "exp:read"}), "key")
     assert (await done(hub, reader, "create_key", scopes=["exp:read"]))["scopes"] == ["exp:read"]
-    for scopes in (["exp:write"], ["exp:read", "docs:read"], ["*"], []):
+    for scopes in (["exp:write"], ["exp:read", "docs:read"], ["*"]):
         assert await refused(hub, reader, "create_key", scopes=scopes) == "FORBIDDEN"
     unnamed = Principal("n", "acme", frozenset({"*"}), "key")
     assert await refused(hub, unnamed, "create_key") == "FORBIDDEN"
@@ -110,6 +110,25 @@ async def test_a_rotated_key_has_the_rights_of_the_old_one_which_ends_when_it_wa
     assert (stored[new["id"]].expires_at or 0) - stored[new["id"]].created_at == 10 * DAY
     await done(hub, OPERATOR, "rotate_key", id=new["id"], hours=0)
     assert await refused(hub, OPERATOR, "rotate_key", id=new["id"]) == "NOT_FOUND"
+
+
+async def test_a_key_is_replaced_once(hub: Hub) -> None:
+    """The second to rotate it would get a key that ends with the old one."""
+    old = await done(hub, OPERATOR, "create_key", confirm=True)
+    new = await done(hub, OPERATOR, "rotate_key", id=old["id"], hours=1)
+    assert await refused(hub, OPERATOR, "rotate_key", id=f"kho_{old['id']}", hours=0) == "KEY_REPLACED"
+    listed = {key["id"]: key for key in (await done(hub, OPERATOR, "list_keys"))["keys"]}
+    assert listed[old["id"]]["successor"] == new["id"]
+    assert listed[old["id"]]["expires_at"] == new["old_valid_until"]
+    assert "expires_at" not in listed[new["id"]]
+
+
+@pytest.mark.parametrize("limit", ["scopes", "tools"])
+@pytest.mark.parametrize("nothing", [[], [""], [" ", ""]])
+async def test_a_limit_to_nothing_is_not_taken_for_no_limit(hub: Hub, limit: str, nothing: list[str]) -> None:
+    """A script whose variable is empty would hand out a key to everything."""
+    assert await refused(hub, OPERATOR, "create_key", confirm=True, **{limit: nothing}) == "INVALID_ARGUMENT"
+    assert not await hub.keys.in_use()
 
 
 async def test_the_answer_that_is_kept_for_a_retry_has_no_key(settings: Settings) -> None:

@@ -17,3 +17,9 @@ class LastKey(Conflict):
     instead, or turn keys off with 'kho keys off'."""
 
     code = "LAST_KEY"
+
+
+class Replaced(Conflict):
+    """The key has been replaced already."""
+
+    code = "KEY_REPLACED"

@@ -54,7 +54,8 @@ def _allows(key: Key) -> str:
 def _state(key: Key) -> str:
     if key.revoked_at:
         return f"revoked {minute(key.revoked_at)}"
-    return f"expires {minute(key.expires_at)}" if key.expires_at else "valid"
+    ending = f"expires {minute(key.expires_at)}" if key.expires_at else "valid"
+    return f"replaced by {key.successor}, {ending}" if key.successor else ending
 
 
 def _used(key: Key) -> str:

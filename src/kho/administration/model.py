@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from kho.kernel.api_keys import public_id
-from kho.kernel.params import Params, Reason, Result, Strings, Time, Whole
+from kho.kernel.api_keys import PREFIX, public_id
+from kho.kernel.params import JSON_LIST, Params, Reason, Result, Time, Whole
 from kho.kernel.validation import in_words
 
 NAME = in_words(r"^[^\x00-\x1f\x7f]{0,128}$", "must be one line of at most 128 characters")
@@ -13,10 +13,13 @@ TENANT = in_words(r"^[\w.:/@+-]{1,128}$", "must be 1 to 128 letters, digits or c
 MOST_DAYS = 36_500
 MOST_HOURS = 24 * 365
 
+Names = Annotated[list[Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]], JSON_LIST]
+"""An empty name is refused: a limit to nothing, as of a script whose variable is empty, must not become no limit."""
+
 KeyId = Annotated[
     str,
     StringConstraints(max_length=128),
-    AfterValidator(lambda text: public_id(text) or text),
+    AfterValidator(lambda text: public_id(text) or text.removeprefix(f"{PREFIX}_")),
     Field(description="The id of the key: the eight characters after 'kho_'. The whole key will do, too."),
 ]
 
@@ -33,11 +36,13 @@ class CreateKey(Params):
         Field(description="The tenant whose data it gives access to; the caller's own if absent."),
     ] = None
     scopes: Annotated[
-        Strings | None, Field(max_length=64, description="Scopes that it allows. Without them all but admin.")
+        Names | None,
+        Field(min_length=1, max_length=64, description="Scopes that it allows. Without them all but admin."),
     ] = None
     tools: Annotated[
-        Strings | None,
+        Names | None,
         Field(
+            min_length=1,
             max_length=128,
             description="Tools that it is limited to, whichever way it is used: sets (minimal, default, all), "
             "capabilities such as documents, or names of tools. Without them no limit.",
@@ -61,6 +66,9 @@ class Key(Result):
     expires_at: Time | None = None
     revoked_at: Time | None = None
     last_used_at: Time | None = Field(default=None, description="To about a minute.")
+    successor: str | None = Field(
+        default=None, description="The id of the key that replaces it; it ends at `expires_at`."
+    )
 
 
 class CreatedKey(Key):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from kho.administration import markdown, model
-from kho.administration.errors import FirstKey, LastKey
+from kho.administration.errors import FirstKey, LastKey, Replaced
 from kho.kernel import (
     Call,
     Command,
@@ -136,7 +136,9 @@ class Service:
             old = self._find(tx, params.id, call)
             self._check_maker(call, old.tenant, old.scopes)
             until = min(now + params.hours * HOUR, old.expires_at or now + params.hours * HOUR)
-            if not api_keys.expire(tx, old.id, now, until):
+            if old.successor and old.valid(now):
+                raise Replaced(f"Key {old.id} has been replaced by {old.successor} already: rotate that one.")
+            if not api_keys.replace(tx, old.id, id, now, until):
                 raise _no_such_key()
             expires_at = None if old.expires_at is None else now + (old.expires_at - old.created_at)
             key = replace(old, id=id, digest=digest, created_at=now, expires_at=expires_at, last_used_at=None)
@@ -237,7 +239,7 @@ class Service:
             raise Forbidden(f"This credential cannot give scopes that it does not have: {', '.join(lacking)}.")
 
     def _scopes(self, given: Sequence[str] | None) -> tuple[str, ...]:
-        if not given:
+        if given is None:
             return ("*",)
         known = sorted({*self.registry().scopes, METRICS})
         scopes = tuple(dict.fromkeys(synonym(one, known, ":") for one in given))
@@ -260,7 +262,9 @@ def _record(tx: Tx, call: Call, key: ApiKey, now: int, *, reason: str = "", **de
 
 
 def _shown(key: ApiKey) -> model.Key:
-    return model.Key.of(key, name=key.sub, scopes=list(key.scopes), tools=list(key.tools))
+    return model.Key.of(
+        key, name=key.sub, scopes=list(key.scopes), tools=list(key.tools), successor=key.successor or None
+    )
 
 
 def _no_such_key() -> NotFound:

@@ -31,6 +31,8 @@ class ApiKey:
     read_only: bool = False
     last_used_at: int | None = None
     """To about a minute: uses are not written one by one."""
+    successor: str = ""
+    """Id of the key that replaces it."""
 
     def valid(self, now: int) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
@@ -106,7 +108,9 @@ def matches(text: str, key: ApiKey) -> bool:
 
 # -- rows --------------------------------------------------------------------------------------------------------------
 
-_COLUMNS = "id, sub, tenant, scopes, digest, created_at, expires_at, revoked_at, tools, read_only, last_used_at"
+_COLUMNS = (
+    "id, sub, tenant, scopes, digest, created_at, expires_at, revoked_at, tools, read_only, last_used_at, successor"
+)
 
 
 def find(tx: Tx, id: str) -> ApiKey | None:
@@ -127,7 +131,7 @@ def state(tx: Tx) -> KeyState:
 
 def insert(tx: Tx, key: ApiKey) -> None:
     tx.run(
-        f"INSERT INTO api_keys ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        f"INSERT INTO api_keys ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         key.id,
         key.sub,
         key.tenant,
@@ -139,6 +143,7 @@ def insert(tx: Tx, key: ApiKey) -> None:
         " ".join(key.tools),
         int(key.read_only),
         key.last_used_at,
+        key.successor,
     )
     _changed(tx)
 
@@ -149,13 +154,13 @@ def revoke(tx: Tx, id: str, now: int) -> bool:
     return bool(tx.run(sql, now, id)) and _changed(tx)
 
 
-def expire(tx: Tx, id: str, now: int, until: int) -> bool:
-    """End a valid key at `until`, unless it ends before. Of two at once, the second sees what the first has done."""
+def replace(tx: Tx, id: str, successor: str, now: int, until: int) -> bool:
+    """End a valid key at `until`, unless it ends before. Of two at once, one has replaced it."""
     sql = (
-        "UPDATE api_keys SET expires_at = CASE WHEN expires_at < $1 THEN expires_at ELSE $1 END "
-        "WHERE id = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3)"
+        "UPDATE api_keys SET successor = $1, expires_at = CASE WHEN expires_at < $2 THEN expires_at ELSE $2 END "
+        "WHERE id = $3 AND successor = '' AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $4)"
     )
-    return bool(tx.run(sql, until, id, now)) and _changed(tx)
+    return bool(tx.run(sql, successor, until, id, now)) and _changed(tx)
 
 
 def delete(tx: Tx, id: str) -> bool:
@@ -186,4 +191,5 @@ def _changed(tx: Tx) -> bool:
 
 def _key(row: Row) -> ApiKey:
     scopes, tools, read_only = tuple(row[3].split()), tuple(row[8].split()), bool(row[9])
-    return ApiKey(row[0], row[1], row[2], scopes, *row[4:8], tools=tools, read_only=read_only, last_used_at=row[10])
+    limits = {"tools": tools, "read_only": read_only}
+    return ApiKey(row[0], row[1], row[2], scopes, *row[4:8], **limits, last_used_at=row[10], successor=row[11])
