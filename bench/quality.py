@@ -1,12 +1,14 @@
 """How well search ranks and labels the texts of bench/sets: by keywords, by a sentence, by one in another language, and
 in Vietnamese typed without marks.
 
-    python -m bench.quality [--home FOLDER] [--held-out] [--only notes …] [--json]
+    python -m bench.quality [--home FOLDER] [--held-out] [--unmarked] [--only notes …] [--json]
 
 Each set is searched by itself, through the searcher. `first` and `in five` are the queries whose text comes first, or
-among the first five. Labels are counted for first hits: how many of those that carry a label are right, and how many of
-the right ones are "Relevant" or better. `--home` keeps the vectors, so that another commit can be measured on the same
-ones (from a worktree, with PYTHONPATH); `--held-out` counts only queries that no constant was fitted on.
+among the first five. Labels are counted for first hits: how many of those that carry a label are right, and how many
+of the right ones are "Relevant" or better. `--home` keeps the vectors, so that another commit can be measured on the
+same ones (from a worktree, with PYTHONPATH); `--held-out` counts only queries that no constant was fitted on.
+`--unmarked` stores every second Vietnamese text without its marks, as some people type them, and counts the queries
+for those apart.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.recall import filled
-from bench.recall_sets import Query, Sets, load
+from bench.recall_sets import Note, Query, Sets, load
 
 from kho.app import Core, open_hub
 from kho.evaluation.datasets import unmarked
@@ -81,12 +83,18 @@ def ways(sets: Sets, query: Query) -> Iterable[tuple[str, str]]:
         yield f"{query.language} → {query.language}", query.text
 
 
-async def measure(core: Core, name: str, held_out: bool) -> dict[str, Figures]:
+def typed(place: int, note: Note) -> str:
+    """The text of a note, every second Vietnamese one without its marks."""
+    return unmarked(note.text) if note.language == "vi" and place % 2 else note.text
+
+
+async def measure(core: Core, name: str, held_out: bool, without_marks: bool) -> dict[str, Figures]:
     sets = load(names=SETS[name])
-    where = SearchFilter(f"quality:{name}", "bench")
+    where = SearchFilter(f"quality:{name}{':unmarked' * without_marks}", "bench")
+    texts = [typed(place, note) if without_marks else note.text for place, note in enumerate(sets.notes)]
     documents = [
-        prepare(Document(where.space, where.tenant, str(place), [Passage((Field(note.text),))]))
-        for place, note in enumerate(sets.notes)
+        prepare(Document(where.space, where.tenant, str(place), [Passage((Field(text),))]))
+        for place, text in enumerate(texts)
     ]
     await core.db.write(lambda tx: core.index.put(tx, documents, anew=True))
     await filled(core)
@@ -95,15 +103,16 @@ async def measure(core: Core, name: str, held_out: bool) -> dict[str, Figures]:
         if held_out and sets.notes[query.note].fitted:
             continue
         answers: dict[str, list[tuple[str, str]]] = {}
+        stored = ", stored without" if texts[query.note] != sets.notes[query.note].text else ""
         for how, text in ways(sets, query):
             if text not in answers:
                 found = await core.searcher.search(where, text, limit=DEPTH, per_key=True)
                 answers[text] = [(hit.passage.key, label(of_score(hit.score))) for hit in found.hits]
-            figures.setdefault(how, Figures()).add(answers[text], str(query.note))
+            figures.setdefault(how + stored, Figures()).add(answers[text], str(query.note))
     return figures
 
 
-async def run(home: Path, names: Sequence[str], held_out: bool) -> dict[str, dict[str, Figures]]:
+async def run(home: Path, names: Sequence[str], held_out: bool, without_marks: bool) -> dict[str, dict[str, Figures]]:
     cores: list[Core] = []
 
     def look(core: Core) -> Sequence[Capability]:
@@ -112,13 +121,13 @@ async def run(home: Path, names: Sequence[str], held_out: bool) -> dict[str, dic
 
     settings = Settings(home=home, database_url=None, search=Search(embedder=Embedding(provider="e5")))
     async with open_hub(settings, more=look):
-        return {name: await measure(cores[0], name, held_out) for name in names}
+        return {name: await measure(cores[0], name, held_out, without_marks) for name in names}
 
 
 def show(figures: Mapping[str, Mapping[str, Figures]]) -> None:
     names = [*GOOD, "Somewhat Relevant", "Low Relevance"]
     print(
-        f"{'set':8}{'asked by':28}{'queries':>8}{'nDCG@10':>9}{'first':>7}{'in five':>9}  right of first hits labelled "
+        f"{'set':8}{'asked by':44}{'queries':>8}{'nDCG@10':>9}{'first':>7}{'in five':>9}  right of first hits labelled "
         f"{', '.join(names)}; of the right ones Relevant or better"
     )
     for set_name, groups in figures.items():
@@ -126,7 +135,7 @@ def show(figures: Mapping[str, Mapping[str, Figures]]) -> None:
             told = "  ".join(f"{one.right[name]}/{one.labels[name]}" for name in names)
             good = sum(one.right[name] for name in GOOD) / max(1, one.first)
             print(
-                f"{set_name:8}{how:28}{len(one.ndcg):8}{mean(one.ndcg):9.3f}{one.first:7}{one.in_five:9}  "
+                f"{set_name:8}{how:44}{len(one.ndcg):8}{mean(one.ndcg):9.3f}{one.first:7}{one.in_five:9}  "
                 f"{told}  {good:.0%}"
             )
 
@@ -135,11 +144,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--home", type=Path, metavar="FOLDER")
     parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--unmarked", action="store_true")
     parser.add_argument("--only", nargs="+", choices=[*SETS], default=[*SETS])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        figures = asyncio.run(run(options.home or Path(scratch), options.only, options.held_out))
+        figures = asyncio.run(run(options.home or Path(scratch), options.only, options.held_out, options.unmarked))
     if options.json:
         told = {name: {how: one.as_json() for how, one in groups.items()} for name, groups in figures.items()}
         print(json.dumps(told, ensure_ascii=False, indent=1))

@@ -9,6 +9,7 @@ from kho.kernel.call import Call
 from kho.kernel.errors import InvalidParams
 from kho.lib.clock import DAY, from_iso, iso
 from kho.memory import model
+from kho.search.query.conversations import NONE_NAMED
 
 GROUP = "group"
 NOW = "2026-03-18T12:00:00Z"
@@ -222,3 +223,14 @@ async def test_hits_say_who_and_when(desk: Desk) -> None:
 async def test_what_a_time_may_be_is_said(desk: Desk) -> None:
     with pytest.raises(ValueError, match="or a day such as 2025-09-16"):
         model.SearchMemory.model_validate({"query": "gate", "since": "yesterday"})
+
+
+@pytest.mark.parametrize("query", ["what did Lan say on 13 March", "周一王伟说了什么", "what was said on 2026-03-14"])
+async def test_who_said_nothing_that_day_is_not_given_the_words_of_others_without_a_note(
+    chat: Desk, query: str
+) -> None:
+    await chat.say(GROUP, ("user", "我来了。"), speaker="王伟", at="2026-03-17T09:00:00Z")
+    found = await chat.service.search(model.SearchMemory.model_validate({"query": query}), chat.call)
+    assert found.notes == [NONE_NAMED]
+    right = await chat.service.search(model.SearchMemory.model_validate({"query": "what did Lan say"}), chat.call)
+    assert right.notes is None

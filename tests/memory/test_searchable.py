@@ -50,7 +50,7 @@ async def test_a_message_is_found_and_fetched_with_its_neighbours(desk: Desk) ->
     [hit] = await found(desk, "zeppelin")
     assert hit is not None
     assert hit.id == f"{GROUP}/6"
-    assert hit.title == "Message number 1. (user)"
+    assert hit.title == 'user, in "Message number 1."'
     assert hit.metadata.items() >= {"conversation_id": GROUP, "role": "user", "user_id": "lan@example.com"}.items()
     whole = await fetched(desk, hit.id)
     assert whole is not None

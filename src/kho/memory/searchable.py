@@ -95,7 +95,7 @@ def _item(conversation: Conversation, message: Message, text: str, *, id: str | 
     }
     return Item(
         id or f"{conversation.id}/{message.place}",
-        f"{conversation.title or conversation.id} ({speaker or message.role})",
+        f'{speaker or message.role}, in "{conversation.title or conversation.id}"',
         message.created_at,
         text,
         {name: value for name, value in known.items() if value is not None},

@@ -80,7 +80,9 @@ def test_a_comment_in_a_file_of_code_has_the_scale_of_code() -> None:
 
 def test_the_definition_of_the_name_that_is_asked_for_is_highly_relevant() -> None:
     hit = RankedPassage(1, "k", 0.3, ScoreParts(1.0, defines=True))
-    assert label(of_score(scoring.placed(hit, scoring.AMONG_CODE.own))) == "Highly Relevant"
-    assert scoring.placed(hit, scoring.PROSE.own) == scoring.PROSE.own.place(0.3)
+    asked = ParsedQuery("heap merge")
+    assert label(of_score(scoring.placed(hit, scoring.AMONG_CODE.own, asked))) == "Highly Relevant"
+    assert scoring.placed(hit, scoring.PROSE.own, asked) == scoring.PROSE.own.place(0.3)
+    assert scoring.placed(hit, scoring.COMMON, ParsedQuery("heap_merge")) == 1.0
     other = replace(hit, parts=ScoreParts(1.0))
-    assert label(of_score(scoring.placed(other, scoring.AMONG_CODE.own))) == "Low Relevance"
+    assert label(of_score(scoring.placed(other, scoring.AMONG_CODE.own, asked))) == "Low Relevance"

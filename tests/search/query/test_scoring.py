@@ -264,6 +264,7 @@ DUE = "export function dueDate(invoice: Invoice, days: number) {\n  return invoi
         ("copy tree", COPY, True),
         ("due date", DUE, True),
         ("duedate", DUE, True),
+        ("def copytree", COPY, True),
         ("tree copy", COPY, False),
         ("listdir", COPY, False),
         ("copy a tree of files", COPY, False),

@@ -314,3 +314,13 @@ async def test_fields_count_by_their_weight(core: Core) -> None:
         record("title", "The bridge was closed", "Something about a thing for a long while"),
     )
     assert await core.keys("bridge closed") == ["title", "body"]
+
+
+async def test_the_definition_of_a_name_goes_before_all_that_use_it(core: Core) -> None:
+    """Also if the query is written as a program writes it: then many passages have the best score."""
+    wrapper = "class TextWrapper:\n    def __init__(self, width=70):\n        self.width = width"
+    uses = (f"def fill{n}(text):\n    w = TextWrapper(width={n})\n    return w.fill(text)" for n in range(30))
+    await core.ready(doc("class", wrapper), *(doc(f"use{n}", use) for n, use in enumerate(uses)))
+    for asked in ("TextWrapper", "TextWrapper()", "class TextWrapper"):
+        first = (await core.searcher.search(T, asked)).hits[0]
+        assert (first.passage.key, first.score) == ("class", 1.0)

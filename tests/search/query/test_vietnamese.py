@@ -56,3 +56,20 @@ async def test_what_is_deleted_is_no_longer_read_for_marks(core: Core) -> None:
     await core.db.write(lambda tx: core.index.drop(tx, T.space, T.tenant, ["table"]))
     await core.searcher.search(T, "ban do")
     assert core.embedder.asked[-1] == "bản đồ"
+
+
+TYPED = "lich kham rang ngay 20 thang 11 luc 9 gio sang"
+
+
+async def test_a_text_typed_without_marks_is_embedded_with_them_and_stays_as_it_is(core: Core) -> None:
+    await core.put(doc("note", TYPED))
+    await core.settle()
+    assert core.embedder.embedded[-1].startswith("lịch khám răng ngày 20 tháng 11")
+    [hit] = (await core.searcher.search(T, "lịch khám răng")).hits
+    assert hit.passage.text == TYPED
+
+
+async def test_a_text_typed_without_marks_does_not_keep_queries_from_being_read(core: Core) -> None:
+    await core.ready(doc("note", f"ghi chu khong dau: {TYPED}"), doc("other", "Lịch khám răng của con là thứ hai."))
+    await core.searcher.search(T, "lich kham rang")
+    assert core.embedder.asked[-1] == "lịch khám răng"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kho.search.text.marks import readings
+from kho.search.text.marks import readings, with_marks
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,18 @@ def test_the_texts_that_are_searched_decide() -> None:
     assert readings("ban do", 9 * ["Ban đò nghỉ, ban đò chạy lại lúc sáu giờ."])[0] == "ban đò"
 
 
-def test_texts_without_marks_leave_it_as_it_is() -> None:
-    assert readings("ghi chu hop", 20 * ["ghi chu hop ngay thu hai"])[0] == "ghi chu hop"
+def test_texts_without_marks_say_nothing_of_marks() -> None:
+    """Or one such note would keep all queries that share its words from being read."""
+    assert readings("hop dong thue nha", 20 * ["ghi chu: hop dong thue nha het han"]) == ["hợp đồng thuê nhà"]
+
+
+@pytest.mark.parametrize("text", ["hợp đồng", "the contract of the flat", "合同", "", "const rent = home(1);"])
+def test_only_vietnamese_without_marks_is_indexed_with_them(text: str) -> None:
+    assert with_marks(text) == text
+
+
+def test_a_long_text_is_indexed_with_all_its_marks() -> None:
+    assert with_marks("hop dong thue nha, " * 100) == "hợp đồng thuê nhà, " * 100
 
 
 def test_two_readings_where_both_are_likely() -> None:

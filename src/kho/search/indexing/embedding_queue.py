@@ -18,6 +18,7 @@ from kho.lib.sql import number
 from kho.search.calibration.calibrate import is_current, measure, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.passages import MODEL, StoredPassage
+from kho.search.text.marks import with_marks
 
 if TYPE_CHECKING:
     from kho.kernel.ports import Vector
@@ -219,7 +220,8 @@ class EmbeddingQueue:
             known.update({candidates[seq][0]: vector for seq, vector in found.items()})
         new = list({stored.digest: stored for stored in batch if stored.digest not in known}.values())
         if new:
-            rows = await self.embedder.passages([text_of(stored) for stored in new])
+            texts = await asyncio.to_thread(lambda: [text_of(stored) for stored in new])
+            rows = await self.embedder.passages(texts)
             known.update({stored.digest: row for stored, row in zip(new, rows, strict=True)})
         return {stored.ref.seq: (stored.digest, known[stored.digest]) for stored in batch}
 
@@ -261,4 +263,5 @@ class EmbeddingQueue:
 
 def text_of(stored: StoredPassage) -> str:
     """Return the text that the model reads."""
-    return f"{stored.heading}\n{stored.text}" if stored.heading else stored.text
+    text = with_marks(stored.text) if stored.language == "vi" else stored.text
+    return f"{stored.heading}\n{text}" if stored.heading else text

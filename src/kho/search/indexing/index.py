@@ -14,11 +14,15 @@ from kho.lib.dataclass import dataclass
 from kho.search.indexing import minhash, passages
 from kho.search.indexing.passages import StoredPassage
 from kho.search.text.language import language
+from kho.search.text.marks import with_marks
 from kho.search.text.side_by_side import pairs
 from kho.search.text.tokens import index_tokens
 
-FORM = 3
+FORM = 4
 """Increased when folding, or what is indexed, changes: everything is then reindexed."""
+
+READ = "with marks"
+"""In the digest of a text that is embedded as it reads with its marks: until it was, it had another vector."""
 
 HEADING = 1.5
 """Weight of a word in the heading, where one in the text has 1."""
@@ -95,8 +99,9 @@ def prepare(document: Document) -> Prepared:
         text = storable("\n".join(field.text for field in fields))
         weights = () if plain else tuple((len(field.text) + 1, field.weight) for field in fields)
         heading = storable(passage.heading)
-        digest = sql.digest(heading, text, repr(weights))
         spoken = language(f"{heading}\n{text}")
+        read = [READ] if spoken == "vi" and with_marks(text) != text else []
+        digest = sql.digest(heading, text, repr(weights), *read)
         head, body, length = _counted(heading, fields, passage.label, spoken)
         stored = StoredPassage(filed, document.key, number, digest, heading, text, weights, spoken)
         parts.append(PreparedPassage(stored, head, body, length))

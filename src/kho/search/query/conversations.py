@@ -21,6 +21,9 @@ MAX_LISTED = 10_000
 """Passages that a list in the order of time has."""
 MAX_NARROWED = 12
 """Searches for what a query names: one for each speaker and day."""
+NONE_NAMED = (
+    "Nothing that was said is by the speaker and of the day that the query names. These are the nearest others."
+)
 MAX_SHOWN = 10
 """Names in a note."""
 Shown = Callable[[Tx, str, Sequence[tuple[str, str]]], list[str]]
@@ -89,13 +92,18 @@ class Conversations:
             found.append(replace(one, tags=(*one.tags, tag) if tag else one.tags, since=since, until=until))
         return found[:MAX_NARROWED]
 
+    def asks_for_all(self, named: Mentions, where: Where) -> bool:
+        """True if a query asks for nothing but what is by the speakers and of the days that it names."""
+        if not named or not named.is_all or (named.days and not named.periods()):
+            return False
+        # A name alone may be what other things are about.
+        return named.of_speech or len(self.of(where)) == len(each(where))
+
     async def all_named(self, named: Mentions, where: Where, most: int, left: Left) -> list[StoredPassage]:
         """What is by the speakers and of the days, if a query asks for nothing else; else nothing. Of a day in the
         order of time, otherwise the newest first."""
-        if not named.is_all or (named.days and not named.periods()):
+        if not self.asks_for_all(named, where):
             return []
-        if len(self.of(where)) < len(each(where)) and not named.of_speech:
-            return []  # a name alone may be what other things are about
         newest_first = not named.days
 
         def read(tx: Tx, one: SearchFilter) -> list[StoredPassage]:

@@ -36,6 +36,7 @@ _NAME = pattern(
     rf"|{_W}*[A-Za-z]-?\d(?:{_W}|-)*|0x[0-9a-fA-F]+|-\d{{4,}})"
 )
 
+_OPENS = pattern(r"^(?:class|def|function|func|fn|struct|interface|enum) ")
 _IDENTIFIER = pattern(r"[A-Za-z_]\w*(?: [A-Za-z_]\w*)?", re.ASCII)
 
 
@@ -87,8 +88,8 @@ class ParsedQuery:
     @cached_property
     def as_identifier(self) -> str:
         """The name that it would be in a program, if it is nothing but one or two plain words: `isleap`, `rmtree()`,
-        `due date`."""
-        typed = self.beginning.strip().removesuffix("()")
+        `due date`, `class TextWrapper`."""
+        typed = _OPENS.sub("", self.beginning.strip().removesuffix("()"))
         return typed if len(typed) > 2 and _IDENTIFIER.fullmatch(typed) else ""
 
     @cached_property

@@ -315,10 +315,14 @@ def scale(
     return AMONG_NOTES.own if len(first.text.encode()) <= NOTE else PROSE.own
 
 
-def placed(one: RankedPassage, scale: Levels) -> float:
+def placed(one: RankedPassage, scale: Levels, asked: ParsedQuery) -> float:
     """Return the score of a passage on the scale that all answers share."""
     found = scale.place(one.score)
-    return DEFINED + (1 - DEFINED) * found if one.parts.defines and scale == AMONG_CODE.own else found
+    if not one.parts.defines:
+        return found
+    if asked.names:  # written as only a program writes it
+        return 1.0
+    return DEFINED + (1 - DEFINED) * found if scale == AMONG_CODE.own else found
 
 
 def score(parts: ScoreParts, lean: float) -> float:
@@ -406,6 +410,6 @@ def once(ranked: Sequence[RankedPassage], labels: dict[int, Label], per_key: boo
     return list(kept.values())
 
 
-def order(one: RankedPassage) -> tuple[float, int]:
-    """Sort key: best first, newest first among equals."""
-    return -one.score, -one.seq
+def order(one: RankedPassage) -> tuple[float, bool, int]:
+    """Sort key: best first; among equals what defines the name that is asked for, then the newest."""
+    return -one.score, not one.parts.defines, -one.seq

@@ -19,7 +19,7 @@ from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import text_of
 from kho.search.indexing.passages import StoredPassage
 from kho.search.query import dialogue, scoring, semantic, spaces
-from kho.search.query.conversations import Conversations, Shown
+from kho.search.query.conversations import NONE_NAMED, Conversations, Shown
 from kho.search.query.mentions import Mentions
 from kho.search.query.parsed_query import ParsedQuery
 from kho.search.query.scoring import Balance, Label, RankedPassage, ScoreParts
@@ -304,8 +304,12 @@ class Searcher:
             worth = ranked[0].score * WORTH
             first_hit, parts_of_first = texts[ranked[0].seq], ranked[0].parts
             scale = scoring.scale(balance, first_hit, parts_of_first, looked.passages, self.spoken)
-            ranked = [replace(one, score=most * scoring.placed(one, scale)) for one in ranked if one.score >= worth]
+            ranked = [
+                replace(one, score=most * scoring.placed(one, scale, asked)) for one in ranked if one.score >= worth
+            ]
         notes = meant.notes or self._waiting(first.pending)
+        if not first_of_all and self.conversations.asks_for_all(named, where):
+            notes = (*notes, NONE_NAMED)
         if self.reranker is not None and ranked:
             ranked, notes = await self._rerank(self.reranker, asked, ranked, texts, notes, left)
         ranked += scoring.tail(matched, looked.rest, ranked, most)

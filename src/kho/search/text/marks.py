@@ -1,4 +1,5 @@
-"""Reads Vietnamese typed without its marks: `bao hiem y te` as `bảo hiểm y tế`.
+"""Reads Vietnamese typed without its marks: `bao hiem y te` as `bảo hiểm y tế`. Queries are read so, and texts when
+they are indexed; what is stored and shown stays as it was typed.
 
 A syllable without marks may be any of a dozen words. Which one is meant shows in the texts that are searched: how often
 each form occurs in them, and next to which other. Where they are few, everyday words and sentences (vietnamese.txt)
@@ -15,6 +16,7 @@ from importlib.resources import files
 from itertools import islice, pairwise
 from math import log
 
+from kho.search.text.language import typed_without_marks
 from kho.search.text.tokens import unaccented
 
 MAX_FORMS = 12
@@ -24,7 +26,7 @@ BESIDE = 0.99
 EVERYDAY = 0.5
 """Weight of everyday words and sentences, where the texts that are searched have 1."""
 MAX_WORDS = 64
-"""Words that are read, from the beginning: a query says there what it is about."""
+"""Words of a query that are read, from the beginning: a query says there what it is about."""
 UNSURE = log(2)
 """A second reading counts if it is at least half as likely as the first."""
 
@@ -34,16 +36,22 @@ _Way = tuple[float, tuple[str, ...]]
 """The logarithm of its probability, and its forms."""
 
 
-def readings(text: str, written: Iterable[str]) -> list[str]:
+def readings(text: str, written: Iterable[str] = (), most: int = MAX_WORDS) -> list[str]:
     """Return a text without marks as it reads with them, going by texts that have them: one reading, or two if both are
     likely."""
-    places = [(found.start(), found.end()) for found in islice(_WORD.finditer(text), MAX_WORDS)]
+    places = [(found.start(), found.end()) for found in islice(_WORD.finditer(text), most)]
     words = [text[start:end].lower() for start, end in places]
     forms = _Forms(words)
     for one in written:
-        forms.add(one)
+        if not typed_without_marks(one):
+            forms.add(one)
     ways = _ways(words, forms)
     return [_put(text, places, forms) for chance, forms in ways if chance >= ways[0][0] - UNSURE]
+
+
+def with_marks(text: str) -> str:
+    """Return a text as it is indexed: with its marks, if it is Vietnamese typed without them."""
+    return readings(text, most=len(text))[0] if typed_without_marks(text) else text
 
 
 class _Forms:
