@@ -21,6 +21,7 @@ from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Database, Vectors, Words
 from kho.kernel.registry import Observer, Registry
+from kho.kernel.tenancy import for_all_tenants, in_all_tenants
 from kho.lib import extras
 from kho.lib.clock import system_clock
 from kho.lib.lazy_module import lazy
@@ -129,8 +130,9 @@ async def opened(
         yield core, slices
     finally:
         await background.drain()
-        for work in (work for capability in slices for work in capability.stop):
-            await work()
+        with in_all_tenants():
+            for work in (work for capability in slices for work in capability.stop):
+                await work()
         await shared.aclose()
         if core.embedding_queue is not None:
             await core.embedding_queue.aclose()
@@ -159,11 +161,11 @@ async def open_hub(
         background = core.background
         for capability in slices:
             for work in capability.start if capability.name in only or capability.name not in SLICES else ():
-                background.add(work)
+                background.add(for_all_tenants(work))
         for work in (work for capability in slices if serving and not settings.read_only for work in capability.serve):
-            background.add(work)
+            background.add(for_all_tenants(work))
         if core.embedding_queue is not None and len(only) == len(SLICES):
-            background.add(core.embedding_queue.run)
+            background.add(for_all_tenants(core.embedding_queue.run))
         registry = Registry(slices, background, kinds(), read_only=settings.read_only)
         refusals = SqlRefusals(core.db, background, core.clock, settings.local.tenant)
         registry.observers += [logs.log_call, refusals.observe]
@@ -225,7 +227,8 @@ def _gauges(settings: Settings, core: Core, slices: Sequence[Capability]) -> lis
 
 
 async def _measure(db: Database, gauges: Sequence[Gauge]) -> list[tuple[Gauge, float]]:
-    return await db.read(lambda tx: [(gauge, gauge.read(tx)) for gauge in gauges], timeout=2.0)
+    with in_all_tenants():
+        return await db.read(lambda tx: [(gauge, gauge.read(tx)) for gauge in gauges], timeout=2.0)
 
 
 async def _ping(db: Database) -> None:

@@ -16,6 +16,7 @@ import orjson
 from kho.devices.calls.call_log import of_devices
 from kho.devices.events import Event, Events
 from kho.kernel import Announcements, Background, Database, KhoError, Tx
+from kho.kernel.tenancy import for_all_tenants
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, insert_many, marks, to_json
@@ -79,7 +80,7 @@ class Notifications:
         self.line.append(said)
         if not self.storing:
             self.storing = True
-            self.background.add(self._store)
+            self.background.add(for_all_tenants(self._store))
 
     def tell(self, said: Notification) -> None:
         """Notify listeners in this process."""

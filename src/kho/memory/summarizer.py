@@ -17,6 +17,7 @@ from kho.kernel.capability import Changes
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Llm, Tx
 from kho.kernel.ports import PromptMessage as Prompt
+from kho.kernel.tenancy import in_tenant
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
@@ -73,7 +74,8 @@ class Summarizer:
             return False
         tenant, conversation = claimed
         try:
-            await self._summarise(tenant, conversation)
+            with in_tenant(tenant):
+                await self._summarise(tenant, conversation)
         except KhoError:
             await self.db.write(lambda tx: store.release(tx, tenant, conversation.id, self.clock() + AGAIN))
             raise

@@ -11,6 +11,7 @@ from dataclasses import replace
 from kho.kernel import AuditEvent, Background, Call, Database, Forbidden, KhoError, Operation
 from kho.kernel.audit import record
 from kho.kernel.registry import Outcome
+from kho.kernel.tenancy import for_tenant
 from kho.lib.clock import SECOND, Clock
 
 MINUTE = 60 * SECOND
@@ -44,7 +45,7 @@ class SqlRefusals:
 
     def forbidden(self, call: Call, error: Forbidden) -> None:
         event = call.audit_event("", at=self._clock(), door=call.door, **error.details)
-        self._background.add(lambda: self._add([replace(event, outcome="refused")]))
+        self._background.add(for_tenant(call.tenant, lambda: self._add([replace(event, outcome="refused")])))
 
     def unauthorized(self, address: str) -> None:
         minute = self._minute()
@@ -54,7 +55,7 @@ class SqlRefusals:
         counts[address if address in counts or len(counts) < MAX_ADDRESSES else OTHERS] += 1
         if not self._running:
             self._running = True
-            self._background.add(self._run)
+            self._background.add(for_tenant(self._tenant, self._run))
 
     async def _run(self) -> None:
         await self._background.every(MINUTE / SECOND, self.write_past, name="Counts of refused credentials")

@@ -16,6 +16,7 @@ from kho.devices.events import Event, Events
 from kho.devices.protocol.session_events import CallResult, answer_of
 from kho.devices.protocol.tool_listing import clean
 from kho.kernel import Background, Database, KhoError, Tx
+from kho.kernel.tenancy import for_tenant
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, number
@@ -62,7 +63,7 @@ class Queue:
             self.again.add(board)
         else:
             self.delivering.add(board)
-            self.background.add(partial(self._deliver, board, carry))
+            self.background.add(for_tenant(tenant, partial(self._deliver, board, carry)))
 
     async def expire(self) -> int:
         """Expire calls that waited too long, of any process."""

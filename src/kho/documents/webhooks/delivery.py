@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kho.kernel import Background, Database, KhoError, Lease, Leases, Tx
+from kho.kernel.tenancy import for_tenant
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import delete, number, update
@@ -118,7 +119,7 @@ class Deliveries:
                 continue
             if turn <= now:
                 self._busy.add(key)
-                self.background.add(partial(self._serve, *key))
+                self.background.add(for_tenant(webhook_turn.tenant, partial(self._serve, *key)))
             else:
                 wait = min(wait, max(0.01, (turn - now) / SECOND))
         return wait

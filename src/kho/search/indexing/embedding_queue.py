@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kho.kernel import Background, Database, DatabaseError, Embedder, KhoError, Lease, Leases, SearchFilter, Tx, Vectors
 from kho.kernel.hub import Settled
+from kho.kernel.tenancy import in_all_tenants
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import number
@@ -92,14 +93,17 @@ class EmbeddingQueue:
                 log.warning("vectors wait: %s", problem.message)
 
     async def pending(self) -> int:
-        return await self.db.read(passages.pending)
+        with in_all_tenants():
+            return await self.db.read(passages.pending)
 
     async def retry(self) -> None:
-        await self.db.write(lambda tx: passages.retry(tx, self.clock()))
+        with in_all_tenants():
+            await self.db.write(lambda tx: passages.retry(tx, self.clock()))
 
     async def settle(self, progress: Callable[[int, int], None]) -> Settled:
         try:
-            return await self._settle(progress)
+            with in_all_tenants():
+                return await self._settle(progress)
         finally:
             await self._let_go()
 
