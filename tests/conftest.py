@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.engines import AdminPostgres, make_role, schema, words_of
+from tests.tenant_tracer import traced
 
 from kho.doors import logs
 from kho.kernel.ports import Database, Words
@@ -38,6 +39,13 @@ def loud_drivers() -> None:
     answers.handlers[:], answers.propagate = [], True
     for name in logs.TOLD_BY_COMMANDS:
         logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def named_tenants() -> Iterator[None]:
+    """A statement on SQLite that forgets its tenant fails the test."""
+    with traced():
+        yield
 
 
 @pytest.fixture(scope="session")

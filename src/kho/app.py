@@ -39,6 +39,7 @@ from kho.storage.audit import SqlRefusals
 from kho.storage.leases import SqlLeases
 from kho.storage.local_token import LocalTokenFile
 from kho.storage.migrate import OWN, migrate
+from kho.storage.postgres import tenant_wall
 from kho.storage.receipts import SqlReceipts
 from kho.storage.sqlite import database as sqlite
 from kho.storage.vector_index.sqlite import SqliteVectors
@@ -187,6 +188,8 @@ async def open_hub(
             backlog=core.embedding_queue,
         )
         if serving:
+            for warning in await core.db.read(tenant_wall.warnings):
+                log.warning("%s", warning)
             background.add(partial(keys.write_uses, background))
             for name, model in (("LLM", settings.llm), ("VISION", settings.vision)):
                 if model.url and not model.model:

@@ -21,6 +21,7 @@ from kho.search.indexing import reindex
 from kho.search.query.searcher import SearchLimits
 from kho.settings import Settings
 from kho.simulator.simulator import simulate
+from kho.storage.postgres import tenant_wall
 
 __all__ = ["change", "evaluator", "examine", "open_bench", "simulate"]
 
@@ -86,6 +87,8 @@ async def _examined(
         start = [work for capability in slices for work in capability.start]
         indexed = core.embedding_queue is not None
         await core.db.write(partial(_mend, slices))
+        if core.db.engine == "postgres":
+            await core.db.write(tenant_wall.raise_wall)
         await reindex.reindex_all(core.db, core.background, start, clock=system_clock, vectors=indexed)
         if core.embedding_queue is not None:
             settled = await core.embedding_queue.settle(partial(progress, "Vectors"))
@@ -95,6 +98,7 @@ async def _examined(
     return {
         **asdict(found),
         "wrong": wrong,
+        "warnings": await core.db.read(tenant_wall.warnings),
         "wanted_model": core.model,
         "engine": engine,
         "current": not found.spaces or found.model == f"{core.model} {engine}",

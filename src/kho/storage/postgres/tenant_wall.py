@@ -64,3 +64,29 @@ def _literal(text: str) -> str:
     # E'' means the same whatever standard_conforming_strings says. A NUL would end the message, and so the literal,
     # early: a syntax error, not another tenant; but it is refused with all other text that cannot be stored.
     return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def warnings(tx: Tx) -> list[str]:
+    """Return where the wall does not stand, a sentence each; nothing on SQLite, which has none."""
+    if tx.engine != "postgres":
+        return []
+    found = [] if (gap := hole(tx)) is None else [gap]
+    if outside := [name for name, walled in tables(tx).items() if not walled]:
+        found.append(
+            f"Row-level security is off for {', '.join(outside)}: 'kho doctor --repair' puts it on, as their owner."
+        )
+    return found
+
+
+def hole(tx: Tx) -> str | None:
+    """Return why the wall does not hold for the role that Kho connects as, and what to do; None if it holds."""
+    row = tx.one("SELECT rolname, rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user")
+    if row is None or not (row[1] or row[2]):
+        return None
+    name, is_super = row[0], row[1]
+    kind = "is a superuser" if is_super else "has BYPASSRLS"
+    mend = "connect as a role of its own that owns the database" if is_super else f"ALTER ROLE {name} NOBYPASSRLS"
+    return (
+        f"Kho's role in PostgreSQL ({name}) {kind}, so row-level security does not hold for it and only Kho's own "
+        f"statements keep tenants apart: {mend} (docs/storage.md)."
+    )
