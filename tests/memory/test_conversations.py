@@ -13,7 +13,6 @@ from kho.kernel.call import Principal
 from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams
-from kho.kernel.tenancy import in_all_tenants
 from kho.memory import model, store
 from kho.memory.errors import OtherMessage, UnknownConversation
 
@@ -132,8 +131,7 @@ async def test_delete_removes_rows_and_entries(desk: Desk) -> None:
     assert done.status == "deleted"
     assert await desk.found("xylophone") == []
     for table in ("conversations", "messages", "passages", "words_entries", "folded_summaries"):
-        with in_all_tenants():
-            row = await desk.db.read(lambda tx, table=table: tx.one(f"SELECT count(*) FROM {table}"))
+        row = await desk.db.read(lambda tx, table=table: tx.one(f"SELECT count(*) FROM {table}"))
         assert row == (0,), table
     with pytest.raises(UnknownConversation):
         await desk.all(id)

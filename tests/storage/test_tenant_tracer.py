@@ -3,8 +3,9 @@
 import pytest
 from tests.tenant_tracer import NoTenant, tenants_tables, unnamed
 
+from kho.kernel import api_keys
 from kho.kernel.ports import Database
-from kho.kernel.tenancy import in_all_tenants
+from kho.kernel.tenancy import in_all_tenants, in_tenant
 from kho.storage.sqlite.database import Sqlite
 
 NAMED = [
@@ -64,8 +65,8 @@ async def test_it_watches_the_transactions_of_this_process(db: Database) -> None
     if not isinstance(db, Sqlite):
         pytest.skip("PostgreSQL has a wall of its own")
     with pytest.raises(NoTenant, match="api_keys"):
-        await db.read(lambda tx: tx.all("SELECT id FROM api_keys"))
-    with pytest.raises(NoTenant, match="api_keys"):
-        await db.write(lambda tx: tx.run("DELETE FROM api_keys"))
+        await db.read(api_keys.every)
+    with pytest.raises(NoTenant, match="api_keys"), in_tenant("acme"):
+        await db.write(lambda tx: api_keys.delete(tx, "id"))
     with in_all_tenants():
-        assert await db.read(lambda tx: tx.all("SELECT id FROM api_keys")) == []
+        assert await db.read(api_keys.every) == []
