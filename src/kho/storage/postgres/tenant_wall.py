@@ -16,7 +16,7 @@ DERIVED = {
 NOBODYS = {"devices"}
 """Tables with rows of nobody, under the tenant '': a board that waits for its approval, which the admin of any tenant
 gives by the code that it shows."""
-_NOBODYS = " OR (tenant = '' AND current_setting('kho.tenant', true) <> '')"
+_NOBODYS = " OR (tenant = '' AND (SELECT current_setting('kho.tenant', true) <> ''))"
 _VECTORS = r"vectors\_%"
 """Vector indexes, one table per model: numbers, whose passages are read through `passages`."""
 
@@ -28,11 +28,13 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'
   AND a.attname = 'tenant' AND NOT a.attisdropped AND c.relname NOT LIKE $1
 ORDER BY c.relname
 """
-# The setting of an earlier transaction reads '' once it is over, not NULL.
+# The setting of an earlier transaction reads '' once it is over, not NULL. Each SELECT is run once for a statement;
+# without it the setting would be read for every row.
 _POLICY = """
 DROP POLICY IF EXISTS tenant_wall ON {table};
 CREATE POLICY tenant_wall ON {table} USING (
-    tenant = nullif(current_setting('kho.tenant', true), '') OR current_setting('kho.all_tenants', true) = 'on'{more});
+    tenant = (SELECT nullif(current_setting('kho.tenant', true), ''))
+    OR (SELECT current_setting('kho.all_tenants', true) = 'on'){more});
 ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
 """
