@@ -31,7 +31,7 @@ from kho.app import open_hub
 from kho.kernel.call import Call, Principal
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Tx
-from kho.kernel.tenancy import in_no_tenant
+from kho.lib.tenancy import in_no_tenant
 from kho.models.settings import Embedding
 from kho.settings import Search, Settings
 from kho.storage.postgres import database

@@ -9,7 +9,7 @@ from typing import TypeVar
 import psycopg
 
 from kho.kernel.ports import Database, Tx, Vectors, Words
-from kho.kernel.tenancy import in_all_tenants, reach
+from kho.lib.tenancy import in_all_tenants, reach
 from kho.storage.postgres.database import Postgres
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.sqlite import SqliteVectors

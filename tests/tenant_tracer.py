@@ -7,7 +7,7 @@ the engine does; PostgreSQL's own wall is tests/storage/test_tenant_wall.py.
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import kho
 from kho.kernel.ports import Row, Tx, Value
-from kho.kernel.tenancy import ALL, reach
+from kho.lib.tenancy import ALL, reach
 from kho.storage.postgres.tenant_wall import DERIVED
 from kho.storage.sqlite.database import Sqlite
 
@@ -132,7 +132,7 @@ def _traced(work: Callable[[Tx], T]) -> Callable[[Tx], T]:
 
 
 @contextmanager
-def traced() -> Iterator[None]:
+def traced() -> Generator[None]:
     read, write = Sqlite.read, Sqlite.write
 
     async def traced_read(self: Sqlite, work: Callable[[Tx], T], *, timeout: float | None = None) -> T:

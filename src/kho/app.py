@@ -21,10 +21,10 @@ from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.ports import Database, Vectors, Words
 from kho.kernel.registry import Observer, Registry
-from kho.kernel.tenancy import for_all_tenants, in_all_tenants
 from kho.lib import extras
 from kho.lib.clock import system_clock
 from kho.lib.lazy_module import lazy
+from kho.lib.tenancy import for_all_tenants, in_all_tenants
 from kho.models import factory
 from kho.search.core import Core
 from kho.search.indexing import passages

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from kho import evaluation
 from kho.app import Core, open_hub, opened
 from kho.kernel import Capability, Hub, KhoError, Tx
-from kho.kernel.tenancy import in_all_tenants
 from kho.lib.clock import system_clock
 from kho.lib.merge import merged
+from kho.lib.tenancy import in_all_tenants
 from kho.search.indexing import reindex
 from kho.search.query.searcher import SearchLimits
 from kho.settings import Settings

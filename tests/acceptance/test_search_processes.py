@@ -37,7 +37,7 @@ from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query.searcher import Searcher
 from kho.storage.leases import SqlLeases
-from kho.kernel.tenancy import in_all_tenants
+from kho.lib.tenancy import in_all_tenants
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.vector_index.postgres import PostgresVectors

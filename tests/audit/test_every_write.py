@@ -25,8 +25,8 @@ from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
 from kho.kernel.ports import Database
 from kho.kernel.registry import Outcome
-from kho.kernel.tenancy import in_tenant
 from kho.kernel.web import Page, WebRequest
+from kho.lib.tenancy import in_tenant
 from kho.settings import Settings
 
 Json = dict[str, Any]

@@ -16,7 +16,7 @@ from tests.doors.doors import ERAS, MODERN, Json, bearer, new_key, served
 from kho.app import open_database, open_hub
 from kho.doctor import examine
 from kho.kernel.call import Call
-from kho.kernel.tenancy import in_all_tenants
+from kho.lib.tenancy import in_all_tenants
 from kho.research.settings import ResearchSettings
 from kho.settings import Settings
 

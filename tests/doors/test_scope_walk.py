@@ -30,8 +30,8 @@ from kho.kernel.access import OPEN, OWN_CREDENTIALS, Access, Open, names
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
-from kho.kernel.tenancy import in_tenant
 from kho.kernel.web import Page, Socket, Stream
+from kho.lib.tenancy import in_tenant
 from kho.settings import Local, Mcp, Settings
 
 TENANT = "acme"

@@ -20,7 +20,7 @@ from kho.kernel import Tx
 from kho.kernel.call import Call, Principal
 from kho.kernel.hub import Hub
 from kho.kernel.operation import Operation
-from kho.kernel.tenancy import in_tenant
+from kho.lib.tenancy import in_tenant
 from kho.research.ingest import job_store
 from kho.settings import local_principal
 from kho.slices import kinds

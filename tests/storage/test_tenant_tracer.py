@@ -5,7 +5,7 @@ from tests.tenant_tracer import NoTenant, tenants_tables, unnamed
 
 from kho.kernel import api_keys
 from kho.kernel.ports import Database
-from kho.kernel.tenancy import in_all_tenants, in_tenant
+from kho.lib.tenancy import in_all_tenants, in_tenant
 from kho.storage.sqlite.database import Sqlite
 
 NAMED = [

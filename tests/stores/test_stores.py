@@ -11,7 +11,7 @@ from tests.stores.kept import Json, Kept, all_kept, command, differences, export
 from kho.app import opened
 from kho.doctor import examine
 from kho.kernel.ports import Tx
-from kho.kernel.tenancy import in_all_tenants
+from kho.lib.tenancy import in_all_tenants
 from kho.settings import Settings
 
 Unpack = Callable[[Kept], Settings]

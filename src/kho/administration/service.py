@@ -28,10 +28,10 @@ from kho.kernel import (
 from kho.kernel.access import METRICS
 from kho.kernel.api_keys import ApiKey
 from kho.kernel.checkpoint import ADMIN, beyond
-from kho.kernel.tenancy import in_all_tenants
 from kho.kernel.vocabulary import synonym
 from kho.lib.clock import DAY, SECOND, Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants
 
 ADMINISTRATION = Contract("administration", read_scope=ADMIN, write_scope=ADMIN, tool=False, named_by="wire")
 T = TypeVar("T")

@@ -16,10 +16,10 @@ import orjson
 from kho.devices.calls.call_log import of_devices
 from kho.devices.events import Event, Events
 from kho.kernel import Announcements, Background, Database, KhoError, Tx
-from kho.kernel.tenancy import for_all_tenants
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, insert_many, marks, to_json
+from kho.lib.tenancy import for_all_tenants
 
 log = logging.getLogger("kho.devices")
 

@@ -15,8 +15,8 @@ from kho.kernel.hub import Backlog
 from kho.kernel.operation import Operation
 from kho.kernel.params import Params, Result
 from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.kernel.tenancy import in_all_tenants
 from kho.lib.chunking.chunker import chunks, estimate
+from kho.lib.tenancy import in_all_tenants
 from kho.search.indexing import passages
 from kho.search.indexing.index import FORM, Document, Index, Passage, Prepared, prepare
 from kho.search.indexing.index import Field as Text

@@ -20,10 +20,10 @@ from kho.kernel.command import Command
 from kho.kernel.contract import Contract
 from kho.kernel.errors import Conflict, DatabaseError, InvalidParams, NotFound
 from kho.kernel.ports import Database, SearchFilter, Tx
-from kho.kernel.tenancy import for_all_tenants
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import full_id
+from kho.lib.tenancy import for_all_tenants
 from kho.sanitizer import policy
 from kho.search.indexing.index import Prepared
 from kho.search.indexing.minhash import likeness

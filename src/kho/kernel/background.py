@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kho.kernel.errors import KhoError
-from kho.kernel.tenancy import in_no_tenant
+from kho.lib.tenancy import in_no_tenant
 
 T = TypeVar("T")
 

@@ -25,10 +25,10 @@ from kho.kernel.capability import (
 from kho.kernel.errors import Forbidden, ReadOnly
 from kho.kernel.operation import Operation
 from kho.kernel.searchable import Searchable
-from kho.kernel.tenancy import in_no_tenant, in_tenant
 from kho.kernel.vocabulary import Kind
 from kho.kernel.web import Page, Served, Socket, WebReply, WebRequest
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_no_tenant, in_tenant
 
 
 class Scoped(Protocol):

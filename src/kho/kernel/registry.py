@@ -14,11 +14,11 @@ from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.operation import Operation
-from kho.kernel.tenancy import for_tenant, in_tenant
 from kho.kernel.toolset import Selection, select
 from kho.kernel.validation import Problem, check_values
 from kho.kernel.vocabulary import Kind
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import for_tenant, in_tenant
 
 log = logging.getLogger("kho.registry")
 

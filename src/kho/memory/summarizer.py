@@ -17,10 +17,10 @@ from kho.kernel.capability import Changes
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Llm, Tx
 from kho.kernel.ports import PromptMessage as Prompt
-from kho.kernel.tenancy import in_all_tenants, in_tenant
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
+from kho.lib.tenancy import in_all_tenants, in_tenant
 from kho.memory import attribution, extractive_summary, model, store
 from kho.memory.extractive_summary import Said
 from kho.memory.settings import MemorySettings

@@ -9,7 +9,7 @@ from kho.kernel.api_keys import ApiKey, KeyState
 from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, Tx
-from kho.kernel.tenancy import in_all_tenants
+from kho.lib.tenancy import in_all_tenants
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from kho.kernel import AuditEvent, Background, Call, Database, Forbidden, KhoError, Operation
 from kho.kernel.audit import record
 from kho.kernel.registry import Outcome
-from kho.kernel.tenancy import for_tenant
 from kho.lib.clock import SECOND, Clock
+from kho.lib.tenancy import for_tenant
 
 MINUTE = 60 * SECOND
 MAX_ADDRESSES = 64

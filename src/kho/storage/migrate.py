@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kho.kernel import Database, Tx, errors
-from kho.kernel.tenancy import in_all_tenants
 from kho.lib.clock import Clock, system_clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants
 from kho.storage.postgres import tenant_wall
 from kho.storage.sqlite import backup
 from kho.storage.sqlite.transaction import Busy

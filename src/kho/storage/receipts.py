@@ -5,9 +5,9 @@ from typing import Any
 
 from kho.kernel.call import KeptAnswer
 from kho.kernel.ports import Database, Tx
-from kho.kernel.tenancy import in_tenant
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_tenant
 
 
 @dataclass(frozen=True, slots=True)

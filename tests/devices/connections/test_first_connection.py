@@ -8,7 +8,7 @@ import pytest
 from kho.devices import store
 from kho.devices.capability import MIGRATIONS
 from kho.kernel.ports import Database, Tx
-from kho.kernel.tenancy import in_tenant
+from kho.lib.tenancy import in_tenant
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite

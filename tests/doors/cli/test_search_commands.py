@@ -17,8 +17,8 @@ from kho.doors.cli.embedding_progress import for_vectors
 from kho.doors.cli.progress import time_left
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Tx
-from kho.kernel.tenancy import in_all_tenants
 from kho.lib.clock import SECOND, system_clock
+from kho.lib.tenancy import in_all_tenants
 from kho.search.indexing.embedding_queue import LEASE
 from kho.settings import Settings, whereabouts
 

@@ -16,10 +16,10 @@ from kho.devices.events import Event, Events
 from kho.devices.protocol.session_events import CallResult, answer_of
 from kho.devices.protocol.tool_listing import clean
 from kho.kernel import Background, Database, KhoError, Tx
-from kho.kernel.tenancy import for_tenant
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, number
+from kho.lib.tenancy import for_tenant
 
 MAX_WAITING = 100
 """Maximum queued calls per board."""

@@ -28,9 +28,9 @@ from kho.devices.protocol.session_events import CallResult, Notified
 from kho.devices.store import Device, Owner
 from kho.devices.tools import toolsets
 from kho.kernel import Background, Database, KhoError, Tx
-from kho.kernel.tenancy import in_all_tenants, in_tenant
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants, in_tenant
 
 log = logging.getLogger("kho.devices")
 

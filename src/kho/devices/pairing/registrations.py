@@ -12,9 +12,9 @@ from kho.devices.pairing.tokens import SigningKey
 from kho.devices.settings import Approval
 from kho.devices.store import Device
 from kho.kernel import Database, KhoError, Tx
-from kho.kernel.tenancy import in_all_tenants, in_tenant
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants, in_tenant
 
 Approving = Callable[[], Awaitable[Approval]]
 

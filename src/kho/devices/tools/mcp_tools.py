@@ -21,9 +21,9 @@ from kho.devices.protocol.tool_listing import BoardTool
 from kho.devices.settings import DeviceSettings
 from kho.devices.tools.aliases import aliases
 from kho.kernel import Background, Call, Database, Hint, Op, Operation, Tx
-from kho.kernel.tenancy import in_all_tenants
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants
 
 T = TypeVar("T")
 Tools = tuple[BoardTool, ...]

@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kho.kernel import Background, Database, KhoError, Lease, Leases, Tx
-from kho.kernel.tenancy import for_tenant
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import delete, number, update
+from kho.lib.tenancy import for_tenant
 
 if TYPE_CHECKING:
     import httpx2

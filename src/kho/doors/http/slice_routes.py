@@ -16,8 +16,8 @@ from kho.doors.http.slice_channel import AsgiChannel, request_of, told
 from kho.kernel import Call, Forbidden, KhoError, Page, Principal, Served, Socket, Stream, Unauthorized
 from kho.kernel.access import Open
 from kho.kernel.checkpoint import Checkpoint
-from kho.kernel.tenancy import in_tenant
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_tenant
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ from functools import partial
 
 from kho.kernel import AuditEvent, Background, Call, Database, DatabaseError, KhoError, Lease, Leases, Tx
 from kho.kernel.audit import record
-from kho.kernel.tenancy import for_tenant, in_tenant
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
+from kho.lib.tenancy import for_tenant, in_tenant
 from kho.research.ingest import job_store
 from kho.research.ingest.job_store import Counts, Job
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from kho.kernel import Background, Database, DatabaseError, Embedder, KhoError, Lease, Leases, SearchFilter, Tx, Vectors
 from kho.kernel.hub import Settled
-from kho.kernel.tenancy import in_all_tenants
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import number
+from kho.lib.tenancy import in_all_tenants
 from kho.search.calibration.calibrate import is_current, measure, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.passages import MODEL, StoredPassage

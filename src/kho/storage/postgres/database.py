@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 from kho.kernel import errors
 from kho.kernel.call import within
 from kho.kernel.ports import Row, Tx
-from kho.kernel.tenancy import Reach, reach
 from kho.lib import extras
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import Reach, reach
 from kho.storage.postgres import tenant_wall
 from kho.storage.postgres.transaction import Contended, PostgresTx, translate
 from kho.storage.unit_of_work import finish

@@ -2,11 +2,11 @@
 
 Every table with a tenant column gets one policy, whichever slice it belongs to: `migrate` raises the wall after every
 migration, so a new table cannot be forgotten. It is forced, because Kho's own role owns the tables. Each transaction
-says in its BEGIN whose rows it may reach (kernel/tenancy.py); one that says nothing reaches none.
+says in its BEGIN whose rows it may reach (lib/tenancy.py); one that says nothing reaches none.
 """
 
 from kho.kernel.ports import Tx
-from kho.kernel.tenancy import ALL, Reach
+from kho.lib.tenancy import ALL, Reach
 
 DERIVED = {
     "similarity_bands": "digests of texts; what they find is read through the rows of its slice",
