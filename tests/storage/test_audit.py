@@ -12,6 +12,7 @@ from kho.kernel.audit import AuditEntry
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database
+from kho.lib.tenancy import in_tenant
 from kho.settings import Settings
 from kho.storage.audit import MAX_ADDRESSES, MAX_MINUTES, MINUTE, OTHERS, SqlRefusals
 from kho.storage.migrate import OWN, migrate
