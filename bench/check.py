@@ -28,7 +28,7 @@ from bench.ratios import COMMITTED_ROUNDS, ROUNDS, Committed, Figures, Ratio, be
 
 BENCHES = (
     "doors", "storage", "search", "embedding", "memory", "documents", "devices", "experiences", "research", "ingest",
-    "sanitize", "crash", "start",
+    "sanitize", "tenant_wall", "crash", "start",
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "bench" / "committed.json"

@@ -11,12 +11,13 @@ from pathlib import Path
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.engines import schema, words_of
+from tests.engines import AdminPostgres, make_role, schema, words_of
+from tests.tenant_tracer import traced
 
 from kho.doors import logs
 from kho.kernel.ports import Database, Words
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres, PostgresLimits
+from kho.storage.postgres.database import PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 
 # Tests that are about the model ask for it; the others need not wait until it is loaded. Child processes inherit this.
@@ -40,6 +41,13 @@ def loud_drivers() -> None:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def named_tenants() -> Iterator[None]:
+    """A statement on SQLite that forgets its tenant fails the test."""
+    with traced():
+        yield
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
@@ -56,6 +64,7 @@ def postgres_url() -> Iterator[str]:
     url = server.get_uri()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        make_role(connection)
     try:
         yield url
     finally:
@@ -89,7 +98,7 @@ async def blank(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     if request.param == "sqlite":
         database = Sqlite.open(request.getfixturevalue("sqlite_path"))
     else:
-        database = Postgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=4))
+        database = AdminPostgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=4))
     yield database
     await database.aclose()
 
@@ -113,7 +122,7 @@ async def shared_database(request: pytest.FixtureRequest, slice_tables: tuple[st
     if request.param == "sqlite":
         database = Sqlite.open(None)
     else:
-        database = Postgres.open(request.getfixturevalue("module_schema_url"), PostgresLimits(pool_size=4))
+        database = AdminPostgres.open(request.getfixturevalue("module_schema_url"), PostgresLimits(pool_size=4))
     try:
         await migrate(database, [OWN, slice_tables])
         yield database

@@ -24,6 +24,7 @@ from kho.kernel.registry import Observer, Registry
 from kho.lib import extras
 from kho.lib.clock import system_clock
 from kho.lib.lazy_module import lazy
+from kho.lib.tenancy import for_all_tenants, in_all_tenants
 from kho.models import factory
 from kho.search.core import Core
 from kho.search.indexing import passages
@@ -38,6 +39,7 @@ from kho.storage.audit import SqlRefusals
 from kho.storage.leases import SqlLeases
 from kho.storage.local_token import LocalTokenFile
 from kho.storage.migrate import OWN, migrate
+from kho.storage.postgres import tenant_wall
 from kho.storage.receipts import SqlReceipts
 from kho.storage.sqlite import database as sqlite
 from kho.storage.vector_index.sqlite import SqliteVectors
@@ -129,8 +131,9 @@ async def opened(
         yield core, slices
     finally:
         await background.drain()
-        for work in (work for capability in slices for work in capability.stop):
-            await work()
+        with in_all_tenants():
+            for work in (work for capability in slices for work in capability.stop):
+                await work()
         await shared.aclose()
         if core.embedding_queue is not None:
             await core.embedding_queue.aclose()
@@ -159,11 +162,11 @@ async def open_hub(
         background = core.background
         for capability in slices:
             for work in capability.start if capability.name in only or capability.name not in SLICES else ():
-                background.add(work)
+                background.add(for_all_tenants(work))
         for work in (work for capability in slices if serving and not settings.read_only for work in capability.serve):
-            background.add(work)
+            background.add(for_all_tenants(work))
         if core.embedding_queue is not None and len(only) == len(SLICES):
-            background.add(core.embedding_queue.run)
+            background.add(for_all_tenants(core.embedding_queue.run))
         registry = Registry(slices, background, kinds(), read_only=settings.read_only)
         refusals = SqlRefusals(core.db, background, core.clock, settings.local.tenant)
         registry.observers += [logs.log_call, refusals.observe]
@@ -185,6 +188,8 @@ async def open_hub(
             backlog=core.embedding_queue,
         )
         if serving:
+            for warning in await core.db.read(tenant_wall.warnings):
+                log.warning("%s", warning)
             background.add(partial(keys.write_uses, background))
             for name, model in (("LLM", settings.llm), ("VISION", settings.vision)):
                 if model.url and not model.model:
@@ -225,7 +230,8 @@ def _gauges(settings: Settings, core: Core, slices: Sequence[Capability]) -> lis
 
 
 async def _measure(db: Database, gauges: Sequence[Gauge]) -> list[tuple[Gauge, float]]:
-    return await db.read(lambda tx: [(gauge, gauge.read(tx)) for gauge in gauges], timeout=2.0)
+    with in_all_tenants():
+        return await db.read(lambda tx: [(gauge, gauge.read(tx)) for gauge in gauges], timeout=2.0)
 
 
 async def _ping(db: Database) -> None:

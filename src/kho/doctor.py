@@ -16,10 +16,12 @@ from kho.app import Core, open_hub, opened
 from kho.kernel import Capability, Hub, KhoError, Tx
 from kho.lib.clock import system_clock
 from kho.lib.merge import merged
+from kho.lib.tenancy import in_all_tenants
 from kho.search.indexing import reindex
 from kho.search.query.searcher import SearchLimits
 from kho.settings import Settings
 from kho.simulator.simulator import simulate
+from kho.storage.postgres import tenant_wall
 
 __all__ = ["change", "evaluator", "examine", "open_bench", "simulate"]
 
@@ -67,27 +69,42 @@ def change(settings: Settings, changes: dict[str, Any]) -> Settings:
 async def examine(settings: Settings, *, repair: bool, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
     """Check the store and its indexes, for `kho doctor`; with `repair`, repair and reindex them first."""
     async with opened(settings) as (core, slices):
-        settled = None
-        if repair:
-            progress("Re-indexing", 0, 0)
-            start = [work for capability in slices for work in capability.start]
-            indexed = core.embedding_queue is not None
-            await core.db.write(partial(_mend, slices))
-            await reindex.reindex_all(core.db, core.background, start, clock=system_clock, vectors=indexed)
-            if core.embedding_queue is not None:
-                settled = await core.embedding_queue.settle(partial(progress, "Vectors"))
-        found = await core.db.read(lambda tx: reindex.index_health(tx, system_clock()))
-        wrong = await core.db.read(partial(_problems, slices))
-        engine = settings.search.vectors.engine
-        return {
-            **asdict(found),
-            "wrong": wrong,
-            "wanted_model": core.model,
-            "engine": engine,
-            "current": not found.spaces or found.model == f"{core.model} {engine}",
-            "repaired": repair,
-            "vectors": None if settled is None else asdict(settled),
-        }
+        with in_all_tenants():
+            return await _examined(settings, core, slices, repair=repair, progress=progress)
+
+
+async def _examined(
+    settings: Settings,
+    core: Core,
+    slices: list[Capability],
+    *,
+    repair: bool,
+    progress: Callable[[str, int, int], None],
+) -> dict[str, Any]:
+    settled = None
+    if repair:
+        progress("Re-indexing", 0, 0)
+        start = [work for capability in slices for work in capability.start]
+        indexed = core.embedding_queue is not None
+        await core.db.write(partial(_mend, slices))
+        if core.db.engine == "postgres":
+            await core.db.write(tenant_wall.raise_wall)
+        await reindex.reindex_all(core.db, core.background, start, clock=system_clock, vectors=indexed)
+        if core.embedding_queue is not None:
+            settled = await core.embedding_queue.settle(partial(progress, "Vectors"))
+    found = await core.db.read(lambda tx: reindex.index_health(tx, system_clock()))
+    wrong = await core.db.read(partial(_problems, slices))
+    engine = settings.search.vectors.engine
+    return {
+        **asdict(found),
+        "wrong": wrong,
+        "warnings": await core.db.read(tenant_wall.warnings),
+        "wanted_model": core.model,
+        "engine": engine,
+        "current": not found.spaces or found.model == f"{core.model} {engine}",
+        "repaired": repair,
+        "vectors": None if settled is None else asdict(settled),
+    }
 
 
 def _problems(slices: list[Capability], tx: Tx) -> list[str]:

@@ -173,6 +173,7 @@ def reading(place: Place) -> Generator[Rows]:
             connection.close()
     else:
         with psycopg.connect(place.database_url) as session:
+            session.execute("SET kho.all_tenants = on")
             yield lambda sql: session.execute(sql.encode()).fetchall()
 
 

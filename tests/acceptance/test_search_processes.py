@@ -37,6 +37,7 @@ from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Document, Field, Index, Passage, prepare
 from kho.search.query.searcher import Searcher
 from kho.storage.leases import SqlLeases
+from kho.lib.tenancy import in_all_tenants
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.vector_index.postgres import PostgresVectors
@@ -57,6 +58,7 @@ class Gated(HashEmbedder):
         return await super().passages(texts)
 
 async def main(engine, place):
+    in_all_tenants().__enter__()
     if engine == "sqlite":
         db, words = Sqlite.open(Path(place)), SqliteWords()
         vectors = SqliteVectors(db)

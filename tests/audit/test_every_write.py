@@ -26,6 +26,7 @@ from kho.kernel.operation import Operation
 from kho.kernel.ports import Database
 from kho.kernel.registry import Outcome
 from kho.kernel.web import Page, WebRequest
+from kho.lib.tenancy import in_tenant
 from kho.settings import Settings
 
 Json = dict[str, Any]
@@ -68,7 +69,8 @@ class World:
 
     async def rows(self) -> list[AuditEntry]:
         """Without the further subjects of a row, the oldest first."""
-        entries = await self.db.read(lambda tx: audit.entries(tx, "acme", limit=1_000))
+        with in_tenant("acme"):
+            entries = await self.db.read(lambda tx: audit.entries(tx, "acme", limit=1_000))
         return [one for one in entries if not one.place][::-1]
 
     async def code(self) -> str:

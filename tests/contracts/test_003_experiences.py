@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.contracts.capability_harness import Desk, Json
 from tests.contracts.conftest import MakeDesk
+from tests.engines import AdminPostgres
 
 from kho.experiences.settings import ExperienceSettings
 from kho.kernel.ports import Database, Tx
 from kho.search.text.tokens import index_tokens
-from kho.storage.postgres.database import Postgres, PostgresLimits
+from kho.storage.postgres.database import PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 
 # -- as printed --------------------------------------------------------------------------------------------------------
@@ -375,7 +376,7 @@ async def test_a_query_on_another_connection_finds_it_too(own_desk: Desk, reques
     if own_desk.db.engine == "sqlite":
         other = Sqlite.open(request.getfixturevalue("sqlite_path"))
     else:
-        other = Postgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=1))
+        other = AdminPostgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=1))
     elsewhere = Desk(other, own_desk.words, tenant=own_desk.tenant)
     try:
         for number in range(10):

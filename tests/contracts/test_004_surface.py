@@ -16,6 +16,7 @@ from tests.doors.doors import ERAS, MODERN, Json, bearer, new_key, served
 from kho.app import open_database, open_hub
 from kho.doctor import examine
 from kho.kernel.call import Call
+from kho.lib.tenancy import in_all_tenants
 from kho.research.settings import ResearchSettings
 from kho.settings import Settings
 
@@ -201,7 +202,8 @@ async def test_the_doctor_sees_and_mends_what_does_not_fit(harm: str, tmp_path: 
             "DELETE FROM passages WHERE heading LIKE 'Kettles%'",
             "is not indexed as written, and may not be found.",
         )
-    await database.write(lambda tx: tx.run(sql))
+    with in_all_tenants():
+        await database.write(lambda tx: tx.run(sql))
     await database.aclose()
     found = await examine(settings, repair=False, progress=lambda what, done, total: None)
     assert any(told in one for one in found["wrong"]), found["wrong"]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.devices.factories import HubWorker
 from tests.devices.mqtt_brokers import BROKERS, Amqtt, AnyBroker, Mosquitto, free_port, mosquitto
+from tests.engines import AdminPostgres
 
 from kho.devices.capability import MIGRATIONS
 from kho.kernel.ports import Database
 from kho.simulator import simulator
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 
 _numbers = count(1)
@@ -36,7 +36,7 @@ async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
             db: Database = Sqlite.open(Path(home) / "kho.db", durable=False)
         else:
             url = str(request.getfixturevalue("module_schema_url"))
-            db = Postgres.open(url)
+            db = AdminPostgres.open(url)
         try:
             await migrate(db, [OWN, ("devices", MIGRATIONS)])
             yield Ground(db, Path(home), url)

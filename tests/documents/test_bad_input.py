@@ -191,6 +191,7 @@ class Shelf:
     async def counts(self) -> dict[str, int]:
         if self._url is not None:
             with psycopg.connect(self._url) as connection:
+                connection.execute("SET kho.all_tenants = on")
                 found = [connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone() for table in COUNTED]
         else:
             database = Sqlite.open(self._home / "kho.db")

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.documents.document_harness import Desk, Json
-from tests.engines import words_of
+from tests.engines import AdminPostgres, words_of
 
 from kho.documents import capability as documents
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 
 MARK = "zyxmark"
@@ -56,7 +55,7 @@ async def furnish(desk: Desk, prefix: str, mark: str) -> str:
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     url = None if request.param == "sqlite" else request.getfixturevalue("postgres_schema_url")
     with asyncio.Runner() as runner:
-        database: Database = Sqlite.open(None) if url is None else Postgres.open(url)
+        database: Database = Sqlite.open(None) if url is None else AdminPostgres.open(url)
         runner.run(migrate(database, [OWN, ("documents", documents.MIGRATIONS)]))
         mine = Desk(database, words_of(database), scopes=frozenset({"*", "admin"}))
         theirs = mine.neighbour()

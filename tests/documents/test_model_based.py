@@ -11,12 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from tests.documents.document_harness import Desk
-from tests.engines import words_of
+from tests.engines import AdminPostgres, words_of
 
 from kho.documents import capability as documents
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 
 T = TypeVar("T")
@@ -195,7 +194,7 @@ class Beside(RuleBasedStateMachine):
 @contextmanager
 def opened(url: str | None) -> Generator[tuple[asyncio.Runner, Database]]:
     with asyncio.Runner() as runner:
-        database: Database = Sqlite.open(None) if url is None else Postgres.open(url)
+        database: Database = Sqlite.open(None) if url is None else AdminPostgres.open(url)
         runner.run(migrate(database, [OWN, ("documents", documents.MIGRATIONS)]))
         try:
             yield runner, database

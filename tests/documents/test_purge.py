@@ -84,6 +84,7 @@ def rows_with(settings: Settings, word: str) -> set[str]:
         connection.close()
         return found
     with psycopg.connect(settings.database_url) as connection:
+        connection.execute("SET kho.all_tenants = on")
         tables = connection.execute(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
         ).fetchall()

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.engines import AdminPostgres
 from tests.timeouts import PATIENCE
 
 from kho.app import opened
@@ -22,7 +23,7 @@ from kho.kernel.ports import Database, Tx
 from kho.kernel.registry import Registry
 from kho.lib.clock import SECOND, system_clock
 from kho.settings import Settings
-from kho.storage.postgres.database import Postgres, PostgresLimits
+from kho.storage.postgres.database import PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 
 Json = dict[str, Any]
@@ -159,7 +160,7 @@ async def idle(settings: Settings) -> AsyncGenerator[Office]:
 async def store(settings: Settings) -> AsyncGenerator[Database]:
     url = settings.database_url
     database: Database = (
-        Sqlite.open(settings.home / "kho.db") if url is None else Postgres.open(url, PostgresLimits(pool_size=2))
+        Sqlite.open(settings.home / "kho.db") if url is None else AdminPostgres.open(url, PostgresLimits(pool_size=2))
     )
     try:
         yield database

@@ -31,6 +31,7 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
 from kho.kernel.web import Page, Socket, Stream
+from kho.lib.tenancy import in_tenant
 from kho.settings import Local, Mcp, Settings
 
 TENANT = "acme"
@@ -215,7 +216,8 @@ async def raw_uris(capability: Capability, principal: Principal) -> set[str]:
     found: set[str] = set()
     cursor: str | None = None
     while capability.resources is not None:
-        page, cursor = await capability.resources.page(Call(principal), cursor)
+        with in_tenant(principal.tenant):
+            page, cursor = await capability.resources.page(Call(principal), cursor)
         found |= {one.uri for one in page}
         if cursor is None:
             break
@@ -232,7 +234,8 @@ async def known(house: House) -> Known:
         for template in capability.resources.templates if capability.resources else ():
             [name] = re.findall(r"\{(\w+)\}", template.uri)
             assert capability.resources is not None
-            values = await capability.resources.complete(call, template.uri, name, "")
+            with in_tenant(call.tenant):
+                values = await capability.resources.complete(call, template.uri, name, "")
             assert values, f"there is nothing for {template.uri}: fill it"
             uris |= {template.uri.replace(f"{{{name}}}", value) for value in values}
             templates.append((template.uri, name))
@@ -296,11 +299,12 @@ async def expected(house: House, caller: Caller, there: Known) -> Seen:
         call = Call(caller.principal)
         result.listed |= await raw_uris(capability, caller.principal)
         result.templates |= {template.uri for template in resources.templates}
-        for uri in there.uris:
-            if await resources.read(call, uri) is not None:
-                result.read.add(uri)
-        for uri, name in there.templates:
-            result.completed |= {(uri, value) for value in await resources.complete(call, uri, name, "")}
+        with in_tenant(call.tenant):
+            for uri in there.uris:
+                if await resources.read(call, uri) is not None:
+                    result.read.add(uri)
+            for uri, name in there.templates:
+                result.completed |= {(uri, value) for value in await resources.complete(call, uri, name, "")}
     result.rendered = result.prompts
     return result
 

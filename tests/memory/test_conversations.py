@@ -250,9 +250,9 @@ async def test_resources_are_paged(desk: Desk) -> None:
 async def test_resources_are_for_those_who_may_read(desk: Desk) -> None:
     await desk.open("chat_1")
     checkpoint = Checkpoint([Capability("memory", "memory-server", (), resources=desk.resources)])
-    for scope, expected in (("memory:write", None), ("memory:read", desk.resources)):
+    for scope, expected in (("memory:write", None), ("memory:read", desk.resources.templates)):
         [seen] = checkpoint.visible(Principal("bot", desk.tenant, frozenset({scope})))
-        assert seen.resources is expected
+        assert (seen.resources and seen.resources.templates) is expected
 
 
 async def test_whoever_listens_is_told_what_changed(desk: Desk) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.engines import AdminPostgres
 
 from kho.kernel.background import Background
 from kho.kernel.errors import KhoError
@@ -20,7 +21,7 @@ from kho.search.indexing.passages import Where
 from kho.search.query.searcher import Searcher, SearchLimits
 from kho.storage.leases import SqlLeases
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres, PostgresLimits
+from kho.storage.postgres.database import PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.qdrant import QdrantVectors
@@ -180,7 +181,7 @@ async def core(request: pytest.FixtureRequest) -> AsyncIterator[Core]:
     def again() -> Database:
         db: Database
         if request.param == "postgres":
-            db = Postgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=4))
+            db = AdminPostgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=4))
         else:
             db = Sqlite.open(request.getfixturevalue("sqlite_path"), durable=False)
         opened.append(db)

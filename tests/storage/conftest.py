@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.engines import AdminPostgres
 
 from kho.kernel.ports import Database, Vectors
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres, PostgresLimits
+from kho.storage.postgres.database import PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.vector_index.postgres import PostgresVectors
 from kho.storage.vector_index.qdrant import QdrantVectors
@@ -32,7 +33,7 @@ class Store:
 def _open(kind: str, request: pytest.FixtureRequest) -> Store:
     db: Database
     if kind.endswith("postgres"):
-        db = Postgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=4))
+        db = AdminPostgres.open(request.getfixturevalue("postgres_schema_url"), PostgresLimits(pool_size=4))
     else:
         path: Path = request.getfixturevalue("sqlite_path")
         db = Sqlite.open(path)

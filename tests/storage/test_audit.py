@@ -12,6 +12,7 @@ from kho.kernel.audit import AuditEntry
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database
+from kho.lib.tenancy import in_tenant
 from kho.settings import Settings
 from kho.storage.audit import MAX_ADDRESSES, MAX_MINUTES, MINUTE, OTHERS, SqlRefusals
 from kho.storage.migrate import OWN, migrate
@@ -40,7 +41,8 @@ async def ask(settings: Settings, *calls: tuple[str, dict[str, Any]]) -> list[st
 async def trail(settings: Settings, tenant: str = "acme", **filters: Any) -> list[AuditEntry]:
     db, _ = open_database(settings)
     try:
-        return await db.read(lambda tx: audit.entries(tx, tenant, limit=50, **filters))
+        with in_tenant(tenant):
+            return await db.read(lambda tx: audit.entries(tx, tenant, limit=50, **filters))
     finally:
         await db.aclose()
 
@@ -103,7 +105,8 @@ async def db(settings: Settings) -> AsyncGenerator[Database]:
 
 
 async def counted(db: Database) -> list[tuple[int, str, int]]:
-    rows = await db.read(lambda tx: audit.entries(tx, "local", limit=500))
+    with in_tenant("local"):
+        rows = await db.read(lambda tx: audit.entries(tx, "local", limit=500))
     assert {(row.capability, row.operation, row.actor, row.outcome) for row in rows} <= {
         ("", "authenticate", "", "refused")
     }

@@ -8,7 +8,7 @@ if it did not exist.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kho.administration import markdown, model
 from kho.administration.errors import FirstKey, LastKey, Replaced
@@ -31,8 +31,10 @@ from kho.kernel.checkpoint import ADMIN, beyond
 from kho.kernel.vocabulary import synonym
 from kho.lib.clock import DAY, SECOND, Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants
 
 ADMINISTRATION = Contract("administration", read_scope=ADMIN, write_scope=ADMIN, tool=False, named_by="wire")
+T = TypeVar("T")
 HOUR = 3_600 * SECOND
 KEYS = "API keys. Once there is one, every caller over HTTP needs one."
 _ID = {"id": "1f9d3c07"}
@@ -88,13 +90,13 @@ class Service:
             _record(tx, call, key, now)
             return model.CreatedKey.of(_shown(key), first=first)
 
-        made = await call.commit(self.db, work)  # the stored answer to a repeated request has no key
+        made = await self._commit(call, work)  # the stored answer to a repeated request has no key
         return made.model_copy(update={"key": text})
 
     @ADMINISTRATION.read("list_keys", cli=Command("keys list"), text=markdown.keys)
     async def list_keys(self, params: model.NoParams, call: Call) -> model.KeyList:
         """List the keys, without their secrets."""
-        found = await self.db.read(lambda tx: self._visible(tx, call))
+        found = await self._read(lambda tx: self._visible(tx, call))
         return model.KeyList(keys=[_shown(key) for key in found])
 
     @ADMINISTRATION.destroy(
@@ -115,7 +117,7 @@ class Service:
             _record(tx, call, key, now, reason=params.reason)
             return model.RevokedKey(id=key.id, valid_left=sum(key.valid(now) for key in self._visible(tx, call)))
 
-        return await call.commit(self.db, work)
+        return await self._commit(call, work)
 
     @ADMINISTRATION.write(
         "rotate_key",
@@ -146,7 +148,7 @@ class Service:
             _record(tx, call, old, now, successor=id)
             return model.RotatedKey.of(_shown(key), replaces=old.id, old_valid_until=until)
 
-        made = await call.commit(self.db, work)
+        made = await self._commit(call, work)
         return made.model_copy(update={"key": text})
 
     @ADMINISTRATION.destroy(
@@ -170,7 +172,7 @@ class Service:
             _record(tx, call, key, self.clock(), reason=params.reason)
             return model.DeletedKey(id=key.id)
 
-        return await call.commit(self.db, work)
+        return await self._commit(call, work)
 
     @ADMINISTRATION.destroy(
         "turn_off_keys",
@@ -198,13 +200,13 @@ class Service:
                 call.audit(tx, "", at=self.clock(), reason=params.reason, also=subjects)
             return model.KeysOff(deleted=len(ended))
 
-        return await call.commit(self.db, work)
+        return await self._commit(call, work)
 
     @ADMINISTRATION.read("list_tenants", cli=Command("tenants"), text=markdown.tenants)
     async def list_tenants(self, params: model.NoParams, call: Call) -> model.TenantList:
         """List the tenants: how many keys each has, and when it last changed something."""
         now = self.clock()
-        keys, known = await self.db.read(lambda tx: (self._visible(tx, call), api_keys.tenants(tx)))
+        keys, known = await self._read(lambda tx: (self._visible(tx, call), api_keys.tenants(tx)))
         valid = Counter(key.tenant for key in keys if key.valid(now))
         names = {*known, self.home_tenant} if self._runs_hub(call) else {call.tenant}
         rows = [{"tenant": name, "keys": valid[name], "changed_at": known.get(name)} for name in sorted(names)]
@@ -216,6 +218,14 @@ class Service:
         if not self._runs_hub(call):
             raise Forbidden(f"Only admins of the hub's own tenant ('{self.home_tenant}') see its settings.")
         return model.SettingList(settings=[model.Setting.model_validate(one) for one in self.settings()])
+
+    async def _read(self, work: Callable[[Tx], T]) -> T:
+        with in_all_tenants():  # what a caller may see of them, `_visible` and `_find` decide
+            return await self.db.read(work)
+
+    async def _commit(self, call: Call, work: Callable[[Tx], T]) -> T:
+        with in_all_tenants():
+            return await call.commit(self.db, work)
 
     def _runs_hub(self, call: Call) -> bool:
         return call.tenant == self.home_tenant

@@ -19,6 +19,7 @@ from kho.kernel import Announcements, Background, Database, KhoError, Tx
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, insert_many, marks, to_json
+from kho.lib.tenancy import for_all_tenants
 
 log = logging.getLogger("kho.devices")
 
@@ -79,7 +80,7 @@ class Notifications:
         self.line.append(said)
         if not self.storing:
             self.storing = True
-            self.background.add(self._store)
+            self.background.add(for_all_tenants(self._store))
 
     def tell(self, said: Notification) -> None:
         """Notify listeners in this process."""

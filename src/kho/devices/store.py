@@ -100,7 +100,7 @@ def asking_again(tx: Tx, tenant: str, now: int) -> set[str]:
 
 
 def by_code(tx: Tx, code: str, now: int) -> Device | None:
-    return DEVICES.first(tx, "code = $1 AND code_until > $2", code, now)
+    return DEVICES.first(tx, "tenant = '' AND code = $1 AND code_until > $2", code, now)
 
 
 def add(tx: Tx, tenant: str, id: str, client: str, info: dict[str, Any], now: int) -> None:

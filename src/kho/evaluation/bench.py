@@ -16,6 +16,7 @@ from kho.kernel.operation import Operation
 from kho.kernel.params import Params, Result
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.chunking.chunker import chunks, estimate
+from kho.lib.tenancy import in_all_tenants
 from kho.search.indexing import passages
 from kho.search.indexing.index import FORM, Document, Index, Passage, Prepared, prepare
 from kho.search.indexing.index import Field as Text
@@ -75,6 +76,10 @@ class Bench:
 
     async def fill(self, corpus: Corpus, progress: Progress) -> None:
         """Index a corpus and wait for its vectors. What is indexed already in this form stays unchanged."""
+        with in_all_tenants():  # the store is the measurement's own
+            await self._fill(corpus, progress)
+
+    async def _fill(self, corpus: Corpus, progress: Progress) -> None:
         await self._db.read(_need_own_store)
         form = form_row(SPACE + corpus.name)
         anew = await self._db.read(lambda tx: passages.state(tx, form)) != str(FORM)

@@ -23,6 +23,7 @@ from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import full_id
+from kho.lib.tenancy import for_all_tenants
 from kho.sanitizer import policy
 from kho.search.indexing.index import Prepared
 from kho.search.indexing.minhash import likeness
@@ -78,7 +79,7 @@ class UsageCounter:
         self.waiting.update((tenant, id) for id in ids)
         if self.waiting and not self.flushing:
             self.flushing = True
-            self.background.add(self._flush)
+            self.background.add(for_all_tenants(self._flush))
 
     async def _flush(self) -> None:
         failures = 0

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kho.kernel.errors import KhoError
+from kho.lib.tenancy import in_no_tenant
 
 T = TypeVar("T")
 
@@ -18,6 +19,8 @@ class Background:
         self._stopping = asyncio.Event()
 
     def add(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Start work that goes on by itself. It does not inherit the tenant of the call that happens to start it: work
+        that needs rows of tenants says whose (`tenancy.for_tenant`, `tenancy.for_all_tenants`)."""
         task = asyncio.get_running_loop().create_task(self._run(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -95,6 +98,7 @@ class Background:
 
     async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work()
+            with in_no_tenant():
+                await work()
         except Exception:  # boundary of background work: no caller could handle it
             log.exception("background work failed")

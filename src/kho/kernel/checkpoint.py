@@ -10,15 +10,25 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
-from kho.kernel.access import Access, Open, names
+from kho.kernel.access import Access, Open, Scope, names
 from kho.kernel.call import Call, Principal, Rights
-from kho.kernel.capability import Announcements, Capability, Changes, Level
+from kho.kernel.capability import (
+    Announcements,
+    Capability,
+    Changes,
+    Level,
+    Prompt,
+    Resource,
+    ResourceContent,
+    ResourceProvider,
+)
 from kho.kernel.errors import Forbidden, ReadOnly
 from kho.kernel.operation import Operation
 from kho.kernel.searchable import Searchable
 from kho.kernel.vocabulary import Kind
-from kho.kernel.web import Served, Socket
+from kho.kernel.web import Page, Served, Socket, WebReply, WebRequest
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_no_tenant, in_tenant
 
 
 class Scoped(Protocol):
@@ -41,6 +51,41 @@ class ChangeListener(Protocol):
 
 
 T = TypeVar("T", bound=Scoped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walled:
+    """Resources, read as the tenant of the call (`ResourceProvider`)."""
+
+    provider: ResourceProvider
+
+    @property
+    def scope(self) -> Scope:
+        return self.provider.scope
+
+    @property
+    def templates(self) -> Sequence[Resource]:
+        return self.provider.templates
+
+    async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
+        with in_tenant(call.tenant):
+            return await self.provider.page(call, cursor)
+
+    async def read(self, call: Call, uri: str) -> ResourceContent | None:
+        with in_tenant(call.tenant):
+            return await self.provider.read(call, uri)
+
+    async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:
+        with in_tenant(call.tenant):
+            return await self.provider.complete(call, uri, argument, value)
+
+
+def _walled(prompt: Prompt) -> Prompt:
+    async def render(arguments: dict[str, str], call: Call) -> Any:
+        with in_tenant(call.tenant):
+            return await prompt.render(arguments, call)
+
+    return replace(prompt, render=render)
 
 
 class Checkpoint:
@@ -123,6 +168,11 @@ class Checkpoint:
 
         return end
 
+    async def answer(self, page: Page, request: WebRequest) -> WebReply:
+        """Answer with a page, as the tenant of its caller. One that checks a credential of its own says whose."""
+        with in_tenant(request.principal.tenant) if request.principal else in_no_tenant():
+            return await page.answer(request)
+
     def _narrow(self, rights: Rights) -> Sequence[Capability]:
         scopes, tools, read_only = rights
         anybody = Principal("", "", scopes, tools=tools, read_only=read_only)
@@ -130,8 +180,10 @@ class Checkpoint:
             replace(
                 one,
                 operations=[operation for operation in one.operations if self.may_call(anybody, operation)],
-                prompts=[prompt for prompt in one.prompts if anybody.may_have(one.name, prompt.scope)],
-                resources=one.resources if one.resources and anybody.may_have(one.name, one.resources.scope) else None,
+                prompts=[_walled(prompt) for prompt in one.prompts if anybody.may_have(one.name, prompt.scope)],
+                resources=_Walled(one.resources)
+                if one.resources and anybody.may_have(one.name, one.resources.scope)
+                else None,
                 web=[served for served in one.web if anybody.may_have(one.name, served.scope)],
             )
             for one in self._capabilities

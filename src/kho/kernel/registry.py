@@ -18,6 +18,7 @@ from kho.kernel.toolset import Selection, select
 from kho.kernel.validation import Problem, check_values
 from kho.kernel.vocabulary import Kind
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import for_tenant, in_tenant
 
 log = logging.getLogger("kho.registry")
 
@@ -71,7 +72,8 @@ class Registry:
     async def absent_tool(self, name: str, principal: Principal) -> Operation | None:
         """Find a known tool that is currently not offered: calling it explains why."""
         for capability in self.capabilities:
-            found = await capability.absent(name, principal.tenant) if capability.absent is not None else None
+            with in_tenant(principal.tenant):
+                found = await capability.absent(name, principal.tenant) if capability.absent is not None else None
             if found is not None and self.checkpoint.may_call(principal, found):
                 return found
         return None
@@ -106,7 +108,8 @@ class Registry:
             call.operation = operation.audited_as
             self.checkpoint.need(call, operation, operation.cli[0].words if operation.cli else "")
             params = await self._parse(operation, arguments)
-            result = await operation.run(params, call)
+            with in_tenant(call.tenant):
+                result = await operation.run(params, call)
             outcome = Outcome(operation, operation.shape(result), result)
         except KhoError as error:
             if (spell := hints.at_wire(call.door, self._tools.get)) is not None:
@@ -118,7 +121,7 @@ class Registry:
         for observer in self.observers:
             observer(operation, call, outcome, time.perf_counter() - started)
         for work in call.afterwards:
-            self._background.add(work)
+            self._background.add(for_tenant(call.tenant, work))
         return outcome
 
     async def _parse(self, operation: Operation, arguments: Any) -> Any:

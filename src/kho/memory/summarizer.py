@@ -20,6 +20,7 @@ from kho.kernel.ports import PromptMessage as Prompt
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
+from kho.lib.tenancy import in_all_tenants, in_tenant
 from kho.memory import attribution, extractive_summary, model, store
 from kho.memory.extractive_summary import Said
 from kho.memory.settings import MemorySettings
@@ -66,16 +67,19 @@ class Summarizer:
     async def step(self) -> bool:
         """Summarise the next batch of one due conversation. Return False if none was due."""
         now = self.clock()
-        claimed = await self.db.read(store.any_waiting) and await self.db.write(
-            lambda tx: store.claim_waiting(tx, now, now + LEASE)
-        )
+        with in_all_tenants():
+            claimed = await self.db.read(store.any_waiting) and await self.db.write(
+                lambda tx: store.claim_waiting(tx, now, now + LEASE)
+            )
         if not claimed:
             return False
         tenant, conversation = claimed
         try:
-            await self._summarise(tenant, conversation)
+            with in_tenant(tenant):
+                await self._summarise(tenant, conversation)
         except KhoError:
-            await self.db.write(lambda tx: store.release(tx, tenant, conversation.id, self.clock() + AGAIN))
+            with in_tenant(tenant):
+                await self.db.write(lambda tx: store.release(tx, tenant, conversation.id, self.clock() + AGAIN))
             raise
         return True
 

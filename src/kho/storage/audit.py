@@ -12,6 +12,7 @@ from kho.kernel import AuditEvent, Background, Call, Database, Forbidden, KhoErr
 from kho.kernel.audit import record
 from kho.kernel.registry import Outcome
 from kho.lib.clock import SECOND, Clock
+from kho.lib.tenancy import in_tenant
 
 MINUTE = 60 * SECOND
 MAX_ADDRESSES = 64
@@ -44,7 +45,7 @@ class SqlRefusals:
 
     def forbidden(self, call: Call, error: Forbidden) -> None:
         event = call.audit_event("", at=self._clock(), door=call.door, **error.details)
-        self._background.add(lambda: self._add([replace(event, outcome="refused")]))
+        self._background.add(lambda: self._add(call.tenant, [replace(event, outcome="refused")]))
 
     def unauthorized(self, address: str) -> None:
         minute = self._minute()
@@ -74,6 +75,7 @@ class SqlRefusals:
             minute, counts = self._minutes.popleft()
             try:
                 await self._add(
+                    self._tenant,
                     [
                         AuditEvent(
                             tenant=self._tenant,
@@ -86,16 +88,17 @@ class SqlRefusals:
                             at=minute,
                         )
                         for address, requests in counts.items()
-                    ]
+                    ],
                 )
             except KhoError:
                 if len(self._minutes) < MAX_MINUTES:
                     self._minutes.appendleft((minute, counts))
                 raise
 
-    async def _add(self, events: list[AuditEvent]) -> None:
-        async with self._in_order:
-            await self._db.write(lambda tx: [record(tx, event) for event in events])
+    async def _add(self, tenant: str, events: list[AuditEvent]) -> None:
+        with in_tenant(tenant):
+            async with self._in_order:
+                await self._db.write(lambda tx: [record(tx, event) for event in events])
 
     def _minute(self) -> int:
         return self._clock() // MINUTE * MINUTE

@@ -13,6 +13,8 @@ from pathlib import Path
 from kho.kernel import Database, Tx, errors
 from kho.lib.clock import Clock, system_clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants
+from kho.storage.postgres import tenant_wall
 from kho.storage.sqlite import backup
 from kho.storage.sqlite.transaction import Busy
 
@@ -68,7 +70,8 @@ async def migrate(db: Database, folders: Sequence[tuple[str, Path]], *, clock: C
     # Usually the database is up to date, and no write lock is needed.
     while missing(known, await db.read(_applied)):
         try:
-            await db.write(lambda tx: _apply(tx, known, clock))
+            with in_all_tenants():  # a migration may rewrite what all of them have
+                await db.write(lambda tx: _apply(tx, known, clock))
         except Busy:  # longer than a write waits: probably another process copies the database, then migrates it
             if time.monotonic() > give_up:
                 raise
@@ -142,6 +145,8 @@ def _apply(tx: Tx, known: Sequence[Migration], clock: Clock) -> None:
             raise MigrationError(f"Migration {migration} failed. Nothing was changed.") from error
         sql = "INSERT INTO migrations (slice, number, name, sha256, applied_at) VALUES ($1, $2, $3, $4, $5)"
         tx.run(sql, migration.slice, migration.number, migration.name, migration.sha256, clock())
+    if tx.engine == "postgres":
+        tenant_wall.raise_wall(tx)
 
 
 def _copy(tx: Tx, first: Migration) -> None:

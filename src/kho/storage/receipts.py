@@ -7,6 +7,7 @@ from kho.kernel.call import KeptAnswer
 from kho.kernel.ports import Database, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,9 @@ class SqlReceipts:
         self._clock = clock
 
     async def find(self, tenant: str, request_id: str) -> KeptAnswer | None:
-        row = await self._db.read(
-            lambda tx: tx.one(
-                "SELECT digest, answer FROM receipts WHERE tenant = $1 AND request_id = $2", tenant, request_id
-            )
-        )
+        sql = "SELECT digest, answer FROM receipts WHERE tenant = $1 AND request_id = $2"
+        with in_tenant(tenant):
+            row = await self._db.read(lambda tx: tx.one(sql, tenant, request_id))
         return KeptAnswer(row[0], row[1].encode()) if row else None
 
     def issue(self, tenant: str, request_id: str, digest: str, render: Callable[[Any], bytes]) -> _Receipt:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.devices.factories import HubWorker, Wire
+from tests.engines import AdminPostgres
 
 from kho.devices.capability import MIGRATIONS
 from kho.devices.connections import boards
@@ -16,7 +17,6 @@ from kho.kernel.ports import Database
 from kho.lib.clock import SECOND
 from kho.simulator.board import Board
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 
 
@@ -36,7 +36,7 @@ async def main(home: Path, device: str, url: str | None, mute: bool) -> None:
             4 * SECOND,
             1.0,
         )  # so that who waits for an answer need not wait long when it is killed
-    db: Database = Sqlite.open(home / "kho.db") if url is None else Postgres.open(url)
+    db: Database = Sqlite.open(home / "kho.db") if url is None else AdminPostgres.open(url)
     await migrate(db, [OWN, ("devices", MIGRATIONS)])
     worker = HubWorker(db, home, url, tenant="local")
     await worker.registrations.register(device, "client", {})

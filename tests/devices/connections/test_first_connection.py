@@ -8,6 +8,7 @@ import pytest
 from kho.devices import store
 from kho.devices.capability import MIGRATIONS
 from kho.kernel.ports import Database, Tx
+from kho.lib.tenancy import in_tenant
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
@@ -32,13 +33,15 @@ async def test_those_whose_tools_are_known_have_been_connected(
     def known(tx: Tx) -> None:
         for id, toolset in (("a", "digest"), ("b", "")):
             store.add(tx, "t", id, "client", {}, 7)
-            tx.run("UPDATE devices SET toolset = $1 WHERE id = $2", toolset, id)
+            tx.run("UPDATE devices SET toolset = $1 WHERE tenant = 't' AND id = $2", toolset, id)
 
     try:
         await migrate(db, [OWN, ("devices", before)])
-        await db.write(known)
+        with in_tenant("t"):
+            await db.write(known)
         await migrate(db, [OWN, ("devices", MIGRATIONS)])
-        found = await db.read(lambda tx: store.page(tx, "t", "", 9))
+        with in_tenant("t"):
+            found = await db.read(lambda tx: store.page(tx, "t", "", 9))
         assert {one.id: one.first_connected_at for one in found} == {"a": 7, "b": None}
     finally:
         await db.aclose()

@@ -12,12 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.documents.document_harness import Desk, Json
 from tests.documents.folders import files, run, tree
-from tests.engines import words_of
+from tests.engines import AdminPostgres, words_of
 
 from kho.documents import capability as documents
 from kho.kernel.ports import Database
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
 
 
@@ -75,7 +74,7 @@ class FilePlace:
 def place(request: pytest.FixtureRequest) -> Iterator[FilePlace]:
     url = None if request.param == "sqlite" else request.getfixturevalue("postgres_schema_url")
     with asyncio.Runner() as runner:
-        database: Database = Sqlite.open(None) if url is None else Postgres.open(url)
+        database: Database = Sqlite.open(None) if url is None else AdminPostgres.open(url)
         runner.run(migrate(database, [OWN, ("documents", documents.MIGRATIONS)]))
         desk = Desk(database, words_of(database))
         yield FilePlace(runner, desk)

@@ -18,6 +18,7 @@ from kho.doors.cli.progress import time_left
 from kho.kernel.hub import Settled
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
+from kho.lib.tenancy import in_all_tenants
 from kho.search.indexing.embedding_queue import LEASE
 from kho.settings import Settings, whereabouts
 
@@ -46,7 +47,8 @@ def submit(settings: Settings, *options: str) -> Any:
 async def write(settings: Settings, work: Callable[[Tx], Any]) -> None:
     db, _ = open_database(settings)
     try:
-        await db.write(work)
+        with in_all_tenants():
+            await db.write(work)
     finally:
         await db.aclose()
 

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import psycopg
 import pytest
+from tests.engines import as_role
 
 from kho.kernel import errors
 from kho.kernel.ports import PassageRef, SearchFilter, Tx
@@ -91,9 +92,8 @@ async def test_a_graph_is_built_where_rows_are_many_and_mended_where_it_broke(po
     await vectors.deliver()
     assert await db.read(valid) is True
     assert await nearest() == [1, 2, 3]
-    await db.write(
-        lambda tx: tx.run("UPDATE pg_index SET indisvalid = false WHERE indexrelid = to_regclass('vectors_1_graph')")
-    )
+    with psycopg.connect(as_role(postgres_schema_url, "postgres"), autocommit=True) as admin:
+        admin.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = to_regclass('vectors_1_graph')")
     assert await nearest() == [1, 2, 3]
     await vectors.deliver()
     assert await db.read(valid) is True

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.engines import AdminPostgres
 
 from kho.kernel.ports import PassageRef, SearchFilter, Tx, WordEntry, WordMatches, Words
 from kho.storage.migrate import OWN, migrate
-from kho.storage.postgres.database import Postgres, PostgresLimits
+from kho.storage.postgres.database import PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.word_index.base import Clause, PlanLimits, Scored, WeightedToken, best, clauses, expected, full_score
 from kho.storage.word_index.postgres import PostgresWords
@@ -137,7 +138,7 @@ def on_both(
         return [words.match(tx, *query) for query in queries]
 
     async def both() -> tuple[list[WordMatches], list[WordMatches]]:
-        lite, postgres = Sqlite.open(None), Postgres.open(url, PostgresLimits(pool_size=1))
+        lite, postgres = Sqlite.open(None), AdminPostgres.open(url, PostgresLimits(pool_size=1))
         try:
             await asyncio.gather(migrate(lite, [OWN]), migrate(postgres, [OWN]))
             return await asyncio.gather(

@@ -19,6 +19,7 @@ from kho.kernel import Background, Database, KhoError, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, number
+from kho.lib.tenancy import for_tenant
 
 MAX_WAITING = 100
 """Maximum queued calls per board."""
@@ -62,7 +63,7 @@ class Queue:
             self.again.add(board)
         else:
             self.delivering.add(board)
-            self.background.add(partial(self._deliver, board, carry))
+            self.background.add(for_tenant(tenant, partial(self._deliver, board, carry)))
 
     async def expire(self) -> int:
         """Expire calls that waited too long, of any process."""

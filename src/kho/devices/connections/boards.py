@@ -30,6 +30,7 @@ from kho.devices.tools import toolsets
 from kho.kernel import Background, Database, KhoError, Tx
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants, in_tenant
 
 log = logging.getLogger("kho.devices")
 
@@ -93,7 +94,8 @@ class ConnectedBoards:
             elsewhere = known.owner not in ("", self.process)
             return known, store.owner(tx, known.owner, self.clock()) if elsewhere else None
 
-        known, owner = await self.db.write(work)
+        with in_tenant(tenant):
+            known, owner = await self.db.write(work)
         before, self.boards[key] = self.boards.get(key), held
         if before is not None:
             log.info("%s is gone: %s", device, REPLACED)
@@ -115,7 +117,8 @@ class ConnectedBoards:
         log.info("%s is gone: %s", device, reason or "its connection ended")
         self._tell(tenant, device, "disconnected", {"reason": reason} if reason else {})
         try:
-            await self.db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self.clock()))
+            with in_tenant(tenant):
+                await self.db.write(lambda tx: store.let_go(tx, tenant, device, held.connection, self.clock()))
         except KhoError as problem:  # the row expires with the lease
             log.warning("%s is gone, which could not be noted: %s", device, problem.message)
         self.on_change()
@@ -147,7 +150,8 @@ class ConnectedBoards:
             notifications.keep(tx, warnings, self.process)
             return known.toolset != digest, warnings
 
-        changed, warnings = await self.db.write(work)
+        with in_tenant(tenant):
+            changed, warnings = await self.db.write(work)
         for one in warnings:
             self.notifications.tell(one)
             log.warning("%s: %s", device, (one.params or {})["message"])
@@ -275,7 +279,9 @@ class ConnectedBoards:
                 if not store.held_again(tx, *key, self.process, held.connection, now)
             ]
 
-        for key in await self.db.write(work):
+        with in_all_tenants():
+            replaced = await self.db.write(work)
+        for key in replaced:
             await boards[key].link.close(REPLACED)
 
     async def _reached(self) -> str | None:
@@ -308,7 +314,8 @@ class ConnectedBoards:
                 if one.process in dead or (one.until <= now and one.process != self.process):
                     store.leave(tx, one.process, now)
 
-        await self.db.write(work)
+        with in_all_tenants():  # a process holds boards of all of them
+            await self.db.write(work)
         _clear_away(gone)
         self.on_change()
 
@@ -323,7 +330,8 @@ class ConnectedBoards:
         if self.address is not None:
             self.address = None
             try:
-                await self.db.write(lambda tx: store.leave(tx, self.process, self.clock()))
+                with in_all_tenants():
+                    await self.db.write(lambda tx: store.leave(tx, self.process, self.clock()))
             except KhoError as problem:  # other processes notice when the lease expires
                 log.warning("boards could not be released: %s", problem.message)
 

@@ -14,6 +14,7 @@ from kho.devices.store import Device
 from kho.kernel import Database, KhoError, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants, in_tenant
 
 Approving = Callable[[], Awaitable[Approval]]
 
@@ -32,11 +33,13 @@ class Registrations:
 
     async def find(self, device: str, client: str | None = None) -> Device | None:
         """Return a board's registration, preferring an approved one. With `client` only that of this client id."""
-        found = await self.db.read(lambda tx: store.by_id(tx, device))
+        with in_all_tenants():  # a board does not know its tenant: its registration tells it
+            found = await self.db.read(lambda tx: store.by_id(tx, device))
         return _best([one for one in found if client is None or one.client == client])
 
     async def of(self, tenant: str, device: str) -> Device | None:
-        return await self.db.read(lambda tx: store.get(tx, tenant, device))
+        with in_tenant(tenant):
+            return await self.db.read(lambda tx: store.get(tx, tenant, device))
 
     async def admit_unknown(self, address: str) -> None:
         """Apply the rate limit to an unknown board from this address, unless approval is automatic. Raises
@@ -49,7 +52,8 @@ class Registrations:
         automatic; otherwise it gets a code, a new one once the old one expired. A revoked board stays revoked until it
         is approved again."""
         code, approval = f"{secrets.randbelow(1_000_000):06}", await self.approval()
-        return await self.db.write(lambda tx: self._register(tx, approval, device, client, info, code))
+        with in_all_tenants():
+            return await self.db.write(lambda tx: self._register(tx, approval, device, client, info, code))
 
     async def signing_keys(self, first: SigningKey) -> Sequence[SigningKey]:
         """Return the signing keys of board tokens, the newest first. Stores `first` if there is none yet."""

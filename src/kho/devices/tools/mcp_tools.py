@@ -23,6 +23,7 @@ from kho.devices.tools.aliases import aliases
 from kho.kernel import Background, Call, Database, Hint, Op, Operation, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_all_tenants
 
 T = TypeVar("T")
 Tools = tuple[BoardTool, ...]
@@ -132,7 +133,8 @@ class BoardTools:
         await self.background.pause(REST)
 
     async def look(self) -> None:
-        boards, owners = await self.db.read(lambda tx: (self._changed(tx), store.tenants(tx)))
+        with in_all_tenants():
+            boards, owners = await self.db.read(lambda tx: (self._changed(tx), store.tenants(tx)))
         changed = owners != self.owners
         self.owners = owners
         if (boards is not None and self._offer(*boards)) or changed:

@@ -18,6 +18,7 @@ from kho.kernel import Background, Database, KhoError, Lease, Leases, Tx
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import delete, number, update
+from kho.lib.tenancy import for_tenant
 
 if TYPE_CHECKING:
     import httpx2
@@ -118,7 +119,7 @@ class Deliveries:
                 continue
             if turn <= now:
                 self._busy.add(key)
-                self.background.add(partial(self._serve, *key))
+                self.background.add(for_tenant(webhook_turn.tenant, partial(self._serve, *key)))
             else:
                 wait = min(wait, max(0.01, (turn - now) / SECOND))
         return wait

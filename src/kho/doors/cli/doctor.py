@@ -78,6 +78,7 @@ def _words(found: Found) -> list[str]:
     if found["repaired"]:
         lines.insert(0, "Everything was re-indexed.")
     lines += found["wrong"]
+    lines += [f"Warning: {one}" for one in found["warnings"]]
     if found["wrong"] and not found["repaired"]:
         lines.append("'kho doctor --repair' re-indexes everything.")
     if not found["wanted_model"]:

@@ -17,6 +17,7 @@ from kho.kernel import Call, Forbidden, KhoError, Page, Principal, Served, Socke
 from kho.kernel.access import Open
 from kho.kernel.checkpoint import Checkpoint
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import in_tenant
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class WebDoor:
             reply = refused(error)
         else:
             try:
-                reply = await page.answer(request_of(scope, body, principal))
+                reply = await self.checkpoint.answer(page, request_of(scope, body, principal))
             except KhoError as error:
                 if isinstance(error, Unauthorized):  # from a credential that the page itself checks
                     self.auth.refused(scope, error)
@@ -77,7 +78,8 @@ class WebDoor:
         assert principal is not None, "a stream always asks for a credential"
         events = stream.events(Call(principal, "http"), request_of(scope, b"", principal))
         async with self.revocation.watched(scope, send, principal) as send:
-            await self.streams.serve(events, receive, send)
+            with in_tenant(principal.tenant):
+                await self.streams.serve(events, receive, send)
 
     async def _socket(self, socket: Socket, scope: Scope, receive: Receive, send: Send) -> None:
         channel = AsgiChannel(scope, receive, send, socket.max_message, self.streams.send_timeout, self.auth.refused)

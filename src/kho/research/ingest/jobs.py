@@ -16,6 +16,7 @@ from kho.kernel.audit import record
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
+from kho.lib.tenancy import for_tenant, in_tenant
 from kho.research.ingest import job_store
 from kho.research.ingest.job_store import Counts, Job
 
@@ -178,7 +179,7 @@ class Jobs:
     def _start(self, job: Job, *, suspect: bool = False) -> None:
         running = Running(job, self.lease, self.clock, suspect)
         self.running[job.id] = running
-        self.background.add(partial(self._run, running))
+        self.background.add(for_tenant(job.tenant, partial(self._run, running)))
 
     async def _run(self, running: Running) -> None:
         """Run a job and finish it or release its lease. An unexpected exception marks the job as failed and goes on to
@@ -243,7 +244,8 @@ class Jobs:
         await self.db.write(work)
 
     async def _call_off(self, job: Job) -> None:
-        await self.cancel(job.tenant, job.id)
+        with in_tenant(job.tenant):
+            await self.cancel(job.tenant, job.id)
 
     async def _call_off_stored(self, stored: asyncio.Future[Job]) -> None:
         await self._call_off(await stored)

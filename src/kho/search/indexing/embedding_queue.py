@@ -15,6 +15,7 @@ from kho.kernel.hub import Settled
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import number
+from kho.lib.tenancy import in_all_tenants
 from kho.search.calibration.calibrate import is_current, measure, numbers_at_hand
 from kho.search.indexing import passages
 from kho.search.indexing.passages import MODEL, StoredPassage
@@ -93,14 +94,17 @@ class EmbeddingQueue:
                 log.warning("vectors wait: %s", problem.message)
 
     async def pending(self) -> int:
-        return await self.db.read(passages.pending)
+        with in_all_tenants():
+            return await self.db.read(passages.pending)
 
     async def retry(self) -> None:
-        await self.db.write(lambda tx: passages.retry(tx, self.clock()))
+        with in_all_tenants():
+            await self.db.write(lambda tx: passages.retry(tx, self.clock()))
 
     async def settle(self, progress: Callable[[int, int], None]) -> Settled:
         try:
-            return await self._settle(progress)
+            with in_all_tenants():
+                return await self._settle(progress)
         finally:
             await self._let_go()
 

@@ -176,9 +176,9 @@ class Index:
 
     def drop(self, tx: Tx, space: str, tenant: str, keys: Sequence[str], collection: str = "") -> None:
         old = passages.of_keys(tx, space, tenant, collection, keys)
-        seqs = [filed.seq for filings in old.values() for filed, _, _ in filings]
-        if seqs:
-            self._drop(tx, seqs)
+        gone = [filed for filings in old.values() for filed, _, _ in filings]
+        if gone:
+            self._drop(tx, gone)
             minhash.drop(tx, space, tenant, collection, keys)
             passages.changed(tx, space, tenant)
 
@@ -208,13 +208,14 @@ class Index:
             passages.enqueue(tx, seqs[len(change.moved) :], self.clock())
             self.on_waiting()
 
-    def _drop(self, tx: Tx, seqs: list[int]) -> None:
-        if not seqs:
+    def _drop(self, tx: Tx, gone: list[PassageRef]) -> None:
+        if not gone:
             return
+        seqs = [filed.seq for filed in gone]
         self.words.drop(tx, seqs)
         if self.vectors is not None:
             self.vectors.drop(tx, seqs)
-        passages.delete(tx, seqs)
+        passages.delete(tx, gone)
 
 
 @dataclass(slots=True)
@@ -224,7 +225,7 @@ class _Change:
     """Same text, but with another kind, tags or date; or its words are to be reindexed."""
     shifted: list[tuple[PassageRef, StoredPassage]]
     """Passages whose row has to be updated."""
-    gone: list[int]
+    gone: list[PassageRef]
 
     def add(self, documents: Iterable[Prepared], old: dict[str, list[tuple[PassageRef, int, str]]], anew: bool) -> bool:
         """Add the changes from what is indexed to what should be. True if there are any."""
@@ -245,7 +246,7 @@ class _Change:
                     self.moved.append((filed, part))
                 if refiled or number != stored.part:
                     self.shifted.append((filed, stored))
-            self.gone += [filed.seq for left in known.values() for filed, _ in left]
+            self.gone += [filed for left in known.values() for filed, _ in left]
         return self._size() > before
 
     def _size(self) -> int:

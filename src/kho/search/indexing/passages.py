@@ -54,8 +54,11 @@ def insert(tx: Tx, stored: Sequence[StoredPassage]) -> list[int]:
 
 def move(tx: Tx, seq: int, filed: PassageRef, part: int) -> None:
     """Update collection, kind, tags, date and part of a passage whose text is unchanged."""
-    sql = "UPDATE passages SET collection = $1, kind = $2, tags = $3, created_at = $4, part = $5 WHERE seq = $6"
-    tx.run(sql, filed.collection, filed.kind, to_json(filed.tags), filed.created_at, part, seq)
+    sql = (
+        "UPDATE passages SET collection = $1, kind = $2, tags = $3, created_at = $4, part = $5 "
+        "WHERE seq = $6 AND tenant = $7"
+    )
+    tx.run(sql, filed.collection, filed.kind, to_json(filed.tags), filed.created_at, part, seq, filed.tenant)
 
 
 def of_keys(
@@ -133,8 +136,8 @@ def beginnings(tx: Tx, space: str, tenant: str, keys: Sequence[tuple[str, str]])
     return {(collection, key): text for collection, key, text in rows}
 
 
-def delete(tx: Tx, seqs: Sequence[int]) -> None:
-    tx.many("DELETE FROM passages WHERE seq = $1", [(seq,) for seq in seqs])
+def delete(tx: Tx, gone: Sequence[PassageRef]) -> None:
+    tx.many("DELETE FROM passages WHERE seq = $1 AND tenant = $2", [(filed.seq, filed.tenant) for filed in gone])
 
 
 def enqueue(tx: Tx, seqs: Iterable[int], now: int) -> None:

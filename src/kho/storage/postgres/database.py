@@ -14,6 +14,8 @@ from kho.kernel.call import within
 from kho.kernel.ports import Row, Tx
 from kho.lib import extras
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import Reach, reach
+from kho.storage.postgres import tenant_wall
 from kho.storage.postgres.transaction import Contended, PostgresTx, translate
 from kho.storage.unit_of_work import finish
 
@@ -84,11 +86,12 @@ class Postgres:
         return "postgres"
 
     async def read(self, work: Callable[[Tx], T], *, timeout: float | None = None) -> T:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        return await within(timeout, self._in_thread(self._readers, lambda: self._read(work, deadline)))
+        deadline, whose = None if timeout is None else time.monotonic() + timeout, reach()
+        return await within(timeout, self._in_thread(self._readers, lambda: self._read(work, whose, deadline)))
 
     async def write(self, work: Callable[[Tx], T]) -> T:
-        return await self._in_thread(self._writers, lambda: self._write(work))
+        whose = reach()  # of the caller: the thread has no such thing
+        return await self._in_thread(self._writers, lambda: self._write(work, whose))
 
     async def maintain(self, statement: str, **settings: str) -> None:
         await self._in_thread(self._writers, lambda: self._maintain(statement, settings))
@@ -104,8 +107,8 @@ class Postgres:
             raise errors.DatabaseError("The database is closed.")
         return await asyncio.get_running_loop().run_in_executor(threads, work)
 
-    def _read(self, work: Callable[[Tx], T], deadline: float | None) -> T:
-        begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    def _read(self, work: Callable[[Tx], T], whose: Reach, deadline: float | None) -> T:
+        begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{tenant_wall.said(whose)}"
         if deadline is not None:
             left = int((deadline - time.monotonic()) * 1000)
             if left <= 0:
@@ -117,16 +120,16 @@ class Postgres:
         finally:
             self._give_back(connection)
 
-    def _write(self, work: Callable[[Tx], T]) -> T:
+    def _write(self, work: Callable[[Tx], T], whose: Reach) -> T:
         for attempt in range(self._limits.max_attempts - 1):
             try:
-                return self._write_once(work)
+                return self._write_once(work, whose)
             except Contended:
                 time.sleep(random.uniform(0, self._limits.first_backoff * 2**attempt))
-        return self._write_once(work)
+        return self._write_once(work, whose)
 
-    def _write_once(self, work: Callable[[Tx], T]) -> T:
-        connection = self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
+    def _write_once(self, work: Callable[[Tx], T], whose: Reach) -> T:
+        connection = self._begin(f"BEGIN ISOLATION LEVEL READ COMMITTED{tenant_wall.said(whose)}")
         try:
             value = finish(work, PostgresTx(connection, self._driver_error))
             self._commit(connection)
