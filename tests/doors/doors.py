@@ -67,7 +67,7 @@ DOCUMENTS = [
     "diff_revisions",
 ]  # fmt: skip
 DEVICES = ["devices_list", "device_tools", "device_call", "device_notifications", "device_log", "device_label"]
-AUDIT = ["audit_log", "verify_audit"]
+AUDIT = ["audit_log"]
 """The tools of each capability, in the order in which they are listed."""
 SERVERS = [
     "memory-server", "tool-server", "facts-server", "recall-server", "experiences-server", "research-server",

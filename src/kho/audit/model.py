@@ -125,6 +125,7 @@ class ExportedAudit(Result):
 
 
 class EraseAudit(Params):
+    tenant: Annotated[Tenant | None, Field(description="In whose trail; the caller's own if absent.")] = None
     actor: Annotated[str | None, Field(min_length=1, max_length=256, description="What this caller did.")] = None
     subject: Annotated[
         str | None, Field(min_length=1, max_length=512, description="What was done to this: an id, or an address.")

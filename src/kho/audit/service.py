@@ -1,13 +1,26 @@
 """The operations of the audit trail, and who may read which rows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from kho.audit import chain, export, markdown, model, retention
 from kho.audit.model import AuditLog
 from kho.audit.sealer import Sealer
 from kho.audit.verification import Trail, Verification
-from kho.kernel import AuditLogPage, Call, Capability, Command, Contract, Database, Forbidden, InvalidParams, Tx, paging
+from kho.kernel import (
+    AuditLogPage,
+    Call,
+    Capability,
+    Command,
+    Contract,
+    Database,
+    Forbidden,
+    InvalidParams,
+    Tx,
+    audit,
+    paging,
+)
 from kho.kernel.audit import log_page
 from kho.kernel.checkpoint import ADMIN, trail_view
 from kho.kernel.vocabulary import slice_name
@@ -131,19 +144,21 @@ class Service:
         text=markdown.erased,
     )
     async def erase(self, params: model.EraseAudit, call: Call) -> model.ErasedAudit:
-        """Erase the personal text of the tenant's rows about an actor, a subject or a time: names, ids, reasons and
-        details. When and where something was done stays, and the chain still verifies. Nothing brings the text back.
+        """Erase the names, ids, reasons and details of audit rows, by actor, subject or time.
+
+        What was done and when stays, and the chain still verifies. Nothing brings the text back.
         """
-        await self.sealer.seal_all(call.tenant)  # only the text of linked rows can go
+        tenant = params.tenant or call.tenant
+        self._need_own(call, tenant)
+        await self.sealer.seal_all(tenant)  # only the text of linked rows can go
 
         def work(tx: Tx) -> model.ErasedAudit:
-            numbers = retention.matching(
-                tx, call.tenant, actor=params.actor, subject=params.subject, until=params.until
-            )
+            numbers = retention.matching(tx, tenant, actor=params.actor, subject=params.subject, until=params.until)
             now, batch = self.sealer.clock(), numbers[:ERASED_AT_ONCE]
             if batch:
-                retention.erase(tx, call.tenant, batch, now)
-                call.audit(tx, "", at=now, reason=params.reason, rows=len(batch))
+                retention.erase(tx, tenant, batch, now)
+                event = call.audit_event("", at=now, reason=params.reason, rows=len(batch))
+                audit.record(tx, replace(event, tenant=tenant))
             return model.ErasedAudit(erased=len(batch), left=len(numbers) - len(batch))
 
         return await call.commit(self.db, work)
