@@ -153,7 +153,7 @@ async def test_writers_go_on_while_links_are_made(office: Office) -> None:
 
 async def test_a_hub_seals_what_it_writes(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sealer, "INTERVAL", 0.02)
-    async with open_hub(settings):
+    async with open_hub(settings) as hub:
         db, _ = open_database(settings)
         office = Office(db)
         await office.write(7)
@@ -162,6 +162,7 @@ async def test_a_hub_seals_what_it_writes(settings: Settings, monkeypatch: pytes
                 await asyncio.sleep(0.02)
         trail = await office.verify()
         assert (trail.broken, trail.sealed) == (0, 7)
+        assert {gauge.name: value for gauge, value in await hub.measure()}["kho_audit_unsealed"] == 0
         await db.aclose()
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kho.audit import chain
 from kho.audit.retention import Retention
 from kho.audit.sealer import Sealer
 from kho.audit.service import AUDIT, Service
 from kho.audit.settings import AuditSettings
-from kho.kernel.capability import Capability, Transfer
+from kho.kernel.capability import Capability, Gauge, Transfer
 from kho.kernel.checkpoint import ADMIN, trail_scopes
 from kho.search.core import Core
 
@@ -45,4 +46,5 @@ def capability(
     retention = Retention(db=db, background=background, clock=clock, leases=leases, settings=settings)
     sealer = Sealer(db=db, background=background, clock=clock, leases=leases, retention=retention)
     service = Service(db=db, slices=slices, names=names, sealer=sealer, home_tenant=home_tenant, version=version)
-    return replace(described(service, slices), start=[sealer.run])
+    gauge = Gauge("kho_audit_unsealed", "Rows of the audit trail that wait for their link.", chain.unsealed)
+    return replace(described(service, slices), start=[sealer.run], gauges=[gauge])

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kho.kernel import Tx
 from kho.kernel.ports import Value
 from kho.lib.dataclass import dataclass
-from kho.lib.sql import Table, among
+from kho.lib.sql import Table, among, number
 
 SALT_BYTES = 16
 ERASED = ("", "", "", "", "{}")
@@ -163,9 +163,13 @@ def waiting_tenants(tx: Tx) -> list[str]:
     return [tenant for (tenant,) in tx.all("SELECT DISTINCT tenant FROM audit_unsealed ORDER BY tenant")]
 
 
+def unsealed(tx: Tx) -> float:
+    return number(tx, "SELECT count(*) FROM audit_unsealed")
+
+
 def waiting(tx: Tx, tenant: str, limit: int) -> list[TrailRow]:
     """Return the rows that have no link yet, the oldest first."""
-    rows = tx.all(
+    found = tx.all(
         "SELECT waits.number FROM audit_unsealed AS waits "
         "JOIN audit ON audit.tenant = waits.tenant AND audit.number = waits.number "
         "LEFT JOIN audit_links AS link ON link.tenant = waits.tenant AND link.number = waits.number "
@@ -173,8 +177,8 @@ def waiting(tx: Tx, tenant: str, limit: int) -> list[TrailRow]:
         tenant,
         limit,
     )
-    found = rows_of(tx, tenant, [number for (number,) in rows])
-    return [found[number] for number in sorted(found)]
+    rows = rows_of(tx, tenant, [one for (one,) in found])
+    return [rows[one] for one in sorted(rows)]
 
 
 def links_after(tx: Tx, tenant: str, place: int, limit: int) -> list[Link]:
@@ -185,8 +189,8 @@ def rows_of(tx: Tx, tenant: str, numbers: Sequence[int]) -> dict[int, TrailRow]:
     """Return the rows with these numbers, those that exist, with their further subjects."""
     further: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     select = "SELECT number, subject, details FROM audit_subjects WHERE tenant = $1 AND number"
-    for number, subject, details in among(tx, select, numbers, tenant):
-        further[number].append((subject, details))
+    for of, subject, details in among(tx, select, numbers, tenant):
+        further[of].append((subject, details))
     rows = among(tx, f"SELECT {_COLUMNS} FROM audit WHERE tenant = $1 AND number", numbers, tenant)
     read = [_ROWS.read(row) for row in rows]
     return {

@@ -63,7 +63,7 @@ class Head:
             said = "The expected head has left with old rows, so it says nothing any more: keep a newer one."
             trail.add("missing", said, self.place)
         elif self.place and trail.places.get(self.place) != self.digest:
-            trail.add("unlinked", "The chain does not go through the expected head: it was made anew.", self.place)
+            trail.add("unlinked", "The chain does not go through the expected head: it was remade.", self.place)
 
 
 class VerifyAudit(Params):
