@@ -81,6 +81,20 @@ async def test_one_that_lost_its_lease_in_the_middle_adds_nothing(neighbours: li
     assert (await one.verify()).unsealed == 1
 
 
+async def test_a_long_trail_does_not_keep_other_tenants_waiting(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealer, "BATCH", 10)
+    monkeypatch.setattr(sealer, "ROUNDS", 3)
+    await office.write(45, "acme")
+    await office.write(12, "globex")
+    assert await office.sealer.step() == 0.0  # it is not done, and goes on at once
+    assert [(await office.verify(tenant)).unsealed for tenant in ("acme", "globex")] == [15, 0]
+    await office.write(1, "initech")
+    assert await office.sealer.step() is None
+    assert [(await office.verify(tenant)).unsealed for tenant in ("acme", "globex", "initech")] == [0, 0, 0]
+
+
 # -- commits that come late --------------------------------------------------------------------------------------------
 
 

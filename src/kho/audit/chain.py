@@ -2,7 +2,7 @@
 
 Each tenant has a chain of its own, in the order in which rows are sealed. A link covers its row with all further
 subjects, its place, and the link before it, so that nobody can change, take out, add or exchange a row in the middle
-without making anew every link that follows.
+without remaking every link that follows.
 
 Personal and free text enters as an HMAC whose key is a random salt of that row. The salt is stored beside the text:
 when both are erased the chain still verifies, and nobody can try out what the text may have been.

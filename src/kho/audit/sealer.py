@@ -20,6 +20,8 @@ LEASE, LEASE_DURATION = "audit_chain", 5 * SECOND
 """With the interval: after the death of the process that worked, another one goes on within ten seconds."""
 BATCH = 200
 """Rows in one write."""
+ROUNDS = 50
+"""Batches of each tenant, until it is looked again whose rows wait."""
 BREATH = 0.01
 """Seconds between two writes, in which others can write: after an upgrade a whole trail waits."""
 
@@ -37,13 +39,20 @@ class Sealer:
         await self.background.pause(INTERVAL)
         await self.background.every(INTERVAL, self.step, name="Audit trail")
 
-    async def step(self) -> None:
+    async def step(self) -> float | None:
+        """Link what waits, a batch of each tenant in turn, so that nobody waits for the long trail of another tenant.
+        Return 0 to go on at once."""
         tenants = await self.db.read(chain.waiting_tenants)
         if tenants and await self.db.write(self._lease.take):
-            for tenant in tenants:
-                while not self.background.stopping and await self.seal(tenant, leased=True):
-                    await self.background.pause(BREATH)
+            for _ in range(ROUNDS):
+                tenants = [one for one in tenants if await self.seal(one, leased=True) == BATCH]
+                if not tenants or self.background.stopping:
+                    break
+                await self.background.pause(BREATH)
+            else:
+                return 0.0
         await self.retention.step()
+        return None
 
     async def seal_all(self, tenant: str) -> None:
         """Link everything of a tenant that is committed by now, for work that needs the links."""
