@@ -1,6 +1,7 @@
 """The chain over the trail: whatever somebody with the database does to rows or links is found, and nothing else is."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from kho.audit import chain
 from kho.audit.chain import Head, TrailRow
 from kho.audit.verification import Verification
 from kho.kernel.errors import DatabaseError
-from kho.kernel.ports import Tx
+from kho.kernel.ports import Database, Tx
+from kho.storage.migrate import OWN, migrate
 
 # -- the form that is digested -----------------------------------------------------------------------------------------
 
@@ -90,7 +92,24 @@ async def test_each_tenant_has_a_chain_of_its_own(office: Office) -> None:
     assert [await office.broken(tenant) for tenant in ("acme", "globex", "nobody")] == [[], [], []]
 
 
-async def test_a_row_that_was_there_before_the_chain_is_sealed_and_so_is_one_added_by_hand(office: Office) -> None:
+async def test_a_trail_from_before_the_chain_is_sealed(blank: Database, tmp_path: Path) -> None:
+    name, folder = OWN
+    for file in folder.iterdir():
+        if file.name < "012":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    await migrate(blank, [(name, tmp_path)])
+    office = Office(blank)
+    numbers = await office.write(3, also=[("below", {"a": 1})])
+    await migrate(blank, [OWN])
+    assert (await office.verify()).unsealed == 3
+    await office.sealer.step()
+    trail = await office.verify()
+    assert (trail.broken, trail.sealed, trail.unsealed) == (0, 3, 0)
+    await office.tamper(f"UPDATE audit SET reason = 'another' WHERE number = {numbers[0]}")
+    assert await office.broken() == [("altered", numbers[0])]
+
+
+async def test_a_row_that_is_added_by_hand_is_sealed_like_any_other(office: Office) -> None:
     [number] = await office.sealed()
     columns = "tenant, at, capability, operation, subject, actor, reason, outcome, request_id, details"
     await office.run(f"INSERT INTO audit ({columns}) SELECT {columns} FROM audit WHERE number = {number}")

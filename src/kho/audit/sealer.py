@@ -60,8 +60,8 @@ class Sealer:
             pass
 
     async def seal(self, tenant: str, *, leased: bool = False) -> int:
-        """Link a batch of rows. Return how many; 0 if none waits, or if another process works: one that
-        was faster or, with `leased`, has the lease by now."""
+        """Link a batch of rows. Return how many; 0 if none waits, or if another process was faster (or has the lease by
+        now, with `leased`)."""
         before, links = await self.db.read(lambda tx: self._next(tx, tenant))
         if not links:
             return 0
