@@ -23,7 +23,7 @@ BATCH = 500
 WINDOW = 5_000
 """Rows that are looked through at once for those without a link."""
 MAX_COMPARED = 100
-"""Rows of which each is compared with each other, to find those that were exchanged."""
+"""The first changed rows and links, of which each is compared with each other, to find those that were exchanged."""
 MAX_KEPT = 10_000
 """Breaks of one trail that are kept; more are only counted."""
 
@@ -83,7 +83,7 @@ class Verification:
         while batch := await self._batch():
             await asyncio.to_thread(self._check_all, *batch)
             await progress(self.trail.sealed, end.place - self.trail.beginning.place)
-        self._judge_suspects()
+        await asyncio.to_thread(self._judge_suspects)
         after = 0
         while rows := await self._read(lambda tx, after=after: _without_link(tx, self.tenant, after)):
             for number, unknown in rows:
@@ -139,11 +139,11 @@ class Verification:
             gap = f"Places {before.place + 1} to {link.place - 1} of the chain are gone, with what they were for."
             trail.add("missing", gap, before.place + 1)
         elif chain.link_digest(self.tenant, before, link.number, link.sealed_at, link.content) != link.digest:
-            self.suspects.append((link, before, None))
+            self._suspect(link, before, None)
         if row is None:
             trail.add("missing", f"Row {link.number} is gone.", link.place, link.number)
         elif not chain.fits(link, row):
-            self.suspects.append((link, before, row))
+            self._suspect(link, before, row)
         elif in_order and link.number < self.last_number:  # one writer at a time: rows are committed in their order
             said = f"Row {link.number} came after row {self.last_number}, which has a higher number."
             trail.add("inserted", said, link.place, link.number)
@@ -154,26 +154,32 @@ class Verification:
         if link.place in self.wanted:
             trail.places[link.place] = link.digest
 
+    def _suspect(self, link: Link, before: Head, row: TrailRow | None) -> None:
+        if len(self.suspects) < MAX_COMPARED:
+            self.suspects.append((link, before, row))
+        else:
+            self._add_changed(link, row)
+
     def _judge_suspects(self) -> None:
         """Tell exchanged rows and links from altered ones."""
-        compared = self.suspects if len(self.suspects) <= MAX_COMPARED else []
-        rows = [row for _, _, row in compared if row is not None]
-        ends = [before for _, before, row in compared if row is None]
+        rows = [row for _, _, row in self.suspects if row is not None]
+        ends = [before for _, before, row in self.suspects if row is None]
         for link, before, row in self.suspects:
-            if row is None:
-                if any(self._follows(link, end) for end in ends if end != before):
-                    said = f"The link of row {link.number} is not at the place that it was made for."
-                    self.trail.add("reordered", said, link.place, link.number)
-                else:
-                    said = (
-                        f"The link of row {link.number} does not follow from the one before it: something was replaced."
-                    )
-                    self.trail.add("unlinked", said, link.place, link.number)
-            elif any(chain.fits(link, other) for other in rows if other is not row):
+            if row is None and any(self._follows(link, end) for end in ends if end != before):
+                said = f"The link of row {link.number} is not at the place that it was made for."
+                self.trail.add("reordered", said, link.place, link.number)
+            elif row is not None and any(chain.fits(link, other) for other in rows if other is not row):
                 said = f"Row {link.number} was exchanged: what belongs there is at another place."
                 self.trail.add("reordered", said, link.place, link.number)
             else:
-                self.trail.add("altered", f"Row {link.number} is not what it was.", link.place, link.number)
+                self._add_changed(link, row)
+
+    def _add_changed(self, link: Link, row: TrailRow | None) -> None:
+        if row is None:
+            said = f"The link of row {link.number} does not follow from the one before it: something was replaced."
+            self.trail.add("unlinked", said, link.place, link.number)
+        else:
+            self.trail.add("altered", f"Row {link.number} is not what it was.", link.place, link.number)
 
     def _follows(self, link: Link, before: Head) -> bool:
         return chain.link_digest(self.tenant, before, link.number, link.sealed_at, link.content) == link.digest
