@@ -14,8 +14,10 @@ from tests.timeouts import PATIENCE
 
 from kho.app import open_database, open_hub
 from kho.audit import sealer
+from kho.audit.settings import AuditSettings
 from kho.audit.verification import Verification
 from kho.kernel.ports import Database, Tx
+from kho.lib.clock import system_clock
 from kho.settings import Settings
 from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import Postgres, PostgresLimits
@@ -178,6 +180,24 @@ async def test_a_hub_seals_what_it_writes(settings: Settings, monkeypatch: pytes
         assert (trail.broken, trail.sealed) == (0, 7)
         assert {gauge.name: value for gauge, value in await hub.measure()}["kho_audit_unsealed"] == 0
         await db.aclose()
+
+
+async def test_a_hub_keeps_to_its_settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealer, "INTERVAL", 0.02)
+    settings.audit = AuditSettings(keep_text_days=1)
+    db, _ = open_database(settings)
+    await migrate(db, [OWN])
+    office = Office(db)
+    await office.write(3, at=5)  # long ago
+    await office.write(2, at=system_clock())
+    await office.sealer.seal_all(TENANT)
+    async with open_hub(settings), asyncio.timeout(PATIENCE):
+        while (await office.verify()).erased < 3:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+    trail = await office.verify()
+    assert (trail.broken, trail.erased) == (0, 3)
+    assert [actor for (actor,) in await office.all("SELECT actor FROM audit ORDER BY number")][3:5] == ["minh", "minh"]
+    await db.aclose()
 
 
 SEAL_FOR_EVER = """

@@ -23,6 +23,8 @@ def verified(answer: VerifiedAudit) -> str:
         said = f"The audit trail is whole: {counted(rows, 'row')} in {counted(len(answer.trails), 'chain')}."
     else:
         said = f"The audit trail was tampered with: {counted(sum(trail.broken for trail in broken), 'break')}."
+    if waiting := sum(trail.unsealed for trail in answer.trails):
+        said = f"{said} {counted(waiting, 'newer row')} not sealed yet."
     header = ("tenant", "rows", "not sealed yet", "text erased", "left by the setting", "head")
     return together(said, *map(_breaks, broken), table(header, map(_trail, answer.trails)))
 
