@@ -25,9 +25,7 @@ def described(service: Service | type[Service] = Service, slices: Sequence[Capab
             for operation in AUDIT.bind(service)
         ),
         "Who did what, when and why: the audit trail of everything.",
-        transfers=[
-            Transfer("audit", "export_audit", what="a tenant's audit trail, as JSON Lines or CEF,", private=True)
-        ],
+        transfers=[Transfer("audit", "export_audit", what="a tenant's audit trail, as JSON Lines or CEF,")],
     )
 
 

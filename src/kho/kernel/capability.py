@@ -139,8 +139,6 @@ class Transfer:
     """Counts in the answer to an import, and the text for each: as 'one|several' if the plural differs."""
     what: str = ""
     """What is exported, for the help; all of the capability if empty."""
-    private: bool = False
-    """True if a file is for its owner's eyes only (0600)."""
 
 
 class Upkeep(Protocol):

@@ -88,7 +88,7 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
                 if cursor is None:
                     return count
 
-        with _written(file, force=force, mode=0o600 if transfer.private else 0o666) as target:
+        with _written(file, force=force) as target:
             count = program.run(partial(work, file=target), capability.name)
         kinds = [counted(number, kind) if kind else str(number) for kind, number in count.items()]
         click.echo(f"{', '.join(kinds) or 0} exported.", err=True)
@@ -113,9 +113,9 @@ def _kind(item: Any) -> str:
 
 
 @contextmanager
-def _written(name: str, *, force: bool, mode: int) -> Generator[IO[bytes], None, None]:
+def _written(name: str, *, force: bool) -> Generator[IO[bytes], None, None]:
     """Open the file to write. A file that exists is overwritten only if the user agrees, and only by a whole export: it
-    is written beside it and then takes its place."""
+    is written beside it and then takes its place. Nobody but its owner can read it."""
     path = Path(name)
     if name == "-" or name.startswith("/dev/") or (path.exists() and not path.is_file()):  # a pipe or a device
         with click.open_file(name, "wb") as file:
@@ -128,7 +128,7 @@ def _written(name: str, *, force: bool, mode: int) -> Generator[IO[bytes], None,
     target = path.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             yield file
         part.replace(target)
     except OSError as problem:
