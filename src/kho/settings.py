@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from kho import __version__
+from kho.audit.settings import AuditSettings
 from kho.devices.settings import DeviceSettings
 from kho.documents.settings import DocumentSettings
 from kho.experiences.settings import ExperienceSettings
@@ -151,6 +152,7 @@ class Settings(BaseModel):
     documents: DocumentSettings = Field(default_factory=DocumentSettings)
     devices: DeviceSettings = Field(default_factory=DeviceSettings)
     toolbox: ToolboxSettings = Field(default_factory=ToolboxSettings)
+    audit: AuditSettings = Field(default_factory=AuditSettings)
     llm: LlmSettings = Field(default_factory=LlmSettings)
     vision: VisionSettings = Field(default_factory=VisionSettings)
     search: Search = Field(default_factory=Search)

@@ -9,6 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from kho import __version__
 from kho.kernel.toolset import Instructions
 from kho.lib.lazy_module import lazy
 
@@ -138,7 +139,14 @@ def open_recall(settings: Settings, core: Core, shared: Shared) -> Capability:
 
 
 def open_audit(settings: Settings, core: Core, shared: Shared) -> Capability:
-    return audit.capability(core, shared.slices, [*SLICES])
+    return audit.capability(
+        core,
+        settings.audit,
+        shared.slices,
+        [*SLICES],
+        home_tenant=settings.local.tenant,
+        version=__version__,
+    )
 
 
 def open_administration(settings: Settings, core: Core, shared: Shared) -> Capability:

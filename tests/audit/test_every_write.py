@@ -282,6 +282,9 @@ STEPS = [
     Step("delete_key", lambda world: {**made(world), **BY}),
     Step("turn_off_keys", BY),
     unchanged("turn_off_keys", {}),
+    Step("erase_audit", {"subject": "d", **BY}),
+    unchanged("erase_audit", {"subject": "d"}),
+    unchanged("erase_audit", {}),
 ]
 
 

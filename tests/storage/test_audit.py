@@ -11,10 +11,12 @@ from kho.kernel import audit
 from kho.kernel.audit import AuditEntry
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
+from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database
+from kho.kernel.registry import Outcome
 from kho.lib.tenancy import in_tenant
 from kho.settings import Settings
-from kho.storage.audit import MAX_ADDRESSES, MAX_MINUTES, MINUTE, OTHERS, SqlRefusals
+from kho.storage.audit import MAX_ADDRESSES, MAX_LIMITED, MAX_MINUTES, MINUTE, OTHERS, SqlRefusals
 from kho.storage.migrate import OWN, migrate
 
 READER = Principal("reader", "acme", frozenset({"exp:read"}), "key")
@@ -148,3 +150,64 @@ async def test_a_flood_from_many_addresses_grows_neither_the_memory_nor_the_trai
         (3 * MAX_MINUTES - 2, OTHERS, 40),
         (3 * MAX_MINUTES - 1, OTHERS, 40),
     ]
+
+
+# -- what limits refuse ------------------------------------------------------------------------------------------------
+
+
+class Limited(KhoError):
+    """Too many requests."""
+
+    status = 429
+
+
+def bot(sub: str = "bot", tenant: str = "acme", operation: str = "documents/create_document") -> Call:
+    call = Call(Principal(sub, tenant, frozenset({"*"}), "key"))
+    call.operation = operation
+    return call
+
+
+async def limits(db: Database, tenant: str = "acme") -> list[tuple[str, str, str, dict[str, Any]]]:
+    rows = await db.read(lambda tx: audit.entries(tx, tenant, limit=500, outcome="refused"))
+    return [(row.capability, row.operation, row.actor, row.details) for row in reversed(rows)]
+
+
+async def test_what_limits_refuse_is_counted_per_caller_operation_limit_and_minute(db: Database) -> None:
+    background, now = Background(), 10 * MINUTE
+    refusals = SqlRefusals(db, background, lambda: now, "local")
+    for _ in range(1_000):
+        refusals.limited(bot(), Limited(limit="writes"))
+    refusals.limited(bot(), Limited(limit="requests"))
+    refusals.limited(bot(operation="memory/memory_list"), Limited(limit="requests"))
+    refusals.limited(bot("other"), Limited())
+    refusals.limited(bot(tenant="globex"), Limited(limit="writes"))
+    await background.drain()
+    assert await limits(db) == [
+        ("documents", "create_document", "bot", {"requests": 1_000, "limit": "writes"}),
+        ("documents", "create_document", "bot", {"requests": 1, "limit": "requests"}),
+        ("memory", "memory_list", "bot", {"requests": 1, "limit": "requests"}),
+        ("documents", "create_document", "other", {"requests": 1}),
+    ]
+    assert len(await limits(db, "globex")) == 1
+    assert await limits(db, "local") == []
+
+
+async def test_a_flood_of_callers_and_addresses_costs_neither_the_other_its_place(db: Database) -> None:
+    background = Background()
+    refusals = SqlRefusals(db, background, lambda: 0, "acme")
+    for number in range(MAX_LIMITED + 30):
+        refusals.unauthorized(f"2001:db8::{number:x}")
+        refusals.limited(bot(f"bot-{number}"), Limited(limit="writes"))
+    await background.drain()
+    rows = await limits(db)
+    assert len(rows) == MAX_LIMITED + 1 + MAX_ADDRESSES + 1
+    assert [row for row in rows if row[2] == OTHERS] == [("", "", OTHERS, {"requests": 30})]
+
+
+async def test_the_registry_reports_what_a_limit_refused(settings: Settings) -> None:
+    async with open_hub(settings) as hub:
+        operation = hub.registry.actions["create_document"]
+        for observe in hub.registry.observers:
+            observe(operation, bot(), Outcome(operation, None, error=Limited(limit="writes")), 0.0)
+    [row] = await trail(settings, outcome="refused")
+    assert (row.operation, row.actor, row.details) == ("create_document", "bot", {"requests": 1, "limit": "writes"})

@@ -11,12 +11,14 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.audit.conftest import Office as Trail
 from tests.documents.webhook_receiver import Receiver
 from tests.doors.doors import Served, bearer, new_key, served
 from tests.parsers import samples
 from tests.timeouts import PATIENCE
 
-from kho.app import open_hub
+from kho.app import open_hub, opened
+from kho.audit import chain, retention
 from kho.documents.settings import DocumentSettings
 from kho.kernel.call import Call
 from kho.lib.clock import DAY
@@ -223,7 +225,20 @@ async def fill(settings: Settings) -> dict[str, str]:
         await _folder(hub)
         assert hub.backlog is not None
         await hub.backlog.settle(lambda done, total: None)
+    await _chain(settings)
     return keys
+
+
+async def _chain(settings: Settings) -> None:
+    """Every row of the audit trail has its link. Of a third tenant, one row has left and one has lost its text."""
+    async with opened(settings, only=["audit"]) as (core, _):
+        trail = Trail(core.db)
+        numbers = await trail.sealed(3, tenant="initech")
+        await core.db.write(lambda tx: retention.erase(tx, "initech", numbers[1:2], trail.clock()))
+        times = await trail.all(f"SELECT at FROM audit WHERE number = {numbers[1]}")
+        assert await trail.retention.remove("initech", times[0][0]) == 1
+        for tenant in await core.db.read(chain.tenants):
+            await trail.sealer.seal_all(tenant)
 
 
 async def _documents(ada: Caller, bot: Caller) -> None:

@@ -47,7 +47,7 @@ async def make(kept: Kept, scratch: Path, url: str | None) -> None:
             async with served(settings) as hub:
                 recorded[part] = await ask(hub, keys)
     with _unpacked(kept, scratch / "commands", url) as settings:
-        recorded["keys_list"] = lasting(json.loads(await command(settings, "keys", "list", "--json")))
+        recorded["keys_list"] = lasting(json.loads(await command(settings, "keys", "list", "--json"))["keys"])
         recorded["files"] = await exported(settings, scratch / "exported")
     kept.answers.write_bytes(lzma.compress(json.dumps(recorded, ensure_ascii=False).encode(), preset=9))
     for part in ("exchanges", "writes"):  # what differs from one run to the next must not be recorded

@@ -3,24 +3,46 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kho.audit import chain
+from kho.audit.retention import Retention
+from kho.audit.sealer import Sealer
 from kho.audit.service import AUDIT, Service
-from kho.kernel.capability import Capability
+from kho.audit.settings import AuditSettings
+from kho.kernel.capability import Capability, Gauge, Transfer
 from kho.kernel.checkpoint import ADMIN, trail_scopes
 from kho.search.core import Core
 
 
 def described(service: Service | type[Service] = Service, slices: Sequence[Capability] = ()) -> Capability:
     """Return the capability's description and operations; with the class instead of an instance it serves help texts.
-    Any slice's read scope is enough to call it: the rows are then limited to the slices that the caller may read."""
+    Any slice's read scope is enough to read the log, of which a caller sees the slices that it may read."""
     scope = frozenset({ADMIN}).union(*trail_scopes(slices).values())
     return Capability(
         AUDIT.capability,
         "audit-server",
-        tuple(replace(operation, scope=scope) for operation in AUDIT.bind(service)),
+        tuple(
+            replace(operation, scope=scope) if operation.action == "audit_log" else operation
+            for operation in AUDIT.bind(service)
+        ),
         "Who did what, when and why: the audit trail of everything.",
+        transfers=[Transfer("audit", "export_audit", what="a tenant's audit trail, as JSON Lines or CEF,")],
     )
 
 
-def capability(core: Core, slices: Sequence[Capability], names: Sequence[str]) -> Capability:
-    """Wire the slice. `slices` are the enabled ones, read at each call; `names` are all whose rows a store may hold."""
-    return described(Service(db=core.db, slices=slices, names=names), slices)
+def capability(
+    core: Core,
+    settings: AuditSettings,
+    slices: Sequence[Capability],
+    names: Sequence[str],
+    *,
+    home_tenant: str,
+    version: str,
+) -> Capability:
+    """Wire the slice. `slices` are the enabled ones, read at each call; `names` are all whose rows a store may hold.
+    Admins of `home_tenant` see every tenant's trail. The sealer is its one work in the background."""
+    db, background, clock, leases = core.db, core.background, core.clock, core.leases
+    retention = Retention(db=db, background=background, clock=clock, leases=leases, settings=settings)
+    sealer = Sealer(db=db, background=background, clock=clock, leases=leases, retention=retention)
+    service = Service(db=db, slices=slices, names=names, sealer=sealer, home_tenant=home_tenant, version=version)
+    gauge = Gauge("kho_audit_unsealed", "Rows of the audit trail that wait for their link.", chain.unsealed)
+    return replace(described(service, slices), start=[sealer.run], gauges=[gauge])

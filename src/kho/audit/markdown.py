@@ -1,8 +1,9 @@
 """Markdown rendering of the audit trail for the command line. Subjects and reasons are untrusted text: escaped."""
 
+from kho.audit.model import ErasedAudit, VerifiedAudit, VerifiedTrail
 from kho.kernel.audit import AuditLogEntry, AuditLogPage
 from kho.kernel.hints import Arg, say
-from kho.lib.markdown import cell_code, inline, table
+from kho.lib.markdown import cell_code, code, counted, inline, table, together
 from kho.lib.shown_time import minute
 
 HEADER = ("when", "who", "slice", "what", "subject", "why")
@@ -15,6 +16,43 @@ def log(answer: AuditLogPage) -> str:
     return f"{text}\n\n{say('There is more: ', Arg('cursor', answer.next_cursor), '.')}" if answer.next_cursor else text
 
 
+def verified(answer: VerifiedAudit) -> str:
+    rows = sum(trail.sealed for trail in answer.trails)
+    broken = [trail for trail in answer.trails if not trail.whole]
+    if not broken:
+        said = f"The audit trail is whole: {counted(rows, 'row')} in {counted(len(answer.trails), 'chain')}."
+    else:
+        said = f"The audit trail was tampered with: {counted(sum(trail.broken for trail in broken), 'break')}."
+    if waiting := sum(trail.unsealed for trail in answer.trails):
+        said = f"{said} {counted(waiting, 'newer row')} not sealed yet."
+    header = ("tenant", "rows", "not sealed yet", "text erased", "left by the setting", "head")
+    return together(said, *map(_breaks, broken), table(header, map(_trail, answer.trails)))
+
+
+def _breaks(trail: VerifiedTrail) -> str:
+    lines = [f"- {one.kind}{_place(one.place)}: {one.message}" for one in trail.breaks]
+    more = trail.broken - len(trail.breaks)
+    return "\n".join([f"{inline(trail.tenant)}:", "", *lines, *([f"- … and {more} more"] if more else [])])
+
+
+def _place(place: int | None) -> str:
+    return f", place {place}" if place else ""
+
+
+def _trail(trail: VerifiedTrail) -> tuple[str, ...]:
+    left = f"{trail.removed}, last on {minute(trail.removed_at)}" if trail.removed_at else str(trail.removed)
+    return inline(trail.tenant), str(trail.sealed), str(trail.unsealed), str(trail.erased), left, code(trail.head)
+
+
+def erased(answer: ErasedAudit) -> str:
+    left = f" {counted(answer.left, 'row')} are left: do it again." if answer.left else ""
+    return f"Erased the text of {counted(answer.erased, 'row')}.{left}"
+
+
 def _row(one: AuditLogEntry) -> tuple[str, ...]:
-    what = cell_code(one.action) + (" refused" if one.outcome == "refused" else "")
+    what = (
+        cell_code(one.action)
+        + (" refused" if one.outcome == "refused" else "")
+        + (" (erased)" if one.erased_at else "")
+    )
     return minute(one.at), inline(one.actor), one.slice, what, cell_code(one.subject), inline(one.reason)

@@ -1,7 +1,8 @@
 """The audit trail: one row for each call that changed something, written in the transaction of the change.
 
 Slices and background work write it; `log_page` reads it, for one slice or all of them, always in the same form. Rows
-are only ever added: the database itself refuses to change or delete one.
+are only ever added, and chained afterwards by the slice `audit`: the database itself refuses to change or delete one,
+but for the erasure of its personal text, and for old rows that leave when the chain has a later beginning.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,9 +40,9 @@ class AuditEvent:
     at: int = field(default_factory=system_clock)
 
 
-def record(tx: Tx, event: AuditEvent, also: Iterable[tuple[str, Mapping[str, Any]]] = ()) -> None:
-    """Add a row. `also` are further subjects of the same change, such as all documents below a deleted one, each with
-    its own details: they can be queried by their own ids."""
+def record(tx: Tx, event: AuditEvent, also: Iterable[tuple[str, Mapping[str, Any]]] = ()) -> int:
+    """Add a row and return its number. `also` are further subjects of the same change, such as all documents below a
+    deleted one, each with its own details: they can be queried by their own ids."""
     row = {
         "tenant": event.tenant,
         "at": event.at,
@@ -65,6 +66,7 @@ def record(tx: Tx, event: AuditEvent, also: Iterable[tuple[str, Mapping[str, Any
             for subject, details in also
         ],
     )
+    return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class AuditEntry:
     outcome: Outcome
     request_id: str
     details: dict[str, Any]
+    erased_at: int | None = None
+    """When its personal text was erased; what, when and where stays."""
     place: str = ""
     """Id of a further subject; empty for the main one. Further subjects come first, in descending order of their ids,
     and the main one last."""
@@ -189,6 +193,7 @@ class AuditLogEntry(Result):
     after_revision: int | None = None
     request_id: str
     details: dict[str, Any]
+    erased_at: Time | None = Field(default=None, description="When names, ids, reason and details were erased.")
 
 
 class AuditLogPage(Result):

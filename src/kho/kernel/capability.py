@@ -124,17 +124,21 @@ class Presence(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """CLI commands `GROUP export` and `GROUP import`, which copy everything to and from a file of JSON lines."""
+    """CLI commands `GROUP export` and `GROUP import`, which copy everything to and from a file, a line for each item:
+    JSON, or text as it is."""
 
     group: str
     """Command words before `export` and `import`."""
     export: str
     """Method that returns a page, with `next_cursor` if there are more."""
-    import_: str
-    items: str
+    import_: str = ""
+    """Empty if there is nothing to import."""
+    items: str = "lines"
     """Name of the field that holds the lines, in both methods."""
-    told: Mapping[str, str]
+    told: Mapping[str, str] = field(default_factory=dict[str, str])
     """Counts in the answer to an import, and the text for each: as 'one|several' if the plural differs."""
+    what: str = ""
+    """What is exported, for the help; all of the capability if empty."""
 
 
 class Upkeep(Protocol):

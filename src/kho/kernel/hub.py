@@ -6,7 +6,7 @@ from typing import Protocol
 from kho.kernel.api_keys import Keys, LocalToken
 from kho.kernel.call import Call, Principal, Receipts
 from kho.kernel.capability import Gauge
-from kho.kernel.errors import Forbidden
+from kho.kernel.errors import Forbidden, KhoError
 from kho.kernel.registry import Registry
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
@@ -49,6 +49,10 @@ class Refusals(Protocol):
         ...
 
     def forbidden(self, call: Call, error: Forbidden) -> None: ...
+
+    def limited(self, call: Call, error: KhoError) -> None:
+        """A limit refused this call before any operation ran. The registry reports those that ran."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

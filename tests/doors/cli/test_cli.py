@@ -54,7 +54,7 @@ def mode(path: Path) -> str | None:
 def test_every_command_is_there(settings: Settings) -> None:
     found = [" ".join(path) for path, _ in commands(program(settings))]
     assert sorted(found) == [
-        "admin purge", "audit list",
+        "admin purge", "audit erase", "audit export", "audit list", "audit verify",
         "collections create", "collections delete", "collections info", "collections list",
         "collections move-documents", "collections rename",
         "completion", "connect",

@@ -35,8 +35,9 @@ LESSER = [
     "knowledge_base_status", "rebuild_index", "export_knowledge", "import_knowledge", "memory_get_old_messages",
     "memory_get_or_create_summary", "memory_export", "memory_import", "add_webhook", "list_webhooks", "remove_webhook",
     "dead_deliveries", "retry_deliveries", "get_fact", "export_facts", "import_facts",
+    "verify_audit", "export_audit", "erase_audit",
 ]  # fmt: skip
-"""Actions that are no tools."""
+"""Actions that are no tools, or tools of admins alone."""
 
 ADMINISTRATION = (
     "create_key", "list_keys", "revoke_key", "rotate_key", "delete_key", "turn_off_keys", "list_tenants", "list_settings",

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import click
 import orjson
@@ -53,7 +53,8 @@ def register(group: Group, program: Program, registry: Registry) -> None:
             example = f"{transfer.group} export {capability.name}.jsonl"
             parent = subgroup(group, transfer.group, program, capability.summary, lambda example=example: example)
             parent.add_later("export", partial(_export, capability, transfer, program))
-            parent.add_later("import", partial(_import, capability, transfer, program))
+            if transfer.import_:
+                parent.add_later("import", partial(_import, capability, transfer, program))
 
 
 def _operation(capability: Capability, method: str) -> Operation:
@@ -81,8 +82,8 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
                     arguments["cursor"] = cursor
                 page = _data(await hub.registry.call(operation, arguments, program.call()))
                 for item in page[transfer.items]:
-                    file.write(orjson.dumps(item, option=orjson.OPT_APPEND_NEWLINE))
-                count.update(item.get("kind", "") for item in page[transfer.items])
+                    file.write(f"{item}\n".encode() if isinstance(item, str) else orjson.dumps(item) + b"\n")
+                count.update(_kind(item) for item in page[transfer.items])
                 cursor = page.get("next_cursor")
                 if cursor is None:
                     return count
@@ -95,7 +96,7 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
     return click.Command(
         "export",
         help=program.help(
-            f"Write all of {capability.name} as JSON Lines to FILE, or stdout.",
+            f"Write {transfer.what or f'all of {capability.name} as JSON Lines'} to FILE, or stdout.",
             f"{transfer.group} export {capability.name}.jsonl",
         ),
         params=[
@@ -107,10 +108,14 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
     )
 
 
+def _kind(item: Any) -> str:
+    return cast(dict[str, Any], item).get("kind", "") if isinstance(item, dict) else ""
+
+
 @contextmanager
 def _written(name: str, *, force: bool) -> Generator[IO[bytes], None, None]:
     """Open the file to write. A file that exists is overwritten only if the user agrees, and only by a whole export: it
-    is written beside it and then takes its place."""
+    is written beside it and then takes its place. Nobody but its owner can read it."""
     path = Path(name)
     if name == "-" or name.startswith("/dev/") or (path.exists() and not path.is_file()):  # a pipe or a device
         with click.open_file(name, "wb") as file:
@@ -123,7 +128,7 @@ def _written(name: str, *, force: bool) -> Generator[IO[bytes], None, None]:
     target = path.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with part.open("xb") as file:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             yield file
         part.replace(target)
     except OSError as problem:
