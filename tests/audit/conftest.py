@@ -1,6 +1,6 @@
 """A trail on each database, with a sealer and a clock that stands still."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from kho.audit.verification import Trail, Verification
 from kho.kernel.audit import AuditEvent, record
 from kho.kernel.background import Background
 from kho.kernel.ports import Database, Tx
+from kho.lib.tenancy import in_all_tenants
 from kho.storage.leases import SqlLeases
 
 TENANT = "acme"
@@ -105,6 +106,14 @@ class Office:
 
 async def _nobody_watches(done: int, total: int) -> None:
     return None
+
+
+@pytest.fixture(autouse=True)
+def whole_trail() -> Iterator[None]:
+    """The sealer and its store work on the trails of all tenants, and so do the tests of them; what is asked through
+    the registry reaches the caller's own all the same."""
+    with in_all_tenants():
+        yield
 
 
 @pytest.fixture

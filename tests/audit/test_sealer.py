@@ -107,6 +107,7 @@ async def test_a_row_that_is_committed_late_is_linked_then_and_breaks_nothing(po
     columns = "tenant, at, capability, operation, subject, actor, reason, outcome, request_id, details"
     values = "'acme', 5, 'documents', 'late', 'd', 'a', '', 'done', '', '{}'"
     with psycopg.connect(postgres_schema_url) as slow:
+        slow.execute("SET kho.tenant = 'acme'")
         found = slow.execute(f"INSERT INTO audit ({columns}) VALUES ({values}) RETURNING number".encode()).fetchone()
         assert found is not None
         numbers = await office.sealed(3)
@@ -206,15 +207,17 @@ sys.path.insert(0, {root!r})
 from tests.audit.conftest import Office
 from kho.storage.sqlite.database import Sqlite
 from kho.storage.postgres.database import Postgres
+from kho.lib.tenancy import in_all_tenants
 from pathlib import Path
 
 async def main(where):
     db = Postgres.open(where) if "://" in where else Sqlite.open(Path(where))
     office = Office(db)
-    while True:
-        await office.write(40)
-        if await office.sealer.seal("acme"):
-            print("sealed", flush=True)
+    with in_all_tenants():
+        while True:
+            await office.write(40)
+            if await office.sealer.seal("acme"):
+                print("sealed", flush=True)
 
 asyncio.run(main(sys.argv[1]))
 """

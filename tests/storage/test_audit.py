@@ -168,7 +168,8 @@ def bot(sub: str = "bot", tenant: str = "acme", operation: str = "documents/crea
 
 
 async def limits(db: Database, tenant: str = "acme") -> list[tuple[str, str, str, dict[str, Any]]]:
-    rows = await db.read(lambda tx: audit.entries(tx, tenant, limit=500, outcome="refused"))
+    with in_tenant(tenant):
+        rows = await db.read(lambda tx: audit.entries(tx, tenant, limit=500, outcome="refused"))
     return [(row.capability, row.operation, row.actor, row.details) for row in reversed(rows)]
 
 
