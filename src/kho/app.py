@@ -19,6 +19,7 @@ from kho.kernel.call import Principal
 from kho.kernel.capability import Capability, Gauge
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
+from kho.kernel.limits.limiter import Limiter
 from kho.kernel.ports import Database, Vectors, Words
 from kho.kernel.registry import Observer, Registry
 from kho.lib import extras
@@ -164,7 +165,8 @@ async def open_hub(
             background.add(work)
         if core.embedding_queue is not None and len(only) == len(SLICES):
             background.add(core.embedding_queue.run)
-        registry = Registry(slices, background, kinds(), read_only=settings.read_only)
+        limiter = Limiter(settings.limits)
+        registry = Registry(slices, background, kinds(), read_only=settings.read_only, limiter=limiter)
         refusals = SqlRefusals(core.db, background, core.clock, settings.local.tenant)
         registry.observers += [logs.log_call, refusals.observe]
         if settings.observe.otlp_endpoint is not None:
@@ -180,6 +182,7 @@ async def open_hub(
             local=local_principal(settings),
             local_token=LocalTokenFile(settings.home),
             refusals=refusals,
+            limiter=limiter,
             measure=partial(_measure, core.db, _gauges(settings, core, slices)),
             public=_public(settings.experiences.public_tenant),
             backlog=core.embedding_queue,

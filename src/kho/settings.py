@@ -27,6 +27,7 @@ from kho.facts.settings import FactSettings
 from kho.kernel import validation
 from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError
+from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.section import HostName, Origin, Section, WebAddress
 from kho.kernel.validation import Problem
 from kho.lib.merge import merged
@@ -155,6 +156,7 @@ class Settings(BaseModel):
     vision: VisionSettings = Field(default_factory=VisionSettings)
     search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
     read_only: bool = False
     """Answer, but change nothing, whoever asks; boards cannot connect."""
 

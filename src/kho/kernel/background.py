@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kho.kernel.errors import KhoError
+from kho.kernel.limits.limiter import CURRENT
 
 T = TypeVar("T")
 
@@ -94,6 +95,7 @@ class Background:
             await asyncio.wait(self._tasks)
 
     async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+        CURRENT.set(None)  # nobody waits for it, so a limit of who caused it must not make it fail
         try:
             await work()
         except Exception:  # boundary of background work: no caller could handle it

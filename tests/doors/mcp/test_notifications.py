@@ -21,6 +21,8 @@ from kho.kernel.background import Background
 from kho.kernel.call import Principal
 from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
+from kho.kernel.limits.limiter import Limiter
+from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.toolset import Selection
 from kho.settings import Settings
 
@@ -152,7 +154,7 @@ async def test_nobody_hears_of_another_tenants_conversations(settings: Settings)
 async def test_many_changes_at_once_are_few_notices() -> None:
     background, changes = Background(), capability.Changes(scope="memory:read")
     checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
-    notices = Notices(checkpoint, nobody, nobody, background)
+    notices = Notices(checkpoint, nobody, nobody, background, Limiter(LimitSettings()))
     lists: asyncio.Queue[object] = asyncio.Queue()
     updates: asyncio.Queue[object] = asyncio.Queue()
     notices.audience(Principal("bot", "acme", frozenset({"memory:read"})), Selection()).subscribe(

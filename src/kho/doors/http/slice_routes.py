@@ -16,6 +16,7 @@ from kho.doors.http.slice_channel import AsgiChannel, request_of, told
 from kho.kernel import Call, Forbidden, KhoError, Page, Principal, Served, Socket, Stream, Unauthorized
 from kho.kernel.access import Open
 from kho.kernel.checkpoint import Checkpoint
+from kho.kernel.limits.limiter import Limiter
 from kho.lib.dataclass import dataclass
 
 
@@ -27,6 +28,7 @@ class WebDoor:
     gc_freezer: GcFreezer
     revocation: Revocation
     streams: EventStreams
+    limiter: Limiter
 
     @property
     def uploads(self) -> list[str]:
@@ -70,14 +72,16 @@ class WebDoor:
     async def _stream(self, stream: Stream, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             principal = await self._caller(scope, stream)
+            assert principal is not None, "a stream always asks for a credential"
+            held = self.limiter.hold("streams", principal)
         except KhoError as error:
             self.auth.refused(scope, error)
             await send_error(send, error)
             return
-        assert principal is not None, "a stream always asks for a credential"
-        events = stream.events(Call(principal, "http"), request_of(scope, b"", principal))
-        async with self.revocation.watched(scope, send, principal) as send:
-            await self.streams.serve(events, receive, send)
+        with held:
+            events = stream.events(Call(principal, "http"), request_of(scope, b"", principal))
+            async with self.revocation.watched(scope, send, principal) as send:
+                await self.streams.serve(events, receive, send)
 
     async def _socket(self, socket: Socket, scope: Scope, receive: Receive, send: Send) -> None:
         channel = AsgiChannel(scope, receive, send, socket.max_message, self.streams.send_timeout, self.auth.refused)
@@ -99,6 +103,7 @@ class WebDoor:
             await self.auth.admit(scope)
             return None
         principal = await self.auth.principal(scope)
+        self.limiter.request(principal)
         call = self.checkpoint.visit(served, principal)
         try:
             self.checkpoint.admit(served, call)

@@ -31,6 +31,8 @@ from kho.kernel.background import Background
 from kho.kernel.call import Principal, Rights
 from kho.kernel.capability import Level
 from kho.kernel.checkpoint import Checkpoint
+from kho.kernel.errors import TooManyRequests
+from kho.kernel.limits.limiter import Limiter
 from kho.kernel.operation import Operation
 from kho.kernel.toolset import Selection
 
@@ -174,11 +176,13 @@ class Notices:
         principal_of: Callable[[Context], Principal],
         selection_of: Callable[[Context], Selection],
         background: Background,
+        limiter: Limiter,
     ) -> None:
         self._checkpoint = checkpoint
         self._principal_of = principal_of
         self._selection_of = selection_of
         self._background = background
+        self._limiter = limiter
         self.levels = LogLevels()
         self._audiences: dict[tuple[str, Rights, Selection], Audience] = {}
 
@@ -190,7 +194,12 @@ class Notices:
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """Handle `subscriptions/listen` of 2026-07-28."""
-        return await self._audience_of(ctx).listen(ctx, params)
+        try:
+            held = self._limiter.hold("streams", self._principal_of(ctx))
+        except TooManyRequests as error:
+            raise MCPError(error.rpc, error.message, error.as_dict()) from None
+        with held:
+            return await self._audience_of(ctx).listen(ctx, params)
 
     def add(self, ctx: Context) -> None:
         """Add a session of the handshake era that has no notification stream of its own."""
