@@ -177,7 +177,7 @@ async def test_many_changes_at_once_are_few_notices() -> None:
 async def test_nothing_is_told_where_nobody_listens(verb: str) -> None:
     changes = capability.Changes(scope="memory:read")
     checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
-    notices = Notices(checkpoint, nobody, nobody, Background())
+    notices = Notices(checkpoint, nobody, nobody, Background(), Limiter(LimitSettings()))
     if verb == "publish":
         await notices.publish(ResourcesListChanged())
     else:
