@@ -83,6 +83,7 @@ def open_core(settings: Settings, background: Background, limits: SearchLimits |
     limits = limits or SearchLimits(settings.search.timeout, settings.search.patience)
     reranker = factory.reranker(settings.search.reranker)
     index = Index(words, vectors, model.model if model else "", system_clock)
+    index.most_passages = settings.limits.passages
     searcher = Searcher(db, words, vectors, model, reranker, limits)
     leases = SqlLeases(system_clock)
     if model is None or vectors is None:

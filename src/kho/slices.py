@@ -103,7 +103,7 @@ def open_experiences(settings: Settings, core: Core, shared: Shared) -> Capabili
 def open_research(settings: Settings, core: Core, shared: Shared) -> Capability:
     chosen = settings.research
     allowed = allowed_paths.AllowedPaths.of(chosen.roots, chosen.shared_roots, kho_home=settings.home)
-    reader = parsers.Worker(parsers.ParserLimits(size=chosen.max_file), cut=True)
+    reader = parsers.Worker(parsers.ParserLimits(size=chosen.max_file, passages=settings.limits.passages), cut=True)
     return research.capability(core, chosen, allowed_paths=allowed, reader=reader)
 
 
@@ -128,6 +128,7 @@ def open_devices(settings: Settings, core: Core, shared: Shared) -> Capability:
         database_url=settings.database_url,
         tenant=settings.local.tenant,
         shared=api_keys.SqlApiKeys(core.db).in_use,  # without keys it serves this machine's user only
+        limits=settings.limits,
         seer=seer,
         stop=() if seer is None else (seer.aclose,),
     )

@@ -119,6 +119,7 @@ class WebSocketDoor:
             await self.boards.connected(board.tenant, board.id, link)
             await link.received(hello)
             while (message := await channel.receive()) is not None:
+                await link.pace.turn()
                 if isinstance(message, str):
                     await link.received(message)
                 else:

@@ -48,6 +48,26 @@ class LimitSettings(Section):
     calls_patience: Annotated[
         float, Limit("seconds that a call waits for its turn", "call", "callers, who would rather know")
     ] = Field(default=10.0, gt=0)
+    frames: Annotated[
+        int,
+        Limit(
+            "frames in a second (five times as many at once)",
+            "board",
+            "the other boards, and the database",
+            refusal="is read no faster; nothing is lost",
+            shared_only=False,
+        ),
+    ] = Field(default=100, ge=0)
+    passages: Annotated[
+        int,
+        Limit(
+            "passages",
+            "document",
+            "the indexes and the model: 1 MB of headings would be 250,000 passages",
+            refusal="413 TOO_MANY_PASSAGES",
+            shared_only=False,
+        ),
+    ] = Field(default=20_000, ge=0)
     sessions: Annotated[
         int,
         Limit(

@@ -208,6 +208,7 @@ class Ingest(ResearchService):
             roots=roots,
             reader=self.reader,
             clock=self.clock,
+            index=self.store.index,
             limit=self.settings.max_file,
             force=request.force,
             suspect=running.suspect,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kho.kernel.errors import KhoError
+from kho.kernel.limits.limiter import CURRENT, Allowance, setting
 from kho.kernel.ports import PassageRef, Tx, Vectors, WordEntry, Words
 from kho.lib import sql
 from kho.lib.clock import Clock
@@ -72,6 +74,8 @@ class Prepared:
     parts: list[PreparedPassage]
     bands: list[int] | None = None
     """MinHash bands to find near-duplicates by (see minhash.py). None keeps those stored under its key."""
+    allowance: Allowance | None = None
+    """Whose new passages are counted when it is indexed."""
 
     def refiled(self, **changes: Any) -> "Prepared":
         """The same passages under another key, collection, tags or date; nothing is computed again."""
@@ -133,6 +137,14 @@ def _count(tokens: Sequence[str], weight: float, counted: dict[str, float]) -> N
         counted[token] = counted.get(token, 0.0) + number * weight
 
 
+class TooManyPassages(KhoError):
+    """The text is too long, or in too many small parts. Nothing was stored."""
+
+    code = "TOO_MANY_PASSAGES"
+    rpc = -32602
+    status = 413
+
+
 @dataclass(slots=True)
 class Index:
     """Keeps the two indexes and the table of passages in sync."""
@@ -143,6 +155,22 @@ class Index:
     clock: Clock
     on_waiting: Callable[[], None] = lambda: None
     """Called when passages wait for vectors; the transaction may not have been committed yet."""
+    most_passages: int = 0
+    """Maximum passages of one document that is written; 0 for no limit."""
+
+    def prepare(self, document: Document) -> Prepared:
+        """Prepare what somebody writes. Raises TooManyPassages, or TooManyRequests if the caller has had more passages
+        embedded than it may."""
+        if self.most_passages and len(document.passages) > self.most_passages:
+            raise TooManyPassages(
+                f"The text makes more than {self.most_passages:,} passages, which is the most for one document. "
+                "Nothing was stored.",
+                guidance=f"Split it into several documents. Whoever runs the hub can set {setting('passages')}.",
+                setting=setting("passages"),
+            )
+        if (allowance := CURRENT.get()) is not None:
+            allowance.need("embedding")
+        return replace(prepare(document), allowance=allowance)
 
     def put(self, tx: Tx, documents: Sequence[Prepared], *, anew: bool = False, moved_from: str | None = None) -> None:
         """Index documents, replacing what was indexed under their keys. Unchanged passages stay as they are, with their
@@ -157,7 +185,7 @@ class Index:
         for (space, tenant, collection), group in groups.items():
             before = collection if moved_from is None else moved_from
             old = passages.of_keys(tx, space, tenant, before, list(group))
-            if not change.add(group.values(), old, anew):
+            if not change.add(group.values(), old, anew, counted=self.vectors is not None):
                 continue
             touched.add((space, tenant))
             if before != collection:
@@ -221,10 +249,19 @@ class _Change:
     """Passages whose row has to be updated."""
     gone: list[int]
 
-    def add(self, documents: Iterable[Prepared], old: dict[str, list[tuple[PassageRef, int, str]]], anew: bool) -> bool:
-        """Add the changes from what is indexed to what should be. True if there are any."""
+    def add(
+        self,
+        documents: Iterable[Prepared],
+        old: dict[str, list[tuple[PassageRef, int, str]]],
+        anew: bool,
+        *,
+        counted: bool,
+    ) -> bool:
+        """Add the changes from what is indexed to what should be. True if there are any. New passages are `counted` if
+        they wait for vectors."""
         before = self._size()
         for prepared in documents:
+            already = len(self.new)
             # The same text twice in one document makes two passages.
             known: dict[str, list[tuple[PassageRef, int]]] = {}
             for filed, number, digest in sorted(old[prepared.document.key], key=lambda one: one[1]):
@@ -241,6 +278,8 @@ class _Change:
                 if refiled or number != stored.part:
                     self.shifted.append((filed, stored))
             self.gone += [filed.seq for left in known.values() for filed, _ in left]
+            if counted and prepared.allowance is not None:
+                prepared.allowance.owe("embedding", len(self.new) - already)
         return self._size() > before
 
     def _size(self) -> int:
