@@ -20,6 +20,7 @@ from kho.kernel.capability import Capability, Gauge
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.limits.limiter import Limiter
+from kho.kernel.limits.quotas import Quotas
 from kho.kernel.ports import Database, Vectors, Words
 from kho.kernel.registry import Observer, Registry
 from kho.lib import extras
@@ -84,14 +85,15 @@ def open_core(settings: Settings, background: Background, limits: SearchLimits |
     reranker = factory.reranker(settings.search.reranker)
     index = Index(words, vectors, model.model if model else "", system_clock)
     index.most_passages = settings.limits.passages
+    index.quotas = quotas = Quotas(settings.limits, settings.local.tenant)
     searcher = Searcher(db, words, vectors, model, reranker, limits)
     leases = SqlLeases(system_clock)
     if model is None or vectors is None:
-        return Core(db, index, searcher, background, None, leases)
+        return Core(db, index, searcher, background, None, leases, quotas=quotas)
     engine = settings.search.vectors.engine
     embedding_queue = EmbeddingQueue(db, vectors, model, background, system_clock, leases, engine)
     index.on_waiting = embedding_queue.nudge
-    return Core(db, index, searcher, background, embedding_queue, leases, model.model)
+    return Core(db, index, searcher, background, embedding_queue, leases, model.model, quotas=quotas)
 
 
 def open_vectors(settings: Settings, db: Database) -> Vectors:

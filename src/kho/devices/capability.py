@@ -109,7 +109,7 @@ def assemble(
         tokens=Tokens(registrations),
         directory=Directory(db=db, clock=clock, live=live, settings=settings),
         calls=calls,
-        management=Management(db=db, clock=clock, events=events, live=live),
+        management=Management(db=db, clock=clock, events=events, live=live, quotas=core.quotas),
         board_tools=board_tools,
     )
 

@@ -48,6 +48,18 @@ class LimitSettings(Section):
     calls_patience: Annotated[
         float, Limit("seconds that a call waits for its turn", "call", "callers, who would rather know")
     ] = Field(default=10.0, gt=0)
+    items: Annotated[
+        int, Limit("documents, facts, messages and records", "tenant", "the store", refusal="429 QUOTA_REACHED")
+    ] = Field(default=1_000_000, ge=0)
+    bytes: Annotated[int, Limit("bytes of indexed text", "tenant", "the store", refusal="429 QUOTA_REACHED")] = Field(
+        default=10 * 2**30, ge=0
+    )
+    boards: Annotated[int, Limit("approved boards", "tenant", "connections", refusal="429 QUOTA_REACHED")] = Field(
+        default=1_000, ge=0
+    )
+    jobs: Annotated[int, Limit("jobs that run or wait", "tenant", "the queue of jobs", refusal="429 QUOTA_REACHED")] = (
+        Field(default=20, ge=0)
+    )
     frames: Annotated[
         int,
         Limit(
