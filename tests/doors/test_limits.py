@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -14,8 +15,13 @@ from tests.doors.mcp.test_sessions import lives, opened
 from tests.doors.streams import streamed
 from tests.timeouts import PATIENCE
 
+from kho.app import open_database
 from kho.kernel.limits.settings import LimitSettings
-from kho.settings import Settings
+from kho.kernel.ports import Tx
+from kho.lib.sql import insert
+from kho.models.settings import Embedding
+from kho.research.settings import ResearchSettings
+from kho.settings import Search, Settings
 
 REMEMBER = "facts-server/remember"
 
@@ -192,3 +198,115 @@ async def test_stdio_has_no_limits(settings: Settings) -> None:
     async with talking(settings.home, ERAS[0], KHO, "stdio", env=ONE_OF_EACH) as client:
         for number in range(5):
             assert not (await client.call_tool("remember", {"text": f"fact {number}"})).is_error
+
+
+async def test_over_a_quota_nothing_is_stored_and_the_door_says_which(both_settings: Settings) -> None:
+    mine, other, home = [await new_key(both_settings, tenant) for tenant in ("acme", "other", "local")]
+    async with served(limited(both_settings, items=1)) as hub:
+        made = {"document_id": "one", "content": {"body": "text"}}
+        assert (await hub.act("create_document", made, key=mine)).status_code == 200
+        response = await hub.act("create_document", {**made, "document_id": "two"}, key=mine)
+        assert (response.status_code, response.headers["retry-after"]) == (429, "3600")
+        assert response.json()["error"]["code"] == "QUOTA_REACHED"
+        assert "KHO_LIMITS__ITEMS" in response.text
+        assert (await hub.act("get_document", {"document_id": "two"}, key=mine)).status_code == 404
+        error = (await rpc(hub, REMEMBER, {"text": "a fact"}, mine)).json()["error"]
+        assert (error["code"], error["data"]["code"]) == (-32029, "QUOTA_REACHED")
+        changed = {"document_id": "one", "patch": {"content": {"body": "longer than it was"}}}
+        assert (await hub.act("update_document", changed, key=mine)).status_code == 200
+        assert (await hub.act("create_document", made, key=other)).status_code == 200
+        for number in range(3):  # the tenant of this machine's user has none
+            text = {"document_id": f"home-{number}", "content": {"body": "text"}}
+            assert (await hub.act("create_document", text, key=home)).status_code == 200
+
+
+async def test_a_tenant_has_no_more_boards_than_its_quota(both_settings: Settings) -> None:
+    admin = await new_key(both_settings, "acme", "*", "admin")
+    async with served(limited(both_settings, boards=1)) as hub:
+
+        async def approve(number: int) -> Json:
+            named = {"device-id": f"aa:0{number}", "client-id": f"client-of-board-{number}"}
+            code = (await hub.post("/xiaozhi/ota/", {}, **named)).json()["activation"]["code"]
+            return (await rpc(hub, "devices-server/device_approve", {"code": code}, admin)).json()
+
+        assert "result" in await approve(1)
+        for _ in range(12):  # a code that is right is no guess, and does not lock the admin out
+            error = (await approve(2))["error"]
+            assert (error["data"]["code"], error["data"]["setting"]) == ("QUOTA_REACHED", "KHO_LIMITS__BOARDS")
+        listed = (await rpc(hub, "devices-server/devices_list", {}, admin)).json()["result"]["devices"]
+        assert [one["device"] for one in listed] == ["aa:01"]
+        assert "result" in (await rpc(hub, "devices-server/device_revoke", {"device": "aa:01"}, admin)).json()
+        assert "result" in await approve(2)
+
+
+async def test_a_tenant_has_no_more_jobs_than_its_quota(both_settings: Settings, home: Path) -> None:
+    folder = home.with_name("papers")
+    folder.mkdir()
+    (folder / "a.md").write_text("# A\ntext", "utf-8")
+    chosen = both_settings.model_copy(update={"research": ResearchSettings(shared_roots=[str(folder)])})
+    key = await new_key(chosen)
+    async with served(limited(chosen, jobs=1)) as hub:
+        collection = {"action": "create", "collection_name": "papers"}
+        assert "result" in (await rpc(hub, "research-server/manage_collections", collection, key)).json()
+        ingest = {"path": str(folder), "collection": "papers"}
+        first = (await rpc(hub, "research-server/ingest_documents", ingest, key)).json()
+        assert "result" in first, "a job that is done does not count"
+        await running_elsewhere(chosen, "acme")
+        error = (await rpc(hub, "research-server/ingest_documents", ingest, key)).json()["error"]
+        assert "quota of 1 jobs" in error["message"]
+        assert "KHO_LIMITS__JOBS" in str(error)
+
+
+def writes(text: str) -> dict[str, Json]:
+    return {
+        REMEMBER: {"text": text},
+        "documents-server/create_document": {"content": {"body": text}},
+        "memory-server/memory/add_message": {"conversation_id": "c", "role": "user", "content": text},
+        "research-server/augment_knowledge": {"content": text, "source": text, "collection": "papers", "force": True},
+        "experiences-server/submit_experience": {
+            "title": text,
+            "problem_description": text,
+            "root_cause": text,
+            "solution": text,
+        },
+    }
+
+
+async def running_elsewhere(settings: Settings, tenant: str) -> None:
+    """Another process of the hub has a job of the tenant that is not done."""
+
+    def add(tx: Tx) -> None:
+        columns = {
+            "kind": "ingest",
+            "state": "running",
+            "request": "{}",
+            "sub": "x",
+            "done": 0,
+            "added": 0,
+            "changed": 0,
+        }
+        more = {"unchanged": 0, "removed": 0, "failed": 0, "report": "{}", "lease_until": 2**62, "owner": "other"}
+        times = {"created_at": 1, "updated_at": 1}
+        insert(tx, "research_jobs", {"tenant": tenant, "id": "j1", **columns, **more, **times})
+
+    db, _ = open_database(settings)
+    await db.write(add)
+    await db.aclose()
+
+
+@pytest.mark.parametrize("operation", writes(""))
+async def test_passages_for_the_model_are_counted_and_the_next_ones_wait(settings: Settings, operation: str) -> None:
+    chosen = settings.model_copy(update={"search": Search(embedder=Embedding(provider="hash"))})
+    key, ticks = await new_key(chosen), Ticks()
+    async with served(limited(chosen, embedding=2), ticks=ticks) as hub:
+        collection = {"action": "create", "collection_name": "papers"}
+        assert "result" in (await rpc(hub, "research-server/manage_collections", collection, key)).json()
+
+        async def write(number: int) -> Json:
+            return (await rpc(hub, operation, writes(f"number {number} {'x' * number}")[operation], key)).json()
+
+        answers = [await write(number) for number in range(5)]
+        refused = [one for one in answers if "KHO_LIMITS__EMBEDDING" in str(one)]
+        assert answers[3:] == refused[-2:], answers
+        ticks.now += 60
+        assert "KHO_LIMITS__EMBEDDING" not in str(await write(6))

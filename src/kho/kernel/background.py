@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kho.kernel.errors import KhoError
-from kho.kernel.limits.limiter import CURRENT
+from kho.kernel.limits.allowance import CURRENT
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel.errors import Unavailable
-from kho.kernel.limits.limiter import model_call
+from kho.kernel.limits.allowance import model_call
 from kho.kernel.ports import PromptMessage, Written
 from kho.lib.dataclass import dataclass
 from kho.models.http_client import ModelClient, gather_all

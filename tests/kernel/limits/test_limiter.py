@@ -11,7 +11,8 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.errors import KhoError, TooManyRequests
-from kho.kernel.limits.limiter import CURRENT, KNOWN, Limiter, model_call
+from kho.kernel.limits.allowance import CURRENT, model_call
+from kho.kernel.limits.limiter import KNOWN, Limiter
 from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome, Registry

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kho.kernel.errors import TooManyRequests
-from kho.kernel.limits.limiter import described, setting
+from kho.kernel.limits.allowance import described, setting
 from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.ports import Tx
 from kho.lib.dataclass import dataclass

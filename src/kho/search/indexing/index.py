@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from kho.kernel.errors import KhoError
-from kho.kernel.limits.limiter import CURRENT, Allowance, setting
+from kho.kernel.limits.allowance import CURRENT, Allowance, setting
 from kho.kernel.limits.quotas import Quotas, no_quotas
 from kho.kernel.ports import PassageRef, Tx, Vectors, WordEntry, Words
 from kho.lib import sql
