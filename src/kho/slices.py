@@ -103,7 +103,8 @@ def open_experiences(settings: Settings, core: Core, shared: Shared) -> Capabili
 def open_research(settings: Settings, core: Core, shared: Shared) -> Capability:
     chosen = settings.research
     allowed = allowed_paths.AllowedPaths.of(chosen.roots, chosen.shared_roots, kho_home=settings.home)
-    reader = parsers.Worker(parsers.ParserLimits(size=chosen.max_file, passages=settings.limits.passages), cut=True)
+    limits = parsers.ParserLimits(size=chosen.max_file, passages=settings.limits.passages, seconds=chosen.file_timeout)
+    reader = parsers.Worker(limits, cut=True)
     return research.capability(core, chosen, allowed_paths=allowed, reader=reader)
 
 

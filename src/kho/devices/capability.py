@@ -24,6 +24,7 @@ from kho.devices.routes import served
 from kho.devices.settings import Approval, DeviceSettings
 from kho.devices.tools.mcp_tools import BoardTools
 from kho.kernel.capability import Announcements, Capability, Gauge
+from kho.kernel.limits.limiter import Limiter
 from kho.kernel.limits.settings import LimitSettings
 from kho.lib.dataclass import dataclass
 from kho.search.core import Core
@@ -157,6 +158,13 @@ def capability(
             ),
         ),
         web=served(
-            registrations, tokens, live, parts.events, seer=seer, public_url=settings.public_url, mqtt=mqtt.told
+            registrations,
+            tokens,
+            live,
+            parts.events,
+            seer=seer,
+            public_url=settings.public_url,
+            mqtt=mqtt.told,
+            limiter=Limiter(limits),
         ),
     )

@@ -9,7 +9,7 @@ from typing import Any
 from kho.kernel import hints, validation, vocabulary
 from kho.kernel.access import names
 from kho.kernel.background import Background
-from kho.kernel.call import Call, Principal
+from kho.kernel.call import Call, Principal, within
 from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
@@ -129,7 +129,8 @@ class Registry:
             return await operation.run(await self._parse(operation, arguments), call)
         writes = operation.effect != "read" and not operation.hands_on
         async with self._limiter.call(call.principal, writes=writes):
-            return await operation.run(await self._parse(operation, arguments), call)
+            work = operation.run(await self._parse(operation, arguments), call)
+            return await within(self._limiter.settings.call_seconds or None, work)
 
     async def _parse(self, operation: Operation, arguments: Any) -> Any:
         arguments = operation.without_unknown(arguments)

@@ -218,6 +218,14 @@ async def test_nobody_waits_longer_than_the_setting_says() -> None:
     assert await house.codes("look", 3) == ["OK"] * 3
 
 
+async def test_no_call_of_a_key_lasts_for_ever() -> None:
+    house = House(call_seconds=0.001, calls_at_once=1)
+    [endless] = await flood(house, [ANN])
+    assert _code(await endless) == "TIMEOUT"
+    house.door.set()
+    assert await house.codes("look", 3, BOB) == ["OK"] * 3, "its place is free again"
+
+
 async def test_what_lasts_is_counted_while_it_is_open() -> None:
     limiter = House(streams=2).limiter
     one, other = limiter.hold("streams", ANN), limiter.hold("streams", ANN)

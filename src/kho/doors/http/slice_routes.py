@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from kho.doors.auth.credentials import Auth
 from kho.doors.auth.revocation import Revocation
-from kho.doors.http.asgi import BareEndpoint, send_bytes, send_error
+from kho.doors.http.asgi import BareEndpoint, error_headers, send_bytes, send_error
 from kho.doors.http.event_stream import EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.guard import BodyTooLarge, Refusal, refuse
@@ -47,8 +47,7 @@ class WebDoor:
                 return WebSocketRoute(path, BareEndpoint(partial(self._socket, served)))
 
     async def _page(self, page: Page, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = page.refused or told
-
+        refused, also = page.refused or told, dict[str, str]()
         try:
             principal = await self._caller(scope, page)
             body = await _body(scope, receive, page.max_body)
@@ -58,15 +57,17 @@ class WebDoor:
             return
         except KhoError as error:
             self.auth.refused(scope, error)
-            reply = refused(error)
+            reply, also = refused(error), error_headers(error)
         else:
             try:
                 reply = await page.answer(request_of(scope, body, principal))
             except KhoError as error:
                 if isinstance(error, Unauthorized):  # from a credential that the page itself checks
                     self.auth.refused(scope, error)
-                reply = refused(error)
-        headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
+                reply, also = refused(error), error_headers(error)
+        headers = [
+            (name.lower().encode(), value.encode("latin-1")) for name, value in {**also, **reply.headers}.items()
+        ]
         await send_bytes(send, reply.status, reply.body, reply.mime_type.encode(), headers)
 
     async def _stream(self, stream: Stream, scope: Scope, receive: Receive, send: Send) -> None:

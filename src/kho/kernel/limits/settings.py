@@ -37,7 +37,10 @@ class LimitSettings(Section):
         int, Limit("passages for the embedding model in a minute", "key", "the model, which does a few dozen a second")
     ] = Field(default=6_000, ge=0)
     model_calls: Annotated[
-        int, Limit("calls of the language model in a minute", "key", "the model's server, and what it costs")
+        int,
+        Limit(
+            "calls of a language or vision model in a minute", "key or board", "the model's server, and what it costs"
+        ),
     ] = Field(default=60, ge=0)
     calls_at_once: Annotated[
         int, Limit("calls under way", "tenant", "the other tenants' calls", refusal="the call waits for its turn")
@@ -83,12 +86,15 @@ class LimitSettings(Section):
     sessions: Annotated[
         int,
         Limit(
-            "sessions of MCP's handshake era",
+            "sessions of MCP",
             "key",
             "the 1,000 sessions of a process",
             refusal="served without a session",
         ),
     ] = Field(default=64, ge=0)
+    call_seconds: Annotated[
+        float, Limit("seconds that a call may take", "call", "the tenant's other calls", refusal="504 TIMEOUT")
+    ] = Field(default=900.0, ge=0)
     streams: Annotated[
         int, Limit("event streams and subscriptions open", "key", "connections, which a process has 20,000 of")
     ] = Field(default=64, ge=0)
