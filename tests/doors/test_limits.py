@@ -71,6 +71,8 @@ async def test_a_flood_of_requests_is_refused_before_it_is_read(both_settings: S
             response = await hub.post(path, b"not even JSON", **bearer(mine))
             told(response, "requests", 20)
             assert response.json()["error"]["message"].startswith("The limit of 3 requests in a minute of one key")
+        counted = (await hub.get("/metrics", **bearer(other))).text
+        assert 'kho_refused_total{limit="requests"} 8.0' in counted
         assert (await hub.get("/health")).status_code == 200
         assert (await hub.get("/servers", **bearer(other))).status_code == 200
         ticks.now += 20

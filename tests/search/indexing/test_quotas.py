@@ -118,6 +118,14 @@ async def test_a_lowered_quota_lets_things_become_less(core: Core) -> None:
     assert await usage(core) == (1, 20)
 
 
+async def test_what_is_indexed_again_is_not_refused(core: Core) -> None:
+    await core.put(doc("a", "x" * 50))
+    limited(core, items=1, bytes=10)
+    await core.put(doc("a", "x" * 60), anew=True)
+    assert await usage(core) == (1, 60)
+    await refused(core, doc("a", "x" * 61))
+
+
 async def test_many_at_once_do_not_exceed_it_together(core: Core) -> None:
     limited(core, items=10)
 

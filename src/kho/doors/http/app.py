@@ -123,6 +123,7 @@ class Application:
             background = Background()
             metrics = Metrics()
             hub.registry.observers.append(metrics.observe)
+            hub.limiter.observers.append(metrics.refused)
             selection = hub.registry.select(self._mcp.tools)
             door = McpDoor(hub, background, _principal_of, selection, self._mcp.page_size)
             self._customise(door)

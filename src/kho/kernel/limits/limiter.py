@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 
 from kho.kernel.call import Principal
+from kho.kernel.errors import TooManyRequests
 from kho.kernel.limits.allowance import CURRENT, Allowance, Ticks, too_many
 from kho.kernel.limits.settings import LimitSettings
 from kho.lib.dataclass import dataclass
@@ -15,6 +16,9 @@ KNOWN = 10_000
 """Callers whose buckets are kept. Who has been silent for longest is forgotten, and begins with full ones."""
 SOON = 1
 """Seconds after which to try again what waits for others to end."""
+
+
+Observer = Callable[[Principal, TooManyRequests], None]
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class Limiter:
     def __init__(self, settings: LimitSettings, ticks: Ticks = time.monotonic) -> None:
         self.settings = settings
         self.ticks = ticks
+        self.observers: list[Observer] = []
+        """Told of what was refused before any operation was called."""
         self._allowances: OrderedDict[tuple[str, str], Allowance] = OrderedDict()
         self._lanes: dict[str, _Lane] = {}
 
@@ -48,7 +54,11 @@ class Limiter:
     def request(self, principal: Principal) -> None:
         """Count a request. Raises TooManyRequests."""
         if (allowance := self.of(principal)) is not None:
-            allowance.take("requests")
+            try:
+                allowance.take("requests")
+            except TooManyRequests as error:
+                self._observe(principal, error)
+                raise
 
     def allowance(self, tenant: str, caller: str) -> Allowance:
         """Return the allowance of a caller, by the id of its key."""
@@ -85,9 +95,15 @@ class Limiter:
             return nullcontext()
         held = allowance.open.get(name, 0)
         if most and held >= most:
-            raise too_many(name, most, SOON)
+            error = too_many(name, most, SOON)
+            self._observe(principal, error)
+            raise error
         allowance.open[name] = held + 1
         return _let_go(allowance, name)
+
+    def _observe(self, principal: Principal, error: TooManyRequests) -> None:
+        for observer in self.observers:
+            observer(principal, error)
 
     async def _enter(self, tenant: str) -> None:
         """Wait for one of the tenant's turns, first come first served."""

@@ -197,7 +197,8 @@ class Index:
             if change.size:
                 grown = self._apply(tx, change)
                 passages.changed(tx, space, tenant, change.items, grown)
-                self._check_quotas(tx, tenant, change.items, grown)
+                if not anew:  # what is indexed again was there before, and a new form of the index may hold more of it
+                    self._check_quotas(tx, tenant, change.items, grown)
 
     def drop(self, tx: Tx, space: str, tenant: str, keys: Sequence[str], collection: str = "") -> None:
         old = passages.of_keys(tx, space, tenant, collection, keys)
