@@ -10,8 +10,8 @@ import pytest
 from mcp import Client
 from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
-from tests.doors.doors import HANDSHAKE, KHO, MODERN, PLAIN, Served, bearer, new_key, served, talking
+from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
+from tests.doors.doors import HANDSHAKE, KHO, MODERN, PLAIN, Boards, Served, bearer, new_key, served, talking
 from tests.doors.mcp.test_server import next_event
 from tests.timeouts import PATIENCE
 
@@ -23,7 +23,7 @@ from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.limits.limiter import Limiter
 from kho.kernel.limits.settings import LimitSettings
-from kho.kernel.toolset import Selection
+from kho.kernel.toolset import ALL, Selection
 from kho.settings import Settings
 
 URI = "memory://conversation/chat_1"
@@ -170,6 +170,22 @@ async def test_many_changes_at_once_are_few_notices() -> None:
             assert await updates.get() == ResourceUpdated(URI)
     assert lists.empty()
     assert updates.empty()
+    await background.drain()
+
+
+async def test_a_flood_of_tools_that_come_and_go_is_few_notices() -> None:
+    background, boards = Background(), Boards()
+    checkpoint = Checkpoint([boards.capability])
+    notices = Notices(checkpoint, nobody, nobody, background, Limiter(LimitSettings()))
+    told: asyncio.Queue[object] = asyncio.Queue()
+    notices.audience(Principal("bot", "acme", frozenset({"boards"})), ALL).subscribe(told.put_nowait)
+    async with asyncio.timeout(PATIENCE):
+        for _ in range(2):
+            for _ in range(500):
+                boards.plug("lamp")
+                boards.unplug("lamp")
+            assert await told.get() == ToolsListChanged()
+    assert told.empty()
     await background.drain()
 
 

@@ -127,10 +127,12 @@ class Audience:
 
     def tools_changed(self, changed: Sequence[Operation]) -> None:
         if any(map(self._selection.changes_with, changed)):
-            self._background.add(partial(self.publish, ToolsListChanged()))
+            self._changed(ToolsListChanged())
 
     def resources_changed(self, uri: str | None) -> None:
-        news = ResourcesListChanged() if uri is None else ResourceUpdated(uri)
+        self._changed(ResourcesListChanged() if uri is None else ResourceUpdated(uri))
+
+    def _changed(self, news: ServerEvent) -> None:
         self._news.add(news)
         if news not in self._telling:
             self._telling.add(news)
