@@ -71,9 +71,11 @@ def open_database(settings: Settings) -> tuple[Database, Words]:
     url = settings.database_url
     if url is None:
         sqlite.refuse_foreign(settings.home / DATABASE)
-        return sqlite.Sqlite.open(settings.home / DATABASE), SqliteWords()
+        file = settings.home / DATABASE
+        return sqlite.Sqlite.open(file, busy_timeout=settings.database_timeout), SqliteWords()
     if url.startswith(("postgresql://", "postgres://")):
-        return postgres.Postgres.open(url), postgres_words.PostgresWords()
+        limits = postgres.PostgresLimits(connect_timeout=settings.database_timeout)
+        return postgres.Postgres.open(url, limits), postgres_words.PostgresWords()
     raise KhoError("KHO_DATABASE_URL must begin with postgresql://; leave it out for the embedded database.")
 
 

@@ -38,6 +38,11 @@ DEADLINES: Sequence[tuple[str, str, str]] = (
         "a client that sends its body, beyond what its size takes",
         "408, then the connection is closed",
     ),
+    (
+        "database_timeout",
+        "another process that writes (SQLite), or a free connection (PostgreSQL)",
+        "503 DATABASE_ERROR",
+    ),
     ("limits.call_seconds", "a whole call of a key", "504 TIMEOUT"),
     ("limits.calls_patience", "a call that waits for its tenant's turn", "429 RATE_LIMITED"),
     ("search.timeout", "a search", "504 TIMEOUT"),
@@ -140,8 +145,8 @@ waits for them, but in the quotas.
 ## Deadlines
 
 {deadlines}
-A write waits for the database without a deadline of its own, within the one of its call. What was being written when a
-deadline passes may have been done.
+A write that has begun has no deadline of its own, only that of its call. What was being written when a deadline passes may
+have been done.
 
 ## Sizes and numbers
 
