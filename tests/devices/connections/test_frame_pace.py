@@ -80,6 +80,23 @@ async def test_a_flooding_board_waits_and_its_neighbour_does_not(worker: HubWork
         assert [one["params"]["n"] for one in await said(worker)] == list(range(100))
 
 
+async def test_before_its_hello_a_board_is_read_no_faster(worker: HubWorker) -> None:
+    waiting, go_on = asyncio.Event(), asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        waiting.set()
+        await go_on.wait()
+
+    worker.live.frames, worker.live.pause = 4, pause
+    async with asyncio.timeout(PATIENCE), web(worker) as hub, hub.dial(device_id="aa:01") as bad:
+        for _ in range(4 * BURST + 1):
+            await bad.send("nonsense")
+        await waiting.wait()
+        go_on.set()
+        await bad.send(Board("aa:01").hello())
+        assert "hello" in str(await bad.recv())
+
+
 async def said(worker: HubWorker) -> list[dict[str, dict[str, int]]]:
     listed = await worker.ask("device_notifications", {"device": "aa:01", "limit": 200})
     return sorted(listed["notifications"], key=lambda one: one["params"]["n"])
