@@ -1,5 +1,6 @@
 """Limits at the doors: what a key gets when it has reached one, and that this machine's user has none."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -151,19 +152,15 @@ async def test_streams_of_a_key_are_counted_together(settings: Settings, path: s
 
 async def test_a_closed_stream_makes_room(settings: Settings) -> None:
     key = await new_key(settings)
-    async with served(limited(settings, streams=1)) as hub:
-        for kind in ("/devices/events", "/mcp", "listen", "/mcp"):
-            async with streamed(hub, kind, **bearer(key)) as (status, _):
-                assert status == 200
-            await until_room(hub, key)
+    async with served(limited(settings, streams=1)) as hub, asyncio.timeout(PATIENCE):
+        for kind in ("/devices/events", "/mcp", "/devices/events"):
+            while not await opens(hub, kind, key):  # until the hub has noticed that the one before was closed
+                pass
 
 
-async def until_room(hub: Served, key: str) -> None:
-    """Wait until the hub has noticed that the stream was closed."""
-    while True:
-        async with streamed(hub, "/devices/events", **bearer(key)) as (status, _):
-            if status == 200:
-                break
+async def opens(hub: Served, kind: str, key: str) -> bool:
+    async with streamed(hub, kind, **bearer(key)) as (status, _):
+        return status == 200
 
 
 async def test_a_key_has_no_more_sessions_than_its_limit(settings: Settings) -> None:
