@@ -26,9 +26,10 @@ class JsonRpc:
         except jsonrpc.ParseError as problem:
             return orjson.dumps(jsonrpc.error(None, jsonrpc.PARSE_ERROR, "Parse error", str(problem)))
         # In order: a caller may put a write before the read that depends on it.
-        replies = [reply for message in messages[:1] if (reply := await self._reply(message, principal)) is not None]
-        for message in messages[1:]:
-            if (reply := await self._further(message, principal)) is not None:
+        replies: list[dict[str, Any]] = []
+        for place, message in enumerate(messages):
+            answer = self._further if place else self._reply
+            if (reply := await answer(message, principal)) is not None:
                 replies.append(reply)
         if not replies:
             return None
@@ -48,8 +49,9 @@ class JsonRpc:
         try:
             self._limiter.request(principal)
         except TooManyRequests as error:
-            request = isinstance(message, RpcRequest) and not message.is_notification
-            return failure(message.id, error, contract=False) if request else None
+            if isinstance(message, RpcRequest) and not message.is_notification:
+                return failure(message.id, error, contract=False)
+            return message.reply if isinstance(message, InvalidMessage) else None
         return await self._reply(message, principal)
 
     async def _run(self, request: RpcRequest, principal: Principal) -> dict[str, Any]:
