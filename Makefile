@@ -78,8 +78,9 @@ bundle: wheel ## dist/kho-….mcpb for Claude Desktop, made of the wheel and che
 manifests: .venv/.dev ## write anew the plugin of Claude Code and server.json, after a change to what they are made from
 	$(PY) -m packages write
 
-commands: .venv/.dev ## list anew the commands, and the modules that a start loads, after a change to either
+commands: .venv/.dev ## list anew the commands, the limits and the modules that a start loads, after a change to them
 	.venv/bin/python -m tests.doors.cli.command_table
+	.venv/bin/python -m tests.docs.limits_page
 	.venv/bin/python -m tests.started
 
 lock: .venv/.dev ## pin the versions anew after a change to pyproject.toml (UPGRADE=1: the newest)

@@ -19,6 +19,8 @@ from kho.kernel.call import Principal
 from kho.kernel.capability import Capability, Gauge
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
+from kho.kernel.limits.limiter import Limiter
+from kho.kernel.limits.quotas import Quotas
 from kho.kernel.ports import Database, Vectors, Words
 from kho.kernel.registry import Observer, Registry
 from kho.lib import extras
@@ -71,9 +73,11 @@ def open_database(settings: Settings) -> tuple[Database, Words]:
     url = settings.database_url
     if url is None:
         sqlite.refuse_foreign(settings.home / DATABASE)
-        return sqlite.Sqlite.open(settings.home / DATABASE), SqliteWords()
+        file = settings.home / DATABASE
+        return sqlite.Sqlite.open(file, busy_timeout=settings.database_timeout), SqliteWords()
     if url.startswith(("postgresql://", "postgres://")):
-        return postgres.Postgres.open(url), postgres_words.PostgresWords()
+        limits = postgres.PostgresLimits(connect_timeout=settings.database_timeout)
+        return postgres.Postgres.open(url, limits), postgres_words.PostgresWords()
     raise KhoError("KHO_DATABASE_URL must begin with postgresql://; leave it out for the embedded database.")
 
 
@@ -84,14 +88,16 @@ def open_core(settings: Settings, background: Background, limits: SearchLimits |
     limits = limits or SearchLimits(settings.search.timeout, settings.search.patience)
     reranker = factory.reranker(settings.search.reranker)
     index = Index(words, vectors, model.model if model else "", system_clock)
+    index.most_passages = settings.limits.passages
+    index.quotas = quotas = Quotas(settings.limits, settings.local.tenant)
     searcher = Searcher(db, words, vectors, model, reranker, limits)
     leases = SqlLeases(system_clock)
     if model is None or vectors is None:
-        return Core(db, index, searcher, background, None, leases)
+        return Core(db, index, searcher, background, None, leases, quotas=quotas)
     engine = settings.search.vectors.engine
     embedding_queue = EmbeddingQueue(db, vectors, model, background, system_clock, leases, engine)
     index.on_waiting = embedding_queue.nudge
-    return Core(db, index, searcher, background, embedding_queue, leases, model.model)
+    return Core(db, index, searcher, background, embedding_queue, leases, model.model, quotas=quotas)
 
 
 def open_vectors(settings: Settings, db: Database) -> Vectors:
@@ -167,7 +173,8 @@ async def open_hub(
             background.add(for_all_tenants(work))
         if core.embedding_queue is not None and len(only) == len(SLICES):
             background.add(for_all_tenants(core.embedding_queue.run))
-        registry = Registry(slices, background, kinds(), read_only=settings.read_only)
+        limiter = Limiter(settings.limits)
+        registry = Registry(slices, background, kinds(), read_only=settings.read_only, limiter=limiter)
         refusals = SqlRefusals(core.db, background, core.clock, settings.local.tenant)
         registry.observers += [logs.log_call, refusals.observe]
         if settings.observe.otlp_endpoint is not None:
@@ -183,6 +190,7 @@ async def open_hub(
             local=local_principal(settings),
             local_token=LocalTokenFile(settings.home),
             refusals=refusals,
+            limiter=limiter,
             measure=partial(_measure, core.db, _gauges(settings, core, slices)),
             public=_public(settings.experiences.public_tenant),
             backlog=core.embedding_queue,

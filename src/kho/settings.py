@@ -28,6 +28,7 @@ from kho.facts.settings import FactSettings
 from kho.kernel import validation
 from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError
+from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.section import HostName, Origin, Section, WebAddress
 from kho.kernel.validation import Problem
 from kho.lib.merge import merged
@@ -157,6 +158,9 @@ class Settings(BaseModel):
     vision: VisionSettings = Field(default_factory=VisionSettings)
     search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    database_timeout: float = Field(default=10.0, gt=0, le=600)
+    """Seconds to wait for the database: for another process that writes (SQLite), or for a connection (PostgreSQL)."""
     read_only: bool = False
     """Answer, but change nothing, whoever asks; boards cannot connect."""
 

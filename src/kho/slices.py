@@ -104,7 +104,8 @@ def open_experiences(settings: Settings, core: Core, shared: Shared) -> Capabili
 def open_research(settings: Settings, core: Core, shared: Shared) -> Capability:
     chosen = settings.research
     allowed = allowed_paths.AllowedPaths.of(chosen.roots, chosen.shared_roots, kho_home=settings.home)
-    reader = parsers.Worker(parsers.ParserLimits(size=chosen.max_file), cut=True)
+    limits = parsers.ParserLimits(size=chosen.max_file, passages=settings.limits.passages, seconds=chosen.file_timeout)
+    reader = parsers.Worker(limits, cut=True)
     return research.capability(core, chosen, allowed_paths=allowed, reader=reader)
 
 
@@ -129,6 +130,7 @@ def open_devices(settings: Settings, core: Core, shared: Shared) -> Capability:
         database_url=settings.database_url,
         tenant=settings.local.tenant,
         shared=api_keys.SqlApiKeys(core.db).in_use,  # without keys it serves this machine's user only
+        limits=settings.limits,
         seer=seer,
         stop=() if seer is None else (seer.aclose,),
     )

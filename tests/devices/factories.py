@@ -13,6 +13,7 @@ from kho.devices.protocol.session import Session
 from kho.devices.settings import Approval, DeviceSettings
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal
+from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.ports import Database
 from kho.kernel.registry import Registry
 from kho.lib.clock import SECOND, system_clock
@@ -110,6 +111,7 @@ class HubWorker:
             database_url=url,
             tenant=self.tenant,
             approval=self.approval,
+            limits=LimitSettings(),
         )
         self.live, self.queue, self.events = self.parts.live, self.parts.queue, self.parts.events
         self.offering, self.registrations = self.parts.board_tools, self.parts.registrations

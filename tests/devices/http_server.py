@@ -22,6 +22,8 @@ from kho.kernel.background import Background
 from kho.kernel.call import Principal
 from kho.kernel.capability import Capability
 from kho.kernel.hub import Hub
+from kho.kernel.limits.limiter import Limiter
+from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.registry import Registry
 from kho.lib.clock import DAY
 from kho.settings import Settings
@@ -82,7 +84,10 @@ async def web(worker: HubWorker, *, by_code: bool = False, **chosen: Any) -> Asy
         refusals = SqlRefusals(worker.db, counting, worker.clock, worker.tenant)
         refusals.unauthorized("nobody")  # its task lasts as long as the hub: begun here, others can be counted
         token = LocalTokenFile(Settings().home)
-        yield Hub("test", registry, _nothing, keys, receipts, worker.clock, local, token, refusals, _no_figures)
+        limiter = Limiter(LimitSettings())
+        yield Hub(
+            "test", registry, _nothing, keys, receipts, worker.clock, local, token, refusals, limiter, _no_figures
+        )
         await counting.drain()
 
     settings = Settings()

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -128,14 +129,21 @@ async def listening(app: Application) -> AsyncGenerator[tuple[str, httpx2.AsyncC
 
 @asynccontextmanager
 async def served(
-    settings: Settings, *extra: Capability, serving: bool = False, clock: Clock = system_clock, **rechecks: Any
+    settings: Settings,
+    *extra: Capability,
+    serving: bool = False,
+    clock: Clock = system_clock,
+    ticks: Callable[[], float] = time.monotonic,
+    **rechecks: Any,
 ) -> AsyncGenerator[Served, None]:
     """The whole HTTP application, by uvicorn in this loop, on a free port of the loopback. `serving` as `kho serve`;
-    `rechecks` says how often keys are looked up (`fresh`, `heartbeat`), `clock` when they expire."""
+    `rechecks` says how often keys are looked up (`fresh`, `heartbeat`), `clock` when they expire, `ticks` when limits
+    begin anew."""
 
     @asynccontextmanager
     async def opened() -> AsyncGenerator[Hub, None]:
         async with open_hub(settings, extra, serving=serving) as hub:
+            hub.limiter.ticks = ticks
             yield replace(hub, clock=clock)
 
     without_id = settings.jsonrpc.answer_without_id

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.timeouts import PATIENCE
 
-from kho.app import open_hub
+from kho.app import open_database, open_hub
 from kho.kernel import errors
 from kho.kernel.ports import Database, Tx
 from kho.settings import Settings
@@ -121,6 +121,13 @@ async def test_busy_past_the_timeout_is_told_and_passes(db: Sqlite, sqlite_path:
     other.execute("COMMIT")
     other.close()
     assert await db.write(lambda tx: insert(tx, 1)) == 1
+
+
+async def test_how_long_others_are_waited_for_is_a_setting(sqlite_path: Path) -> None:
+    database, _ = open_database(Settings(home=sqlite_path.parent, database_url=None, database_timeout=0.05))
+    for ask in (database.write, database.read):
+        assert tuple(await ask(lambda tx: tx.one("PRAGMA busy_timeout")) or ()) == (50,)
+    await database.aclose()
 
 
 async def test_writes_are_durable_and_readers_cannot_write(db: Sqlite) -> None:

@@ -24,6 +24,8 @@ from kho.devices.routes import served
 from kho.devices.settings import Approval, DeviceSettings
 from kho.devices.tools.mcp_tools import BoardTools
 from kho.kernel.capability import Announcements, Capability, Gauge
+from kho.kernel.limits.limiter import Limiter
+from kho.kernel.limits.settings import LimitSettings
 from kho.lib.dataclass import dataclass
 from kho.search.core import Core
 
@@ -63,7 +65,14 @@ def described(
 
 
 def assemble(
-    core: Core, settings: DeviceSettings, *, sockets: Path, database_url: str | None, tenant: str, approval: Approving
+    core: Core,
+    settings: DeviceSettings,
+    *,
+    sockets: Path,
+    database_url: str | None,
+    tenant: str,
+    approval: Approving,
+    limits: LimitSettings,
 ) -> Parts:
     """Build the services. Processes forward calls to each other through unix sockets in the folder `sockets`, or
     through PostgreSQL if `database_url` is set. `tenant` owns the boards that are approved automatically."""
@@ -84,6 +93,7 @@ def assemble(
         if database_url is None
         else PostgresForwarding(db, clock, database_url, process),
         process=process,
+        frames=limits.frames,
     )
     read_only = frozenset(settings.read_only_tools)
     calls = DeviceCalls(db=db, clock=clock, events=events, live=live, queue=queue, read_only_tools=read_only)
@@ -100,7 +110,7 @@ def assemble(
         tokens=Tokens(registrations),
         directory=Directory(db=db, clock=clock, live=live, settings=settings),
         calls=calls,
-        management=Management(db=db, clock=clock, events=events, live=live),
+        management=Management(db=db, clock=clock, events=events, live=live, quotas=core.quotas),
         board_tools=board_tools,
     )
 
@@ -113,6 +123,7 @@ def capability(
     database_url: str | None,
     tenant: str,
     shared: Callable[[], Awaitable[bool]],
+    limits: LimitSettings,
     seer: Seer | None = None,
     stop: Sequence[Callable[[], Awaitable[None]]] = (),
 ) -> Capability:
@@ -122,7 +133,9 @@ def capability(
     async def approval() -> Approval:
         return settings.approval or ("code" if await shared() else "auto")
 
-    parts = assemble(core, settings, sockets=sockets, database_url=database_url, tenant=tenant, approval=approval)
+    parts = assemble(
+        core, settings, sockets=sockets, database_url=database_url, tenant=tenant, approval=approval, limits=limits
+    )
     live, registrations, tokens = parts.live, parts.registrations, parts.tokens
     hub = MqttHub(live=live, registrations=registrations, tokens=tokens, public_url=settings.public_url.rstrip("/"))
     mqtt = MqttServed(hub, settings, core.leases, core.background)
@@ -145,6 +158,13 @@ def capability(
             ),
         ),
         web=served(
-            registrations, tokens, live, parts.events, seer=seer, public_url=settings.public_url, mqtt=mqtt.told
+            registrations,
+            tokens,
+            live,
+            parts.events,
+            seer=seer,
+            public_url=settings.public_url,
+            mqtt=mqtt.told,
+            limiter=Limiter(limits),
         ),
     )

@@ -1,6 +1,7 @@
 """Operations on boards: notifications, call log, labels, approval, revocation."""
 
 from collections.abc import Callable
+from dataclasses import field
 from typing import Literal
 
 from kho.devices import markdown, model, notifications, store
@@ -16,6 +17,7 @@ from kho.devices.pairing.registrations import approve_code
 from kho.devices.store import Device
 from kho.devices.tools import toolsets
 from kho.kernel import Call, Command, Database, InvalidParams, Tx, paging
+from kho.kernel.limits.quotas import QuotaReached, Quotas, no_quotas
 from kho.lib.clock import Clock, iso
 from kho.lib.dataclass import dataclass
 
@@ -26,6 +28,7 @@ class Management:
     clock: Clock
     events: Events
     live: ConnectedBoards
+    quotas: Quotas = field(default_factory=no_quotas)
 
     @DEVICES.read(
         "device_notifications",
@@ -130,6 +133,7 @@ class Management:
                 store.approve(tx, call.tenant, device.id, call.principal.sub, now)
                 baseline, *_ = toolsets.compared(tools, {}, {}, iso(now))
                 store.set_baseline(tx, call.tenant, device.id, baseline)
+            self.quotas.need(tx, "boards", call.tenant, lambda: store.approved_count(tx, call.tenant))
             if params.label is not None:
                 _set_label(tx, device, params.label)
             if guess:
@@ -140,7 +144,7 @@ class Management:
 
         try:
             return await call.commit(self.db, work)
-        except InvalidParams:  # the label was invalid, but the code was right: do not count it as a guess
+        except (InvalidParams, QuotaReached):  # but the code was right: do not count it as a guess
             if guess:
                 await self.db.write(lambda tx: rate_limits.was_right(tx, call.tenant))
             raise

@@ -271,6 +271,11 @@ def tenants(tx: Tx) -> frozenset[str]:
     return frozenset(row[0] for row in tx.all(sql))
 
 
+def approved_count(tx: Tx, tenant: str) -> int:
+    sql = "SELECT count(*) FROM devices WHERE tenant = $1 AND approved_at IS NOT NULL AND revoked_at IS NULL"
+    return number(tx, sql, tenant)
+
+
 def known_count(tx: Tx) -> int:
     return number(tx, "SELECT count(*) FROM devices WHERE approved_at IS NOT NULL AND revoked_at IS NULL")
 

@@ -5,7 +5,7 @@ embedding.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kho.documents import store
 from kho.documents.store import SPACE, DocumentVersion
@@ -36,19 +36,38 @@ def kinds(mime_type: str | None, is_human_readable: bool | None) -> tuple[str, .
     return tuple(kind_of(one, readable) for one in types for readable in shown)
 
 
-def document(tenant: str, id: str, parent: str, created_at: int, version: DocumentVersion, body: str) -> Document:
+def document(
+    tenant: str, id: str, parent: str, created_at: int, version: DocumentVersion, body: str, most: int = 0
+) -> Document:
     passages = [
         Passage((Field(chunk.text),), JOINT.join(chunk.heading), version.title)
-        for chunk in chunks(body, kind=_CUT[version.mime_type])
+        for chunk in chunks(body, kind=_CUT[version.mime_type], most=most)
     ]
     kind = kind_of(version.mime_type, version.is_human_readable)
     return Document(SPACE, tenant, id, passages, parent, kind, version.tags, created_at)
 
 
 async def prepared(tenant: str, id: str, parent: str, created_at: int, version: DocumentVersion, body: str) -> Prepared:
+    """Prepare a body that is stored already."""
+
     def work() -> Prepared:
         return prepare(document(tenant, id, parent, created_at, version, body))
 
+    return await _off_the_loop(work, body)
+
+
+async def checked(
+    index: Index, tenant: str, id: str, parent: str, created_at: int, version: DocumentVersion, body: str
+) -> Prepared:
+    """Prepare a body that is new: it may be refused."""
+
+    def work() -> Prepared:
+        return index.prepare(document(tenant, id, parent, created_at, version, body, index.most_passages))
+
+    return await _off_the_loop(work, body)
+
+
+async def _off_the_loop(work: Callable[[], Prepared], body: str) -> Prepared:
     return work() if len(body) <= LONG_BODY else await asyncio.to_thread(work)
 
 

@@ -9,6 +9,7 @@ document has changed by then, the operation starts again.
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -84,7 +85,7 @@ class DocumentService:
         created = now if params.created_at is None else params.created_at
         plain = {name: getattr(params, name) for name in PLAIN}
         version = DocumentVersion(1, content.mime_type, params.metadata, **plain)
-        entry = await indexing.prepared(call.tenant, id, parent, created, version, content.body)
+        entry = await indexing.checked(self.index, call.tenant, id, parent, created, version, content.body)
 
         def work(tx: Tx) -> ChangedDocument:
             _need_room(tx, call.tenant, parent, 1, "parent_id")
@@ -363,7 +364,8 @@ class DocumentService:
             number = seen.revision + 1
             if new is not None:
                 version = replace(version, body_of=number)
-            entry = await indexing.prepared(call.tenant, id, seen.parent, seen.created_at, version, body)
+            prepared = indexing.prepared if new is None else partial(indexing.checked, self.index)
+            entry = await prepared(call.tenant, id, seen.parent, seen.created_at, version, body)
 
             def work(tx: Tx) -> ChangedDocument:
                 before = as_seen(tx, seen)

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from kho.kernel import Call, Operation
+from kho.kernel import Call, Operation, Principal, TooManyRequests
 from kho.kernel.capability import Gauge
 from kho.kernel.registry import Outcome
 
@@ -24,6 +24,9 @@ class Metrics:
         self.sessions = LiveGauge(
             "kho_mcp_sessions", "Open sessions of MCP.", registry=self._registry, multiprocess_mode="livesum"
         )
+        self._refused = Counter(
+            "kho_refused", "Requests and streams that a limit refused, by limit.", ("limit",), registry=self._registry
+        )
         self._children: dict[tuple[str, str, str], tuple[Any, Any]] = {}
         self.content_type = CONTENT_TYPE_LATEST.encode()
 
@@ -34,6 +37,9 @@ class Metrics:
             children = self._children[key] = (self._calls.labels(*key), self._seconds.labels(*key[:2]))
         children[0].inc()
         children[1].observe(seconds)
+
+    def refused(self, principal: Principal, error: TooManyRequests) -> None:
+        self._refused.labels(error.details["limit"]).inc()
 
     def render(self, measured: Iterable[tuple[Gauge, float]] = ()) -> bytes:
         """Render all metrics. What was `measured` is the same for all workers, so it is not a per-worker gauge:

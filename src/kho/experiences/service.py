@@ -196,7 +196,7 @@ class ExperienceService:
             updated_at=now,
             changed_at=now,
         )
-        entry = prepared(call.tenant, experience)
+        entry = prepared(self.store.index, call.tenant, experience)
 
         def work(tx: Tx) -> model.Submitted:
             close = self._similar(tx, experience, entry)
@@ -343,7 +343,7 @@ class ExperienceService:
         def work(tx: Tx) -> model.ImportedExperiences:
             new = [e for e in experiences if self.store.get(tx, call.tenant, e.id) is None]
             for experience in {e.id: e for e in new}.values():
-                self.store.insert(tx, call.tenant, experience, prepared(call.tenant, experience))
+                self.store.insert(tx, call.tenant, experience, prepared(self.store.index, call.tenant, experience))
             count = len({e.id for e in new})
             if count:
                 call.audit(tx, "", at=self.clock(), imported=count)

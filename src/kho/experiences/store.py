@@ -12,7 +12,7 @@ from kho.kernel.ports import Tx
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, among, insert, replacing, to_json, update
 from kho.search.indexing import minhash
-from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare
+from kho.search.indexing.index import Document, Field, Index, Passage, Prepared
 from kho.search.indexing.reindex import pages
 from kho.search.text.tokens import index_tokens
 
@@ -86,9 +86,9 @@ all_documents = pages(
 """Pages of all records of all tenants, for `search.indexing.reindex`."""
 
 
-def prepared(tenant: str, experience: Experience) -> Prepared:
+def prepared(index: Index, tenant: str, experience: Experience) -> Prepared:
     """Compute the index entry of a record; before the transaction if possible, because writers wait for each other."""
-    return replace(prepare(document(tenant, experience)), bands=minhash.bands(gist(experience)))
+    return replace(index.prepare(document(tenant, experience)), bands=minhash.bands(gist(experience)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Store:
         insert(tx, "experience_revisions", {"tenant": tenant, "id": old.id, "revision": old.revision, **earlier})
         update(tx, "experiences", _ROWS.write(new, only=(*FIELDS, "revision", "changed_at")), tenant=tenant, id=new.id)
         self._touch(tx, tenant, new.id, now)
-        self.index.put(tx, [prepared(tenant, new)])
+        self.index.put(tx, [prepared(self.index, tenant, new)])
         return new
 
     def lock(self, tx: Tx, tenant: str, id: str) -> Experience | None:
@@ -144,7 +144,7 @@ class Store:
         update(tx, "experiences", {"deleted_at": at, "changed_at": now}, tenant=tenant, id=experience.id)
         self._touch(tx, tenant, experience.id, now)
         if at is None:
-            self.index.put(tx, [prepared(tenant, experience)])
+            self.index.put(tx, [prepared(self.index, tenant, experience)])
         else:
             self.index.drop(tx, SPACE, tenant, [experience.id])
 

@@ -9,7 +9,7 @@ from kho.kernel.ports import Tx, Value
 from kho.lib.chunking.chunker import chunks
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, among, digest, update
-from kho.search.indexing.index import Document, Field, Index, Passage, prepare
+from kho.search.indexing.index import Document, Field, Index, Passage
 from kho.search.indexing.reindex import pages
 
 SPACE = "facts"
@@ -214,7 +214,7 @@ class Store:
 
     def _index(self, tx: Tx, tenant: str, fact: Fact, before: str | None = None) -> None:
         if fact.forgotten_at is None and fact.replaced_by is None:
-            self.index.put(tx, [prepare(document(tenant, fact))], moved_from=before)
+            self.index.put(tx, [self.index.prepare(document(tenant, fact))], moved_from=before)
         elif before is not None:
             self.index.drop(tx, SPACE, tenant, [fact.id], before)
 

@@ -16,6 +16,7 @@ from kho.kernel.errors import (
     KhoError,
     NotFound,
     Timeout,
+    TooManyRequests,
     Unauthorized,
     Unavailable,
     Unconfirmed,

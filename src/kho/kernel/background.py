@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kho.kernel.errors import KhoError
+from kho.kernel.limits.allowance import CURRENT
 from kho.lib.tenancy import in_no_tenant
 
 T = TypeVar("T")
@@ -97,6 +98,7 @@ class Background:
             await asyncio.wait(self._tasks)
 
     async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+        CURRENT.set(None)  # nobody waits for it, so a limit of who caused it must not make it fail
         try:
             with in_no_tenant():
                 await work()

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from kho.kernel.access import Access, Open, names
 from kho.kernel.audit import AuditEvent, record
 from kho.kernel.errors import Forbidden, Timeout
+from kho.kernel.limits.allowance import carried
 from kho.kernel.ports import Database, Tx
 from kho.kernel.toolset import Choosable, Selection
 from kho.lib.dataclass import dataclass
@@ -198,7 +199,7 @@ class Call:
 
     async def commit_with(self, db: Database, work: Callable[[Tx], tuple[T, U]]) -> tuple[T, U]:
         """Same, for work that returns more than the result, such as what to do after the commit."""
-        receipt = self.receipt
+        receipt, work = self.receipt, carried(work)
         if receipt is None:
             return await db.write(work)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 INTERNAL = -32603
 GENERAL = -32000
 """Number of a failure outside of a contract's categories, in contracts with their own numbers."""
-UNAUTHORIZED, FORBIDDEN, CONFLICT = -32041, -32043, -32049
+UNAUTHORIZED, FORBIDDEN, CONFLICT, TOO_MANY = -32041, -32043, -32049, -32029
 """Our own numbers for failures that are not internal errors; the last digits match the HTTP status."""
 
 CORRECT = "Correct what the message names, then call again."
@@ -47,7 +47,7 @@ class KhoError(Exception):
     @property
     def contract_code(self) -> int:
         """Number in a contract that has numbers: such a contract has only one for all of Kho's own failures."""
-        return GENERAL if self.rpc in (INTERNAL, UNAUTHORIZED, FORBIDDEN, CONFLICT) else self.rpc
+        return GENERAL if self.rpc in (INTERNAL, UNAUTHORIZED, FORBIDDEN, CONFLICT, TOO_MANY) else self.rpc
 
     def contract_data(self) -> dict[str, str]:
         """`data` of a JSON-RPC error in such a contract: both parts are sentences, and neither is ever empty."""
@@ -142,6 +142,19 @@ class Unconfirmed(Conflict):
     """This needs to be confirmed first. Nothing was done yet."""
 
     code = "CONFIRMATION_NEEDED"
+
+
+class TooManyRequests(KhoError):
+    """A limit is reached. `retry_after` among the details says in how many seconds to try again."""
+
+    code = "RATE_LIMITED"
+    rpc = TOO_MANY
+    status = 429
+
+    @property
+    def retry_after(self) -> int | None:
+        """Seconds, for the header Retry-After."""
+        return self.details.get("retry_after")
 
 
 class Timeout(KhoError):

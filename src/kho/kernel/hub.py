@@ -7,6 +7,7 @@ from kho.kernel.api_keys import Keys, LocalToken
 from kho.kernel.call import Call, Principal, Receipts
 from kho.kernel.capability import Gauge
 from kho.kernel.errors import Forbidden, KhoError
+from kho.kernel.limits.limiter import Limiter
 from kho.kernel.registry import Registry
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
@@ -67,6 +68,7 @@ class Hub:
     local: Principal
     local_token: LocalToken
     refusals: Refusals
+    limiter: Limiter
     measure: Callable[[], Awaitable[Sequence[tuple[Gauge, float]]]]
     """Reads every gauge now."""
     public: Principal | None = None

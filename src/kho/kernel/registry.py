@@ -9,10 +9,11 @@ from typing import Any
 from kho.kernel import hints, validation, vocabulary
 from kho.kernel.access import names
 from kho.kernel.background import Background
-from kho.kernel.call import Call, Principal
+from kho.kernel.call import Call, Principal, within
 from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
+from kho.kernel.limits.limiter import Limiter
 from kho.kernel.operation import Operation
 from kho.kernel.toolset import Selection, select
 from kho.kernel.validation import Problem, check_values
@@ -45,11 +46,13 @@ class Registry:
         kinds: Iterable[Kind] = (),
         *,
         read_only: bool = False,
+        limiter: Limiter | None = None,
     ) -> None:
         """`kinds`: those of global ids whose slices may not be open, as in a command."""
         self.capabilities = capabilities
         self.observers: list[Observer] = []
         self._background = background
+        self._limiter = limiter
         self._tools = _index(capabilities, lambda _, operation: operation.tool)
         self._actions = _index(capabilities, lambda _, operation: operation.action)
         self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
@@ -107,9 +110,8 @@ class Registry:
         try:
             call.operation = operation.audited_as
             self.checkpoint.need(call, operation, operation.cli[0].words if operation.cli else "")
-            params = await self._parse(operation, arguments)
             with in_tenant(call.tenant):
-                result = await operation.run(params, call)
+                result = await self._run(operation, arguments, call)
             outcome = Outcome(operation, operation.shape(result), result)
         except KhoError as error:
             if (spell := hints.at_wire(call.door, self._tools.get)) is not None:
@@ -123,6 +125,15 @@ class Registry:
         for work in call.afterwards:
             self._background.add(for_tenant(call.tenant, work))
         return outcome
+
+    async def _run(self, operation: Operation, arguments: Any, call: Call) -> Any:
+        """Run the operation, within the limits of its caller if that is not this machine's user."""
+        if self._limiter is None or not call.shared:
+            return await operation.run(await self._parse(operation, arguments), call)
+        writes = operation.effect != "read" and not operation.hands_on
+        async with self._limiter.call(call.principal, writes=writes):
+            work = operation.run(await self._parse(operation, arguments), call)
+            return await within(self._limiter.settings.call_seconds or None, work)
 
     async def _parse(self, operation: Operation, arguments: Any) -> Any:
         arguments = operation.without_unknown(arguments)

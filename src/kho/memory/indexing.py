@@ -5,12 +5,13 @@ Thursday." makes sense only after what was asked. Only its text is shown.
 """
 
 import asyncio
+from dataclasses import replace
 
 from kho.kernel.ports import Tx
 from kho.lib.chunking.chunker import chunks
 from kho.memory import attribution, store
 from kho.memory.store import MESSAGES, SPACE, Labels, Message
-from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare
+from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare
 from kho.search.indexing.reindex import pages
 from kho.search.query.dialogue import zone_tag
 from kho.search.query.speakers import speaker_tag
@@ -33,10 +34,12 @@ def document(
     message: Message,
     labels: Labels = Labels(),  # noqa: B008 (a tuple)
     before: str = "",
+    most: int = 0,
 ) -> Document:
-    """`before`: the text of the message before it. A long message says itself what it is about."""
+    """`before`: the text of the message before it. A long message says itself what it is about. `most` passages are
+    made, and one more if there are more."""
     text = message.content
-    texts = [text] if len(text) <= SHORT else [chunk.text for chunk in chunks(text)]
+    texts = [text] if len(text) <= SHORT else [chunk.text for chunk in chunks(text, most=most)]
     said_at = attribution.said_at(message)
     who = attribution.speaker(message) or message.role
     heading = _question(before) if len(texts) == 1 else ""
@@ -58,9 +61,9 @@ def tags(message: Message, labels: Labels) -> tuple[str, ...]:
     return (*labels.tags, by, *zone_tag(attribution.ahead_of_utc(message)))
 
 
-async def prepared(tenant: str, conversation: str, message: Message) -> Prepared:
+async def prepared(index: Index, tenant: str, conversation: str, message: Message) -> Prepared:
     def work() -> Prepared:
-        return prepare(document(tenant, conversation, message))
+        return index.prepare(document(tenant, conversation, message, most=index.most_passages))
 
     return work() if len(message.content) <= LONG else await asyncio.to_thread(work)
 
@@ -71,7 +74,8 @@ def placed(tx: Tx, entry: Prepared, message: Message, labels: Labels) -> Prepare
     tenant, conversation = entry.document.tenant, entry.document.collection
     before = store.content_at(tx, tenant, conversation, message.place - 1) if len(message.content) <= SHORT else ""
     if _question(before):
-        return prepare(document(tenant, conversation, message, labels, before))
+        again = prepare(document(tenant, conversation, message, labels, before))
+        return replace(again, allowance=entry.allowance)
     return entry.refiled(tags=tags(message, labels))
 
 

@@ -103,7 +103,7 @@ class MemoryService:
         tenant, conversation, now = call.tenant, params.conversation_id, self.clock()
         id = params.message_id or str(uuid.uuid4())
         message = Message(place=0, id=id, created_at=now, **params.stored())
-        entry = await indexing.prepared(tenant, conversation, message)
+        entry = await indexing.prepared(self.index, tenant, conversation, message)
         done = model.Done(status="success", conversation_id=conversation)
 
         def work(tx: Tx) -> tuple[model.Done, tuple[bool, bool]]:

@@ -113,7 +113,8 @@ class MemoryTransfer:
         entries: dict[int, Prepared] = {}
         for number, line in enumerate(parsed):
             if isinstance(line, MessageLine):
-                entries[number] = await indexing.prepared(call.tenant, line.conversation_id, _message(line, 0))
+                message, conversation = _message(line, 0), line.conversation_id
+                entries[number] = await indexing.prepared(self.index, call.tenant, conversation, message)
 
         def work(tx: Tx) -> model.ImportedConversations:
             made = taken = known = 0

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kho.kernel.errors import Unavailable
+from kho.kernel.limits.allowance import model_call
 from kho.kernel.ports import PromptMessage, Written
 from kho.lib.dataclass import dataclass
 from kho.models.http_client import ModelClient, gather_all
@@ -118,6 +119,7 @@ class OpenAIChat:
 
     async def complete(self, messages: Sequence[PromptMessage]) -> Written:
         _need(self._model, "LLM")
+        model_call()
         body: dict[str, Any] = {
             "model": self._model,
             "messages": [dict(message) for message in messages],
@@ -138,6 +140,7 @@ class OpenAIVision:
     async def explain(self, image: bytes, mime: str, question: str) -> str:
         """Raises `errors.Unavailable` if there is no answer."""
         _need(self._model, "VISION")
+        model_call()
         photo = f"data:{mime};base64,{base64.b64encode(image).decode()}"
         asked = [{"type": "text", "text": question}, {"type": "image_url", "image_url": {"url": photo}}]
         body: dict[str, Any] = {

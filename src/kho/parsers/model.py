@@ -69,6 +69,8 @@ class ParserLimits:
     seven times at the very most, because of the lines and their indentation."""
     small: int = 4 * 2**20
     """Characters of a text below which its growth does not matter."""
+    passages: int = 0
+    """Maximum passages of one file, of which one more is made; 0 for any number."""
     seconds: float = 60
     """Timeout for one file that is read in the worker."""
     memory: int = 2**30

@@ -62,7 +62,7 @@ def _read(request: _Request, limits: ParserLimits) -> list[bytes] | None:
             found = read_text(request.data.decode("utf-8", "surrogatepass"))
         else:
             found = read(request.data, request.name, limits=limits)
-        frame = _found(found, cut=request.cut)
+        frame = _found(found, limits, cut=request.cut)
         if sum(map(len, frame)) > limits.answer:
             return _unreadable("its text is far too long", "Split it into smaller files.")
         return frame
@@ -72,14 +72,14 @@ def _read(request: _Request, limits: ParserLimits) -> list[bytes] | None:
         return None
 
 
-def _found(found: ParsedFile, *, cut: bool) -> list[bytes]:
+def _found(found: ParsedFile, limits: ParserLimits, *, cut: bool) -> list[bytes]:
     told = {one.name: getattr(found, one.name) for one in fields(found) if one.name not in ("text", "chunks")}
-    passages = b"\n".join(_passages(found)) if cut else b""
+    passages = b"\n".join(_passages(found, limits.passages)) if cut else b""
     return _frame({"readable": told}, found.text.encode("utf-8", "surrogatepass"), passages)
 
 
-def _passages(found: ParsedFile) -> Iterator[bytes]:
-    for one in chunks(found.text, kind=found.kind):
+def _passages(found: ParsedFile, most: int) -> Iterator[bytes]:
+    for one in chunks(found.text, kind=found.kind, most=most):
         row = json.dumps((one.text, one.heading, one.content), ensure_ascii=False)
         yield row.encode("utf-8", "surrogatepass")
 

@@ -90,6 +90,7 @@ def capability(core: Core, settings: ResearchSettings, *, allowed_paths: Allowed
         clock=clock,
         settings=settings,
         changes=changes,
+        quotas=core.quotas,
     )
     return replace(
         described(

@@ -19,5 +19,7 @@ class ResearchSettings(Section):
     """Timeout in seconds of a query."""
     max_file: int = Field(default=50 * 1024 * 1024, ge=1024)
     """Maximum file size in bytes."""
+    file_timeout: float = Field(default=60.0, gt=0, le=3600)
+    """Seconds for reading one file; after that it counts as unreadable."""
     duplicate: float = Field(default=0.85, gt=0, le=1)
     """Minimum similarity (0..1) at which a text counts as a duplicate."""

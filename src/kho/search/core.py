@@ -1,7 +1,10 @@
 """`Core`: the shared services that every slice builds on. A slice's `capability.py` gets it whole; services get the
 parts that they name."""
 
+from dataclasses import field
+
 from kho.kernel import Background, Database, Leases
+from kho.kernel.limits.quotas import Quotas, no_quotas
 from kho.lib.clock import Clock, system_clock
 from kho.lib.dataclass import dataclass
 from kho.search.indexing.embedding_queue import EmbeddingQueue
@@ -22,3 +25,4 @@ class Core:
     model: str = ""
     """Name of the embedding model; empty if there is none."""
     clock: Clock = system_clock
+    quotas: Quotas = field(default_factory=no_quotas)

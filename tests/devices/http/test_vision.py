@@ -15,6 +15,8 @@ from tests.models.model_server import ModelServer, serving
 
 from kho.devices.errors import DeviceFailed
 from kho.devices.http.vision import MAX_ANSWER, MAX_IMAGE, image_type
+from kho.kernel.limits.limiter import Limiter
+from kho.kernel.limits.settings import LimitSettings
 from kho.models import factory
 from kho.models.settings import VisionSettings
 from kho.simulator import simulator
@@ -29,12 +31,12 @@ def saying(text: str) -> JSONResponse:
 
 
 @asynccontextmanager
-async def seeing(worker: HubWorker) -> AsyncGenerator[tuple[Served, ModelServer], None]:
+async def seeing(worker: HubWorker, **chosen: Any) -> AsyncGenerator[tuple[Served, ModelServer], None]:
     async with serving() as model:
         seer = factory.vision(VisionSettings(url=model.url, model="eye-1", api_key=SecretStr("k")))
         assert seer is not None
         try:
-            async with web(worker, seer=seer) as hub:
+            async with web(worker, seer=seer, **chosen) as hub:
                 await hub.ota(DEVICE)
                 yield hub, model
         finally:
@@ -229,3 +231,15 @@ def test_images_are_told_by_their_first_bytes() -> None:
     }
     assert {content: image_type(content) for content in known} == known
     assert image_type(b"RIFF") is None
+
+
+async def test_the_photos_of_a_board_are_counted(workers: MakeWorker) -> None:
+    limiter = Limiter(LimitSettings(model_calls=2), lambda: 0.0)
+    async with seeing(workers(), limiter=limiter) as (hub, model):
+        model.answers += [saying("a cup"), saying("a cat")]
+        for _ in range(2):
+            assert (await ask(hub)).status_code == 200
+        answer = await ask(hub)
+        assert "2 calls of a language or vision model in a minute of one key or board" in failed(answer, 429)
+        assert answer.headers["retry-after"] == "30"
+        assert len(model.asked) == 2

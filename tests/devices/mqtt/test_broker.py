@@ -10,9 +10,10 @@ import pytest
 from tests.devices.factories import PATIENCE, HubWorker
 from tests.devices.mqtt_brokers import dialled, linked, own_broker, unlinked
 
+from kho.devices.connections.frame_pace import BURST
 from kho.devices.errors import BoardGone, BoardRefused
 from kho.devices.mqtt import broker
-from kho.devices.mqtt.board import MAX_MESSAGE
+from kho.devices.mqtt.board import MAX_MESSAGE, MAX_UNREAD
 from kho.lib.clock import DAY, SECOND
 from kho.lib.mqtt_client import Client, Disconnected
 from kho.simulator.board import Board
@@ -230,3 +231,30 @@ async def test_a_photo_goes_where_the_board_asked_for_its_settings_and_does_so_f
             assert json.loads(answer["text"]) == {"success": True, "action": "RESPONSE", "response": "image/png: a cup"}
             worker.clock.pass_(13 * 24 * 3600)
             await worker.live.beat()
+
+
+async def test_a_board_that_says_too_much_is_read_more_slowly_and_nothing_is_lost(worker: HubWorker) -> None:
+    go_on, waiting = asyncio.Event(), asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        waiting.set()
+        await go_on.wait()
+
+    worker.live.frames, worker.live.pause = 10, pause
+    many = MAX_UNREAD + 100
+    async with own_broker(worker) as at:
+        told = await at.credentials(MAC)
+        async with dialled(at.port, told) as client, asyncio.timeout(PATIENCE):
+            for _ in range(many):
+                await client.publish(told["publish_topic"], '{"type":"odd"}')
+            await waiting.wait()
+            loud = worker.live.find(worker.tenant, MAC)
+            assert loud is not None
+            assert loud.session.troubles["unknown frame"] <= 10 * BURST
+            neighbour = await at.simulate("02:4b:00:00:00:02")
+            await (await at.link("02:4b:00:00:00:02")).call(VOLUME, {"volume": 5})
+            assert neighbour.board.state.volume == 5
+            go_on.set()
+            while loud.session.troubles["unknown frame"] < many:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert loud.session.troubles["unknown frame"] == many

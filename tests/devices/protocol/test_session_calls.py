@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.devices.protocol.session_frames import HELLO, INITIALIZED, VOLUME, error, greeted, ready, say, sent, session
 
-from kho.devices.protocol.session import RENEW
+from kho.devices.protocol.session import RELIST, RENEW
 from kho.devices.protocol.session_events import CallAnswered, CallResult, Ready, Send, Trouble
 from kho.simulator.board import Board
 
@@ -152,9 +152,26 @@ def test_tools_are_listed_again_when_they_changed() -> None:
     assert Ready(machine.info, ()) in say(machine, id=listing["id"], result={"tools": []})
     [listing] = sent(machine.refresh(0))
     assert sent(say(machine, method="notifications/tools/list_changed")) == []
-    _, again = say(machine, id=listing["id"], result={"tools": []})
-    [listing] = sent([again])
+    assert sent(say(machine, id=listing["id"], result={"tools": []})) == []
+    assert machine.next_tick() == RELIST
+    [listing] = sent(machine.tick(RELIST))
     assert listing["method"] == "tools/list"
+
+
+def test_a_flood_of_changes_is_listed_once_a_second() -> None:
+    machine = session()
+    ready(machine, VOLUME)
+    asked = 0
+    for frame in range(1_000):
+        now = frame / 100
+        for request in sent([*say(machine, now, method="notifications/tools/list_changed"), *machine.tick(now)]):
+            asked += 1
+            say(machine, now, id=request["id"], result={"tools": [VOLUME]})
+    assert asked == 10
+    assert machine.next_tick() == 10.0, "the last change is not forgotten"
+    assert [request["method"] for request in sent(machine.tick(10.0))] == ["tools/list"]
+    machine.call(1, "x", {}, 30, 10.0)
+    assert machine.waiting == 1, "a call waits for the listing, and no longer"
 
 
 def test_arguments_that_are_no_json_fail_alone() -> None:

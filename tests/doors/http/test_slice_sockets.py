@@ -158,6 +158,7 @@ async def test_a_reader_that_does_not_read_is_given_up_and_dropped(
             GcFreezer(),
             Revocation(Auth(hub)),
             EventStreams(1.0, 0.05),
+            hub.limiter,
         )
         config = uvicorn.Config(Starlette(routes=door.routes()), http=guarded_protocol(), log_config=None)
         config.load()

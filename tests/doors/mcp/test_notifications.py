@@ -10,8 +10,8 @@ import pytest
 from mcp import Client
 from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
-from tests.doors.doors import HANDSHAKE, KHO, MODERN, PLAIN, Served, bearer, new_key, served, talking
+from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
+from tests.doors.doors import HANDSHAKE, KHO, MODERN, PLAIN, Boards, Served, bearer, new_key, served, talking
 from tests.doors.mcp.test_server import next_event
 from tests.timeouts import PATIENCE
 
@@ -21,7 +21,9 @@ from kho.kernel.background import Background
 from kho.kernel.call import Principal
 from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
-from kho.kernel.toolset import Selection
+from kho.kernel.limits.limiter import Limiter
+from kho.kernel.limits.settings import LimitSettings
+from kho.kernel.toolset import ALL, Selection
 from kho.settings import Settings
 
 URI = "memory://conversation/chat_1"
@@ -152,7 +154,7 @@ async def test_nobody_hears_of_another_tenants_conversations(settings: Settings)
 async def test_many_changes_at_once_are_few_notices() -> None:
     background, changes = Background(), capability.Changes(scope="memory:read")
     checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
-    notices = Notices(checkpoint, nobody, nobody, background)
+    notices = Notices(checkpoint, nobody, nobody, background, Limiter(LimitSettings()))
     lists: asyncio.Queue[object] = asyncio.Queue()
     updates: asyncio.Queue[object] = asyncio.Queue()
     notices.audience(Principal("bot", "acme", frozenset({"memory:read"})), Selection()).subscribe(
@@ -171,11 +173,27 @@ async def test_many_changes_at_once_are_few_notices() -> None:
     await background.drain()
 
 
+async def test_a_flood_of_tools_that_come_and_go_is_few_notices() -> None:
+    background, boards = Background(), Boards()
+    checkpoint = Checkpoint([boards.capability])
+    notices = Notices(checkpoint, nobody, nobody, background, Limiter(LimitSettings()))
+    told: asyncio.Queue[object] = asyncio.Queue()
+    notices.audience(Principal("bot", "acme", frozenset({"boards"})), ALL).subscribe(told.put_nowait)
+    async with asyncio.timeout(PATIENCE):
+        for _ in range(2):
+            for _ in range(500):
+                boards.plug("lamp")
+                boards.unplug("lamp")
+            assert await told.get() == ToolsListChanged()
+    assert told.empty()
+    await background.drain()
+
+
 @pytest.mark.parametrize("verb", ["tell", "publish"])
 async def test_nothing_is_told_where_nobody_listens(verb: str) -> None:
     changes = capability.Changes(scope="memory:read")
     checkpoint = Checkpoint([Capability("memory", "memory-server", (), resource_changes=changes)])
-    notices = Notices(checkpoint, nobody, nobody, Background())
+    notices = Notices(checkpoint, nobody, nobody, Background(), Limiter(LimitSettings()))
     if verb == "publish":
         await notices.publish(ResourcesListChanged())
     else:

@@ -87,6 +87,31 @@ def test_a_passage_says_where_it_is() -> None:
         assert MARKDOWN[chunk.start : chunk.end] == chunk.text
 
 
+def test_titles_without_text_share_passages() -> None:
+    small = "".join(f"t{number}\n=\n" for number in range(20_000))
+    found = chunks(small, kind="markdown")
+    assert len(found) < 1_000, "a passage for each would be 20,000"
+    assert covered(small, found).split() == []
+    assert {chunk.heading for chunk in found} == {()}
+    assert max(estimate(chunk.text) for chunk in found) <= SIZE
+
+
+def test_titles_without_text_have_the_heading_that_they_share() -> None:
+    text = "# A\n## B\n### C\n### D\n## E\ntext\n## F\n# G\n## H\n"
+    assert [(chunk.heading, chunk.text) for chunk in chunks(text, kind="markdown")] == [
+        (("A", "B"), "### C\n### D"),
+        (("A", "E"), "text"),
+        ((), "## F\n# G\n## H"),
+    ]
+
+
+def test_a_list_that_is_too_long_ends_at_one_more() -> None:
+    text = "".join(f"# T{number}\nx\n" for number in range(50))
+    assert len(chunks(text, kind="markdown")) == 50
+    assert [len(chunks(text, kind="markdown", most=most)) for most in (1, 49, 50, 51)] == [2, 50, 50, 50]
+    assert len(chunks("A sentence of words. " * 9_000, kind="text", most=7)) == 8
+
+
 def test_an_unclosed_fence_runs_to_the_end() -> None:
     assert [chunk.heading for chunk in chunks("# A\n\n~~~py\n# B\n```\n# C", kind="markdown")] == [("A",)]
 

@@ -8,7 +8,7 @@ comes back, it reclaims its boards, unless they have connected elsewhere.
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
@@ -20,6 +20,7 @@ from kho.devices.calls.queue import Queue, waiting
 from kho.devices.connections import forwarding_postgres
 from kho.devices.connections.connection import REPLACED, SEND_TIMEOUT, SHUT_OUT, BoardConnection, Wire
 from kho.devices.connections.forwarding import Forwarding, told
+from kho.devices.connections.frame_pace import FramePace
 from kho.devices.errors import DeviceOffline, NotApproved
 from kho.devices.events import Event, Events, Kind
 from kho.devices.notifications import CHANGED_TOOL, Notification, Notifications
@@ -57,6 +58,9 @@ class ConnectedBoards:
     forwarding: Forwarding
     process: str
     send_timeout: float = SEND_TIMEOUT
+    frames: int = 0
+    """Frames of a board that are read in a second; 0 for all that come."""
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     on_change: Callable[[], None] = lambda: None
     """Called when the boards' tools may have changed."""
     boards: dict[tuple[str, str], _Held] = field(default_factory=dict[tuple[str, str], _Held])
@@ -76,6 +80,7 @@ class ConnectedBoards:
             wire=wire,
             session=session,
             send_timeout=self.send_timeout,
+            pace=FramePace(self.frames, pause=self.pause),
             on_ready=lambda link: self.ready(tenant, device, link),
             on_notified=notified,
             on_closed=lambda link, reason: self.disconnected(tenant, device, link, reason),

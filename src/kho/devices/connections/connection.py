@@ -14,6 +14,7 @@ from dataclasses import field
 from itertools import count
 from typing import Any, Protocol
 
+from kho.devices.connections.frame_pace import FramePace
 from kho.devices.errors import BoardGone, BoardRefused, CallTimedOut, QueueFull
 from kho.devices.protocol import session_events as events
 from kho.devices.protocol.session import Session
@@ -63,6 +64,8 @@ class BoardConnection:
     max_calls: int = 32
     clock: Callable[[], float] = time.monotonic
     send_timeout: float = SEND_TIMEOUT
+    pace: FramePace = field(default_factory=FramePace)
+    """Whoever reads the wire awaits its turn before it passes on a frame."""
     closed: bool = False
     hung_up: bool = False
     announcing: bool = False

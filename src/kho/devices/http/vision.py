@@ -16,6 +16,7 @@ from kho.devices.pairing.registrations import Registrations
 from kho.devices.pairing.tokens import LIFETIME, Claims, Tokens
 from kho.kernel import InvalidParams, KhoError, Page, Unauthorized, Unavailable, WebReply, WebRequest
 from kho.kernel.access import OWN_CREDENTIALS
+from kho.kernel.limits.limiter import Limiter
 from kho.lib.dataclass import dataclass
 
 if TYPE_CHECKING:  # imported with the first photo, so that nothing else waits for it
@@ -52,6 +53,7 @@ class VisionPage:
     registrations: Registrations
     tokens: Tokens
     seer: Seer | None
+    limiter: Limiter | None = None
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     @property
@@ -68,13 +70,15 @@ class VisionPage:
         )
 
     async def answer(self, request: WebRequest) -> WebReply:
-        await self._check(request)
+        claims = await self._check(request)
         question, image = await asyncio.to_thread(_read, request.headers.get("content-type", ""), request.body)
         mime = image_type(image)
         if mime is None:
             raise NotAnImage
         if self.seer is None:
             return _said(False, NO_MODEL)
+        if self.limiter is not None:
+            self.limiter.allowance(claims.tenant, f"board {claims.device}").take("model_calls")
         try:
             async with self.turns:
                 text = await self.seer.explain(image, mime, question)

@@ -8,6 +8,7 @@ audio is counted and ignored.
 import asyncio
 
 from kho.devices.connections.boards import ConnectedBoards
+from kho.devices.connections.frame_pace import FramePace
 from kho.devices.errors import NotApproved
 from kho.devices.http.ota import PATH as OTA_PATH
 from kho.devices.http.ota import SOCKET_PATH
@@ -95,9 +96,11 @@ class WebSocketDoor:
 
     async def _hello(self, channel: Channel) -> str | None:
         """Return the board's hello; None if the connection ended, or was closed because no hello came in time."""
+        pace = FramePace(self.boards.frames, pause=self.boards.pause)
         try:
             async with asyncio.timeout(self.hello_within):
                 while (message := await channel.receive()) is not None:
+                    await pace.turn()
                     if isinstance(message, str) and (frames.parse(message) or {}).get("type") == "hello":
                         return message
         except TimeoutError:
@@ -119,6 +122,7 @@ class WebSocketDoor:
             await self.boards.connected(board.tenant, board.id, link)
             await link.received(hello)
             while (message := await channel.receive()) is not None:
+                await link.pace.turn()
                 if isinstance(message, str):
                     await link.received(message)
                 else:

@@ -31,7 +31,9 @@ log = logging.getLogger("kho.devices.mqtt")
 MAX_MESSAGE = 8192
 """Maximum bytes of a message that boards accept."""
 MAX_UNREAD = 256
-"""Maximum unprocessed messages of a board; more are dropped."""
+"""Maximum unprocessed messages of a board; more are dropped, where a broker is shared by all boards."""
+FULL = MAX_UNREAD // 2
+"""Unprocessed messages above which no more is read of a board that has a connection of its own."""
 DISCARD = 9
 """UDP discard port: everything sent there is thrown away."""
 
@@ -121,10 +123,18 @@ class MqttConversation:
         self._unread: deque[str | None] = deque(maxlen=MAX_UNREAD)
         self._reader: asyncio.Task[None] | None = None
         self._known = False
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def room(self) -> None:
+        """Return when a further message can be taken."""
+        await self._room.wait()
 
     def heard(self, text: str | None) -> None:
         """Queue a message; None means that the board is there but has not said anything yet."""
         self._unread.append(text)
+        if len(self._unread) > FULL:
+            self._room.clear()
         if self._reader is None or self._reader.done():
             self._reader = asyncio.get_running_loop().create_task(self._read_all())
 
@@ -139,14 +149,22 @@ class MqttConversation:
         await self.link.settled()
 
     async def _read_all(self) -> None:
-        while self._unread and not self.link.closed:
-            text = self._unread.popleft()
-            if not self._known:
-                await self._connect()
-                if text is None or not _is_hello(text):
-                    await self.link.opened()  # no effect if the handshake has started already
-            if text is not None:
-                await self.link.received(text)
+        try:
+            while self._unread and not self.link.closed:
+                await self._read(self._unread.popleft())
+                if len(self._unread) <= FULL:
+                    self._room.set()
+        finally:
+            self._room.set()
+
+    async def _read(self, text: str | None) -> None:
+        await self.link.pace.turn()
+        if not self._known:
+            await self._connect()
+            if text is None or not _is_hello(text):
+                await self.link.opened()  # no effect if the handshake has started already
+        if text is not None:
+            await self.link.received(text)
 
     async def _connect(self) -> None:
         self._known = True

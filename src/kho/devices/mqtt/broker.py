@@ -54,9 +54,15 @@ class Limited:
         self._last = self._loop.time()
         self._over = False
         self.patience = patience
+        self.room: Callable[[], Awaitable[None]] | None = None
+        """Awaited before more is read."""
 
     async def read(self, n: int = -1) -> bytes:
         if 0 <= n <= MAX_PACKET and not self._over:
+            if self.room is not None:
+                before = self._loop.time()
+                await self.room()
+                self._last += self._loop.time() - before  # it was we who kept it waiting
             with suppress(TimeoutError):
                 # Counted from the last data: the broker restarts its reads now and then.
                 async with asyncio.timeout_at(self._last + self.patience):
@@ -191,13 +197,15 @@ class BoardBroker:
         if kept is None or kept[0] is not session:
             return  # it has already disconnected
         handler, board, topic = kept[1], cast(Device, session.attributes[BOARD]), self.topic(session)
-        cast(Limited, handler.reader).patience = min(SLOWEST, session.keep_alive * 1.5) or SLOWEST
+        reader = cast(Limited, handler.reader)
+        reader.patience = min(SLOWEST, session.keep_alive * 1.5) or SLOWEST
 
         async def deliver(text: str) -> None:
             await handler.mqtt_publish(topic, text.encode(), 0, retain=False)
 
         conversation = MqttConversation(self.hub, self.where, board, deliver, hang_up=handler.handle_connection_closed)
         session.attributes[TALK] = self.conversations[session.client_id or ""] = conversation
+        reader.room = conversation.room
         conversation.heard(None)
 
     def heard(self, client_id: str, topic: str, content: bytes) -> None:

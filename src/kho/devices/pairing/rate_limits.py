@@ -7,7 +7,7 @@ from dataclasses import field
 
 from cachetools import LRUCache
 
-from kho.kernel import KhoError, Tx
+from kho.kernel import TooManyRequests, Tx
 from kho.lib.clock import SECOND, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern
@@ -23,11 +23,10 @@ MAX_ADDRESSES = 4096
 _CODE = pattern(r"[0-9]{6}")
 
 
-class TooManyGuesses(KhoError):
+class TooManyGuesses(TooManyRequests):
     """Too many codes were wrong."""
 
     code = "TOO_MANY_GUESSES"
-    status = 429
     guidance = "Wait, and read the six digits from the board again: it shows new ones by then."
 
 
@@ -46,7 +45,8 @@ def count(tx: Tx, tenant: str, now: int) -> None:
     row = tx.one(sql, tenant, now, now - LASTS)
     if row is not None and row[0] > MAX_GUESSES:
         until = iso(row[1] + LASTS)
-        raise TooManyGuesses(f"{MAX_GUESSES} codes were wrong. No more are accepted before {until}.", until=until)
+        message = f"{MAX_GUESSES} codes were wrong. No more are accepted before {until}."
+        raise TooManyGuesses(message, until=until, retry_after=(row[1] + LASTS - now) // SECOND + 1)
 
 
 def was_right(tx: Tx, tenant: str) -> None:
@@ -55,11 +55,10 @@ def was_right(tx: Tx, tenant: str) -> None:
     tx.run("UPDATE device_guesses SET wrong = wrong - 1 WHERE tenant = $1 AND wrong > 0", tenant)
 
 
-class TooManyBoards(KhoError):
+class TooManyBoards(TooManyRequests):
     """Too many boards that nobody has approved came from this address."""
 
     code = "TOO_MANY_BOARDS"
-    status = 429
     guidance = "Approve or switch off those that are waiting, and try again in ten minutes."
 
 
@@ -77,5 +76,5 @@ class RateLimit:
         while came and came[0] <= now - self.within:
             came.popleft()
         if len(came) >= self.most:
-            raise TooManyBoards
+            raise TooManyBoards(retry_after=((came[0] if came else now) + self.within - now) // SECOND + 1)
         came.append(now)

@@ -38,6 +38,8 @@ PLAIN = {"jsonrpc", "method", "result", "error"}
 RENEW = 12 * 3600.0
 """Seconds after which a board gets a new token for photos before its next call: a connection may last for months, and
 no token does."""
+RELIST = 1.0
+"""Seconds after a changed list was asked for in which further changes wait, and are listed together."""
 Photos = tuple[str, str]
 """URL and token."""
 State = Literal["hello", "initializing", "listing", "ready", "closed"]
@@ -85,6 +87,7 @@ class Session:
         self._expired: OrderedDict[int, str] = OrderedDict()
         self._listing = Listing(with_user_tools=True)
         self._stale = False
+        self._list_after = 0.0
         self._renew_at = inf
 
     @property
@@ -132,7 +135,7 @@ class Session:
 
     def refresh(self, now: float) -> list[events.Act]:
         """List the tools again once no call is waiting."""
-        self._stale = self.state == "ready"
+        self._stale, self._list_after = self.state == "ready", now
         return self._next(now)
 
     def keep_alive(self) -> list[events.Act]:
@@ -147,6 +150,8 @@ class Session:
         deadlines = [call.deadline for call in self._queue.values()]
         if self._flight is not None:
             deadlines.append(self._flight.deadline)
+        if self._stale and self._flight is None and self.state == "ready":
+            deadlines.append(self._list_after)
         return min(deadlines, default=None)
 
     def tick(self, now: float) -> list[events.Act]:
@@ -297,7 +302,8 @@ class Session:
                 acts.append(self._ask("call", "tools/call", params, now, call=call))
             except TypeError as problem:
                 acts.append(events.failed(call.number, "refused", f"The arguments are no JSON: {problem}."))
-        if self._stale and self.state == "ready" and self._flight is None:
+        if self._stale and self.state == "ready" and self._flight is None and now >= self._list_after:
+            self._list_after = now + RELIST
             acts += self._begin_list(now, with_user_tools=True)
         return acts
 

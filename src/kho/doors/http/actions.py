@@ -3,8 +3,8 @@
 import hashlib
 import re
 import uuid
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from functools import partial
 from typing import Annotated, Any, cast
 
@@ -12,6 +12,7 @@ import orjson
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 from pydantic_core import PydanticCustomError
 
+from kho.doors.http.asgi import error_headers
 from kho.kernel import validation
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import Conflict, Forbidden, InvalidParams, KhoError, UniqueViolation, UnknownOperation, about
@@ -58,6 +59,7 @@ class Envelope(Params):
 class Reply:
     status: int
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Actions:
@@ -96,7 +98,7 @@ class Actions:
         if outcome.value is None:
             return _refusal(call.request_id, envelope.action, outcome.error)
         answer = {"request_id": call.request_id, "action": envelope.action, "status": "error", "result": outcome.value}
-        return Reply(outcome.error.status, orjson.dumps(answer))
+        return Reply(outcome.error.status, orjson.dumps(answer), error_headers(outcome.error))
 
     async def _once(self, operation: Operation, envelope: Envelope, call: Call) -> Reply:
         """Run a write at most once for its request id, also when equal requests race."""
@@ -179,6 +181,5 @@ def _success(request_id: str, action: str, result: Any) -> bytes:
 
 def _refusal(request_id: str | None, action: str | None, error: KhoError) -> Reply:
     body: dict[str, Any] = {"details": {}, **error.as_dict()}
-    return Reply(
-        error.status, orjson.dumps({"request_id": request_id, "action": action, "status": "error", "error": body})
-    )
+    answer = {"request_id": request_id, "action": action, "status": "error", "error": body}
+    return Reply(error.status, orjson.dumps(answer), error_headers(error))

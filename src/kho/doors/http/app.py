@@ -23,7 +23,7 @@ from kho.doors.http.discovery import capabilities_of, health, servers
 from kho.doors.http.event_stream import HEARTBEAT, EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.guard import Guard, loopback_hosts, loopback_origins
-from kho.doors.http.jsonrpc import JsonRpc
+from kho.doors.http.jsonrpc import JsonRpc, failure
 from kho.doors.http.openapi import openapi
 from kho.doors.http.slice_channel import request_of
 from kho.doors.http.slice_routes import WebDoor
@@ -31,10 +31,11 @@ from kho.doors.http.uvicorn_protocols import STOP
 from kho.doors.mcp.http import PRINCIPAL, McpHttp
 from kho.doors.mcp.server import Context, McpDoor
 from kho.doors.metrics import Metrics
-from kho.kernel import Background, Call, Hub, KhoError, NotFound, Principal
+from kho.kernel import Background, Call, Hub, KhoError, NotFound, Principal, TooManyRequests
 from kho.kernel.access import METRICS
 from kho.kernel.capability import Gauge
 from kho.kernel.errors import Forbidden
+from kho.kernel.limits.limiter import Limiter
 from kho.lib.dataclass import dataclass
 
 Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
@@ -64,14 +65,19 @@ class Authenticated:
 
     auth: Auth
     revocation: Revocation
+    limiter: Limiter
     handler: Handler
+    speaks_jsonrpc: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             principal = await self.auth.principal(scope)
+            self.limiter.request(principal)
         except KhoError as error:
             self.auth.refused(scope, error)
-            await send_error(send, error)
+            # Clients of JSON-RPC then read why, and tell their model. That there is no credential they know by the 401.
+            told = self.speaks_jsonrpc and isinstance(error, TooManyRequests)
+            await send_error(send, error, failure(None, error, contract=False) if told else None)
             return
         async with self.revocation.watched(scope, send, principal) as send:
             await self.handler(scope, receive, send, principal)
@@ -117,18 +123,19 @@ class Application:
             background = Background()
             metrics = Metrics()
             hub.registry.observers.append(metrics.observe)
+            hub.limiter.observers.append(metrics.refused)
             selection = hub.registry.select(self._mcp.tools)
             door = McpDoor(hub, background, _principal_of, selection, self._mcp.page_size)
             self._customise(door)
             streams = EventStreams(self._heartbeat)
             auth = Auth(hub, self._fresh)
             revocation = Revocation(auth)
-            mcp = McpHttp(door, self._http.max_body, streams, revocation, metrics)
+            mcp = McpHttp(door, self._http.max_body, streams, revocation, metrics, hub.limiter)
             gc_freezer = GcFreezer()
             served = [served for capability in hub.registry.capabilities for served in capability.web]
-            web = WebDoor(auth, hub.registry.checkpoint, served, gc_freezer, revocation, streams)
-            rpc = JsonRpc(hub.registry, answer_without_id=self._answer_without_id)
-            endpoint = partial(Authenticated, auth, revocation)
+            web = WebDoor(auth, hub.registry.checkpoint, served, gc_freezer, revocation, streams, hub.limiter)
+            rpc = JsonRpc(hub.registry, hub.limiter, answer_without_id=self._answer_without_id)
+            endpoint = partial(Authenticated, auth, revocation, hub.limiter)
             self._routes.extend([*_routes(hub, endpoint, rpc, mcp, metrics), *web.routes()])
             self._guard.uploads.extend(web.uploads)
 
@@ -166,7 +173,7 @@ def _principal_of(ctx: Context) -> Principal:
 
 
 def _routes(
-    hub: Hub, endpoint: Callable[[Handler], Authenticated], rpc: JsonRpc, mcp: McpHttp, metrics: Metrics
+    hub: Hub, endpoint: Callable[[Handler, bool], Authenticated], rpc: JsonRpc, mcp: McpHttp, metrics: Metrics
 ) -> list[BaseRoute]:
     actions, described = Actions(hub), openapi(hub)
 
@@ -180,7 +187,8 @@ def _routes(
 
     async def on_actions(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         reply = await actions.answer(await read_body(receive), principal)
-        await send_bytes(send, reply.status, reply.body)
+        headers = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
+        await send_bytes(send, reply.status, reply.body, headers=headers)
 
     async def on_mcp(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         scope[PRINCIPAL] = principal
@@ -220,7 +228,7 @@ def _routes(
         await pages.open_item(send, hub.registry, scope["path_params"]["id"], asked.query.get("offset", ""), principal)
 
     def route(path: str, handler: Handler, *methods: str) -> Route:
-        return Route(path, endpoint(handler), methods=methods)
+        return Route(path, endpoint(handler, path in ("/jsonrpc", "/mcp")), methods=methods)
 
     return [
         route("/jsonrpc", on_jsonrpc, "POST"),

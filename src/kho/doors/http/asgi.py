@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from kho.kernel.errors import KhoError, Unauthorized
+from kho.kernel.errors import KhoError, TooManyRequests, Unauthorized
 from kho.lib.dataclass import dataclass
 
 JSON = b"application/json"
@@ -47,10 +47,20 @@ async def send_json(send: Send, status: int, value: Any, headers: Headers = ()) 
     await send_bytes(send, status, orjson.dumps(value), headers=headers)
 
 
-async def send_error(send: Send, error: KhoError) -> None:
-    # A plain challenge without resource metadata: naming OAuth makes clients drop the header they were configured with.
-    challenge = [(b"www-authenticate", b"Bearer")] if isinstance(error, Unauthorized) else []
-    await send_json(send, error.status, {"error": error.as_dict()}, challenge)
+def error_headers(error: KhoError) -> dict[str, str]:
+    """Return the headers that go with an error's status."""
+    if isinstance(error, Unauthorized):
+        # Without resource metadata: naming OAuth makes clients drop the header they were configured with.
+        return {"www-authenticate": "Bearer"}
+    if isinstance(error, TooManyRequests) and error.retry_after is not None:
+        return {"retry-after": str(error.retry_after)}
+    return {}
+
+
+async def send_error(send: Send, error: KhoError, body: Any = None) -> None:
+    """Answer an error: as `{"error": …}`, unless another body is given."""
+    headers = [(name.encode(), value.encode()) for name, value in error_headers(error).items()]
+    await send_json(send, error.status, {"error": error.as_dict()} if body is None else body, headers)
 
 
 def header(scope: Scope, name: bytes) -> str | None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import orjson
 
-from kho.kernel import Call, KhoError, Principal, Registry, validation
+from kho.kernel import Call, KhoError, Principal, Registry, TooManyRequests, validation
+from kho.kernel.limits.limiter import Limiter
 from kho.lib import jsonrpc
 from kho.lib.jsonrpc import InvalidMessage, RpcRequest, RpcResponse
 
@@ -13,8 +14,9 @@ LARGEST_BATCH = 100
 
 
 class JsonRpc:
-    def __init__(self, registry: Registry, *, answer_without_id: bool = False) -> None:
+    def __init__(self, registry: Registry, limiter: Limiter, *, answer_without_id: bool = False) -> None:
         self._registry = registry
+        self._limiter = limiter
         self._answer_without_id = answer_without_id
 
     async def answer(self, body: bytes, principal: Principal) -> bytes | None:
@@ -24,7 +26,11 @@ class JsonRpc:
         except jsonrpc.ParseError as problem:
             return orjson.dumps(jsonrpc.error(None, jsonrpc.PARSE_ERROR, "Parse error", str(problem)))
         # In order: a caller may put a write before the read that depends on it.
-        replies = [reply for message in messages if (reply := await self._reply(message, principal)) is not None]
+        replies: list[dict[str, Any]] = []
+        for place, message in enumerate(messages):
+            answer = self._further if place else self._reply
+            if (reply := await answer(message, principal)) is not None:
+                replies.append(reply)
         if not replies:
             return None
         return orjson.dumps(replies if batch else replies[0])
@@ -37,6 +43,16 @@ class JsonRpc:
             return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid Request", why)
         reply = await self._run(message, principal)
         return None if message.is_notification and not self._answer_without_id else reply
+
+    async def _further(self, message: jsonrpc.Message, principal: Principal) -> dict[str, Any] | None:
+        """Answer a further message of a batch, each of which counts as a request."""
+        try:
+            self._limiter.request(principal)
+        except TooManyRequests as error:
+            if isinstance(message, RpcRequest) and not message.is_notification:
+                return failure(message.id, error, contract=False)
+            return message.reply if isinstance(message, InvalidMessage) else None
+        return await self._reply(message, principal)
 
     async def _run(self, request: RpcRequest, principal: Principal) -> dict[str, Any]:
         operation = self._registry.method(request.method)

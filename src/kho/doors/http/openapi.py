@@ -49,7 +49,7 @@ def _actions(hub: Hub) -> Json:
         "operationId": "act",
         "summary": "Runs one action. For writes, request_id is an idempotency key.",
         "requestBody": {"required": True, "content": {"application/json": {"schema": {"oneOf": variants}}}},
-        "responses": _responses(reply, "400", "401", "403", "404", "409", "413", "415", "421"),
+        "responses": _responses(reply, "400", "401", "403", "404", "409", "413", "415", "421", "429"),
     }
 
 
@@ -85,7 +85,8 @@ def _jsonrpc(hub: Hub) -> Json:
         "properties": {"jsonrpc": {"const": "2.0"}, "result": {}, "error": {"type": "object"}, "id": _ID},
         "required": ["jsonrpc", "id"],
     }
-    responses = _responses({"anyOf": [reply, {"type": "array", "items": reply}]}, "400", "401", "413", "415", "421")
+    answer: Json = {"anyOf": [reply, {"type": "array", "items": reply}]}
+    responses = _responses(answer, "400", "401", "413", "415", "421", "429")
     return {
         "operationId": "call",
         "summary": "JSON-RPC 2.0: one request, a notification (answered 204) or a batch.",
@@ -117,7 +118,7 @@ def _open() -> Json:
     return {
         "summary": "Something that search found, as a page for people.",
         "parameters": [id, offset],
-        "responses": _responses({"type": "string"}, "400", "401", "403", "404", "421", kind="text/html"),
+        "responses": _responses({"type": "string"}, "400", "401", "403", "404", "421", "429", kind="text/html"),
     }
 
 
@@ -129,28 +130,34 @@ def _served(served: Served) -> Json:
             body: Json = {"requestBody": {"content": {kind: {"schema": _object()}}}}
             described: Json = {
                 "summary": served.summary,
-                "responses": _responses({}, "400", "401", "403", "413", "421"),
+                "responses": _responses({}, "400", "401", "403", "413", "421", "429"),
             }
             if isinstance(served.scope, Open):
                 described["security"] = [{}]
             return {method.lower(): described | (body if method != "GET" else {}) for method in served.methods}
         case Stream():
-            answers = _responses({"type": "string"}, "400", "401", "403", "421", kind="text/event-stream")
+            answers = _responses({"type": "string"}, "400", "401", "403", "421", "429", kind="text/event-stream")
             return {"get": {"summary": served.summary, "responses": answers}}
         case Socket():
-            answers = _responses({}, "400", "401", "403", "421")
+            answers = _responses({}, "400", "401", "403", "421", "429")
             answers["101"] = {"description": "A WebSocket."}
             del answers["200"]
             return {"get": {"summary": served.summary, "security": [{}], "responses": answers}}
 
 
 def _get(summary: str, reply: Json, *, unhealthy: bool = False) -> Json:
-    return {"summary": summary, "responses": _responses(reply, "400", "401", "421", *(["503"] if unhealthy else []))}
+    return {"summary": summary, "responses": _responses(reply, "400", "401", "421", "503" if unhealthy else "429")}
 
 
 def _responses(reply: Json, *refusals: str, kind: str = "application/json") -> Json:
     ok: Json = {"200": {"description": "The answer.", "content": {kind: {"schema": reply}}}}
-    return ok | {status: {"description": "Refused; the body says why and what to do."} for status in refusals}
+    refused: dict[str, Json] = {
+        status: {"description": "Refused; the body says why and what to do."} for status in refusals
+    }
+    if "429" in refused:
+        wait = {"description": "Seconds after which to try again.", "schema": {"type": "integer"}}
+        refused["429"] = {"description": "A limit is reached; the body names it.", "headers": {"Retry-After": wait}}
+    return ok | refused
 
 
 def _object(*required: str) -> Json:

@@ -4,6 +4,7 @@ They work without script, and stored text is escaped: it was written by others.
 """
 
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from typing import Any
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 from starlette.types import Send
 
-from kho.doors.http.asgi import send_bytes, send_error
+from kho.doors.http.asgi import error_headers, send_bytes, send_error
 from kho.kernel.call import Call, Principal
 from kho.kernel.errors import KhoError, NotFound
 from kho.kernel.registry import Registry
@@ -60,7 +61,8 @@ async def open_item(send: Send, registry: Registry, id: str, offset: str, princi
     if outcome.error is None:
         await _send(send, 200, outcome.value["title"], _item(outcome.value))
     else:
-        await _send(send, outcome.error.status, "Not shown", _error(outcome.error))
+        also = [(name.encode(), value.encode()) for name, value in error_headers(outcome.error).items()]
+        await _send(send, outcome.error.status, "Not shown", _error(outcome.error), also)
 
 
 def _item(item: dict[str, Any]) -> str:
@@ -88,10 +90,10 @@ def _error(error: KhoError) -> str:
     return f"<h1>{error.status}</h1>\n<p>{escape(error.message)}</p>\n<p>{escape(error.guidance)}</p>"
 
 
-async def _send(send: Send, status: int, title: str, body: str) -> None:
+async def _send(send: Send, status: int, title: str, body: str, also: Sequence[tuple[bytes, bytes]] = ()) -> None:
     page = (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{escape(title)}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
-    await send_bytes(send, status, page.encode("utf-8", "replace"), HTML, HEADERS)
+    await send_bytes(send, status, page.encode("utf-8", "replace"), HTML, [*HEADERS, *also])

@@ -7,8 +7,9 @@ from urllib.parse import parse_qsl
 import orjson
 from starlette.types import Message, Receive, Scope, Send
 
+from kho.doors.http.asgi import error_headers
 from kho.doors.http.guard import Refusal, refuse_websocket
-from kho.kernel import ChannelClosed, KhoError, Principal, Unauthorized, WebReply, WebRequest
+from kho.kernel import ChannelClosed, KhoError, Principal, WebReply, WebRequest
 
 OnRefusal = Callable[[Scope, KhoError], None]
 
@@ -119,9 +120,7 @@ def request_of(scope: Scope, body: bytes, principal: Principal | None) -> WebReq
 
 
 def told(error: KhoError) -> WebReply:
-    # A plain challenge, as in asgi.send_error.
-    challenge = {"www-authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
-    return WebReply(error.status, orjson.dumps({"error": error.as_dict()}), headers=challenge)
+    return WebReply(error.status, orjson.dumps({"error": error.as_dict()}), headers=error_headers(error))
 
 
 def _short(reason: str) -> str:

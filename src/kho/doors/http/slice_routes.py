@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from kho.doors.auth.credentials import Auth
 from kho.doors.auth.revocation import Revocation
-from kho.doors.http.asgi import BareEndpoint, send_bytes, send_error
+from kho.doors.http.asgi import BareEndpoint, error_headers, send_bytes, send_error
 from kho.doors.http.event_stream import EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.guard import BodyTooLarge, Refusal, refuse
@@ -16,6 +16,7 @@ from kho.doors.http.slice_channel import AsgiChannel, request_of, told
 from kho.kernel import Call, Forbidden, KhoError, Page, Principal, Served, Socket, Stream, Unauthorized
 from kho.kernel.access import Open
 from kho.kernel.checkpoint import Checkpoint
+from kho.kernel.limits.limiter import Limiter
 from kho.lib.dataclass import dataclass
 from kho.lib.tenancy import in_tenant
 
@@ -28,6 +29,7 @@ class WebDoor:
     gc_freezer: GcFreezer
     revocation: Revocation
     streams: EventStreams
+    limiter: Limiter
 
     @property
     def uploads(self) -> list[str]:
@@ -46,8 +48,7 @@ class WebDoor:
                 return WebSocketRoute(path, BareEndpoint(partial(self._socket, served)))
 
     async def _page(self, page: Page, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = page.refused or told
-
+        refused, also = page.refused or told, dict[str, str]()
         try:
             principal = await self._caller(scope, page)
             body = await _body(scope, receive, page.max_body)
@@ -57,29 +58,33 @@ class WebDoor:
             return
         except KhoError as error:
             self.auth.refused(scope, error)
-            reply = refused(error)
+            reply, also = refused(error), error_headers(error)
         else:
             try:
                 reply = await self.checkpoint.answer(page, request_of(scope, body, principal))
             except KhoError as error:
                 if isinstance(error, Unauthorized):  # from a credential that the page itself checks
                     self.auth.refused(scope, error)
-                reply = refused(error)
-        headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
+                reply, also = refused(error), error_headers(error)
+        headers = [
+            (name.lower().encode(), value.encode("latin-1")) for name, value in {**also, **reply.headers}.items()
+        ]
         await send_bytes(send, reply.status, reply.body, reply.mime_type.encode(), headers)
 
     async def _stream(self, stream: Stream, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             principal = await self._caller(scope, stream)
+            assert principal is not None, "a stream always asks for a credential"
+            held = self.limiter.hold("streams", principal)
         except KhoError as error:
             self.auth.refused(scope, error)
             await send_error(send, error)
             return
-        assert principal is not None, "a stream always asks for a credential"
-        events = stream.events(Call(principal, "http"), request_of(scope, b"", principal))
-        async with self.revocation.watched(scope, send, principal) as send:
-            with in_tenant(principal.tenant):
-                await self.streams.serve(events, receive, send)
+        with held:
+            events = stream.events(Call(principal, "http"), request_of(scope, b"", principal))
+            async with self.revocation.watched(scope, send, principal) as send:
+                with in_tenant(principal.tenant):
+                    await self.streams.serve(events, receive, send)
 
     async def _socket(self, socket: Socket, scope: Scope, receive: Receive, send: Send) -> None:
         channel = AsgiChannel(scope, receive, send, socket.max_message, self.streams.send_timeout, self.auth.refused)
@@ -101,6 +106,7 @@ class WebDoor:
             await self.auth.admit(scope)
             return None
         principal = await self.auth.principal(scope)
+        self.limiter.request(principal)
         call = self.checkpoint.visit(served, principal)
         try:
             self.checkpoint.admit(served, call)

@@ -17,14 +17,15 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import Message, Receive, Scope, Send
 
 from kho.doors.auth.revocation import Revocation
-from kho.doors.http.asgi import header, read_body, send_json
+from kho.doors.http.asgi import header, read_body, send_error, send_json
 from kho.doors.http.event_stream import Events, EventStreams
 from kho.doors.mcp.notifications import SESSION_ID, Notice, for_handshake, to_notification
 from kho.doors.mcp.server import INSTRUCTIONS, TOOLSET, McpDoor
 from kho.doors.mcp.sessions import Sessions
 from kho.doors.metrics import Metrics
-from kho.kernel import validation
+from kho.kernel import Principal, TooManyRequests, validation
 from kho.kernel.errors import KhoError
+from kho.kernel.limits.limiter import Limiter
 from kho.kernel.toolset import Selection
 from kho.lib import jsonrpc
 from kho.lib.jsonrpc import InvalidMessage, RpcRequest, RpcResponse
@@ -35,14 +36,21 @@ PRINCIPAL = "kho.principal"
 
 class McpHttp:
     def __init__(
-        self, door: McpDoor, max_body: int, streams: EventStreams, revocation: Revocation, metrics: Metrics
+        self,
+        door: McpDoor,
+        max_body: int,
+        streams: EventStreams,
+        revocation: Revocation,
+        metrics: Metrics,
+        limiter: Limiter,
     ) -> None:
         self._door = door
+        self._limiter = limiter
         self._streams = streams
         self._stateless = StreamableHTTPSessionManager(
             door.server, stateless=True, json_response=False, max_request_body_size=max_body
         )
-        self._sessions = Sessions(door.server, max_body, revocation, metrics.sessions.set)
+        self._sessions = Sessions(door.server, max_body, revocation, metrics.sessions.set, limiter.settings.sessions)
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None, None]:
@@ -89,7 +97,7 @@ class McpHttp:
         session, caller = header(scope, SESSION_ID.encode()), scope[PRINCIPAL]
         if session is not None and self._sessions.has(session, caller):
             await self._sessions.answer(session, caller, scope, receive, send)
-        elif session is None and b'"initialize"' in body and not self._sessions.full:
+        elif session is None and b'"initialize"' in body and not self._sessions.full_for(caller):
             await self._sessions.open(caller, scope, receive, send)
         else:
             await self._stateless.handle_request(scope, receive, send)
@@ -97,9 +105,20 @@ class McpHttp:
     async def _stream(self, scope: Scope, receive: Receive, send: Send, selection: Selection) -> None:
         """Serve the handshake era's long-lived GET stream, which notifies of changes to the list of tools or
         resources."""
-        events: asyncio.Queue[Notice] = asyncio.Queue(maxsize=256)
+        principal = scope[PRINCIPAL]
+        try:
+            held = self._limiter.hold("streams", principal)
+        except TooManyRequests as error:
+            await send_error(send, error, jsonrpc.error(None, error.rpc, error.message, error.as_dict()))
+            return
+        with held:
+            await self._notify(principal, scope, receive, send, selection)
 
-        notices, principal = self._door.notices, scope[PRINCIPAL]
+    async def _notify(
+        self, principal: Principal, scope: Scope, receive: Receive, send: Send, selection: Selection
+    ) -> None:
+        events: asyncio.Queue[Notice] = asyncio.Queue(maxsize=256)
+        notices = self._door.notices
         session = header(scope, SESSION_ID.encode())
 
         def put(event: Notice) -> None:

@@ -31,6 +31,8 @@ from kho.kernel.background import Background
 from kho.kernel.call import Principal, Rights
 from kho.kernel.capability import Level
 from kho.kernel.checkpoint import Checkpoint
+from kho.kernel.errors import TooManyRequests
+from kho.kernel.limits.limiter import Limiter
 from kho.kernel.operation import Operation
 from kho.kernel.toolset import Selection
 
@@ -125,10 +127,12 @@ class Audience:
 
     def tools_changed(self, changed: Sequence[Operation]) -> None:
         if any(map(self._selection.changes_with, changed)):
-            self._background.add(partial(self.publish, ToolsListChanged()))
+            self._changed(ToolsListChanged())
 
     def resources_changed(self, uri: str | None) -> None:
-        news = ResourcesListChanged() if uri is None else ResourceUpdated(uri)
+        self._changed(ResourcesListChanged() if uri is None else ResourceUpdated(uri))
+
+    def _changed(self, news: ServerEvent) -> None:
         self._news.add(news)
         if news not in self._telling:
             self._telling.add(news)
@@ -174,11 +178,13 @@ class Notices:
         principal_of: Callable[[Context], Principal],
         selection_of: Callable[[Context], Selection],
         background: Background,
+        limiter: Limiter,
     ) -> None:
         self._checkpoint = checkpoint
         self._principal_of = principal_of
         self._selection_of = selection_of
         self._background = background
+        self._limiter = limiter
         self.levels = LogLevels()
         self._audiences: dict[tuple[str, Rights, Selection], Audience] = {}
 
@@ -190,7 +196,12 @@ class Notices:
         self, ctx: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """Handle `subscriptions/listen` of 2026-07-28."""
-        return await self._audience_of(ctx).listen(ctx, params)
+        try:
+            held = self._limiter.hold("streams", self._principal_of(ctx))
+        except TooManyRequests as error:
+            raise MCPError(error.rpc, error.message, error.as_dict()) from None
+        with held:
+            return await self._audience_of(ctx).listen(ctx, params)
 
     def add(self, ctx: Context) -> None:
         """Add a session of the handshake era that has no notification stream of its own."""

@@ -95,7 +95,7 @@ class McpDoor:
         self._roots = StatedRoots()
         self._more = More(hub.registry, self._unlisted).operation()
         checkpoint = hub.registry.checkpoint
-        self.notices = Notices(checkpoint, principal_of, self.selection, background)
+        self.notices = Notices(checkpoint, principal_of, self.selection, background, hub.limiter)
         prompts = Prompts(checkpoint, self.call_for, page_size)
         resources = ResourceList(checkpoint, self.call_for, page_size)
         self.handlers: Mapping[str, Handler] = {

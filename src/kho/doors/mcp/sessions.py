@@ -28,13 +28,16 @@ class _Session:
 
 
 class Sessions:
-    def __init__(self, server: Server, max_body: int, revocation: Revocation, count: Callable[[int], None]) -> None:
+    def __init__(
+        self, server: Server, max_body: int, revocation: Revocation, count: Callable[[int], None], most_of_a_key: int
+    ) -> None:
         self._manager = StreamableHTTPSessionManager(
             server, session_idle_timeout=IDLE_SESSION, max_sessions=MOST_SESSIONS, max_request_body_size=max_body
         )
         self._revocation = revocation
         self._count = count
         """Told of the number of open sessions whenever it has changed."""
+        self._most_of_a_key = most_of_a_key
         self._known: dict[str, _Session] = {}
         self._closed: OrderedDict[str, Principal] = OrderedDict()
         """Sessions that their own clients closed: only these are answered 404."""
@@ -42,9 +45,14 @@ class Sessions:
     def run(self) -> AbstractAsyncContextManager[None]:
         return self._manager.run()
 
-    @property
-    def full(self) -> bool:
-        return len(self._transports) >= MOST_SESSIONS
+    def full_for(self, caller: Principal) -> bool:
+        """True if the caller gets no further session: it is served without one, which costs the others nothing."""
+        if len(self._transports) >= MOST_SESSIONS:
+            return True
+        if not self._most_of_a_key or caller.kind == "local":
+            return False
+        self._forget_gone()
+        return sum(one.owner == caller for one in self._known.values()) >= self._most_of_a_key
 
     def has(self, id: str, caller: Principal) -> bool:
         """True if this process holds the caller's session, or did until the caller closed it."""

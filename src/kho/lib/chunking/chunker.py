@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import islice
 from typing import Literal
 
 from kho.lib.chunking.code_blocks import code, looks_like_code
@@ -71,10 +72,16 @@ def estimate(text: str) -> int:
 
 
 def chunks(
-    text: str, *, kind: Kind = "auto", size: int = SIZE, overlap: float = OVERLAP, count: Count = estimate
+    text: str,
+    *,
+    kind: Kind = "auto",
+    size: int = SIZE,
+    overlap: float = OVERLAP,
+    count: Count = estimate,
+    most: int = 0,
 ) -> list[Chunk]:
     """Return the passages of a document, in order. Headings are not part of a passage's text, but a title without text
-    below it is a passage itself."""
+    below it is a passage itself, together with those that follow. With `most`, a longer list ends at one more."""
     if size < 1 or not 0 <= overlap < 1:
         raise ValueError("size is at least 1, overlap a share of it")
     kind = kind_of(text) if kind == "auto" else kind
@@ -84,7 +91,10 @@ def chunks(
         units = [unit for block in blocks for unit in splitter.units(block)]
         starts = [block.start for block in blocks]
         packed = _packed(text, heading, units, size, round(size * overlap), count)
-        found += [replace(chunk, content=_content(blocks, starts, chunk)) for chunk in packed]
+        room = most + 1 - len(found) if most else None
+        found += [replace(chunk, content=_content(blocks, starts, chunk)) for chunk in islice(packed, room)]
+        if most and len(found) > most:
+            break
     return found
 
 
@@ -117,23 +127,52 @@ def _sections(text: str, kind: Kind) -> Iterator[tuple[tuple[str, ...], list[Blo
     path: list[tuple[int, str]] = []
     title: Block | None = None
     body: list[Block] = []
+    bare = _BareTitles()
     for block in markdown(text):
         if block.kind != "heading":
             body.append(block)
             continue
-        if body or (title and block.level <= title.level):
-            yield tuple(name for _, name in path), body or _of_title(title)
+        names = tuple(name for _, name in path)
+        if body:
+            yield from bare.section()
+            yield names, body
+        elif title and title.title and block.level <= title.level:
+            bare.add(title, names)
         while path and path[-1][0] >= block.level:
             path.pop()
         if block.title:
             path.append((block.level, block.title[:_MAX_TITLE_LENGTH]))
         title, body = block, []
-    if body or title:
-        yield tuple(name for _, name in path), body or _of_title(title)
+    names = tuple(name for _, name in path)
+    if title and title.title and not body:
+        bare.add(title, names)
+    yield from bare.section()
+    if body:
+        yield names, body
 
 
-def _of_title(title: Block | None) -> list[Block]:
-    return [Block("paragraph", title.start, title.end)] if title and title.title else []
+class _BareTitles:
+    """Titles without text below them that follow one another: a section of their own, with one passage for as many as
+    fit. A passage for each would make a quarter of a million of a small text."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._path: tuple[str, ...] = ()
+        """What is above all of them; of a single one with itself."""
+
+    def add(self, title: Block, path: tuple[str, ...]) -> None:
+        if self._blocks:
+            same = (n for n, (one, other) in enumerate(zip(self._path, path, strict=False)) if one != other)
+            self._path = self._path[: next(same, min(len(self._path), len(path)))]
+        else:
+            self._path = path
+        self._blocks.append(Block("paragraph", title.start, title.end))
+
+    def section(self) -> Iterator[tuple[tuple[str, ...], list[Block]]]:
+        """Yield what was added, and begin anew."""
+        if self._blocks:
+            yield self._path, self._blocks
+        self._blocks, self._path = [], ()
 
 
 class _Splitter:

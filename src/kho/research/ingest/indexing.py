@@ -14,7 +14,7 @@ from kho.lib.sql import Table, digest
 from kho.parsers import TextChunk
 from kho.research import names
 from kho.search.indexing import minhash
-from kho.search.indexing.index import Document, Field, Passage, Prepared, prepare, storable
+from kho.search.indexing.index import Document, Field, Index, Passage, Prepared, prepare, storable
 from kho.search.text.language import language
 
 SPACE = "research"
@@ -120,19 +120,23 @@ class Filing:
         return replace(self, doc=doc, prepared=prepared)
 
 
-def make(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None = None) -> Filing:
+def make(
+    tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None = None, index: Index | None = None
+) -> Filing:
     """Prepare a document: chunk the text (unless `passages` are given), tokenize and compress it. Takes milliseconds
-    per page: do not run it in the event loop."""
+    per page: do not run it in the event loop. A text that is new is refused by `index` if it is too much."""
     text = storable(text)
-    doc, document = cut(tenant, _storable(doc), text, passages)
-    prepared = prepare(document)
+    doc, document = cut(tenant, _storable(doc), text, passages, index.most_passages if index else 0)
+    prepared = index.prepare(document) if index else prepare(document)
     packed, content = pack(text)
     return Filing(doc, packed, content, replace(prepared, bands=minhash.bands(_beginning(prepared))))
 
 
-def cut(tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None = None) -> tuple[Doc, Document]:
+def cut(
+    tenant: str, doc: Doc, text: str, passages: Sequence[TextChunk] | None = None, most: int = 0
+) -> tuple[Doc, Document]:
     """Chunk the text. Return the row with its chunk columns filled in, and the document for the search core."""
-    found = chunks(text, kind=doc.cut) if passages is None else passages
+    found = chunks(text, kind=doc.cut, most=most) if passages is None else passages
     kinds = "".join(_LETTERS[one.content] for one in found)
     doc = replace(doc, chunks=len(found), kinds=kinds, language=language(text))
     label = doc.title if doc.is_untitled else ""

@@ -130,6 +130,11 @@ def skip(tx: Tx, job: Job, skipped: Mapping[str, int]) -> None:
     sql.update(tx, "research_jobs", {"skipped": to_json(skipped)}, tenant=job.tenant, id=job.id)
 
 
+def unfinished(tx: Tx, tenant: str) -> int:
+    """Return how many jobs of the tenant run or wait."""
+    return sql.number(tx, f"SELECT count(*) FROM research_jobs WHERE tenant = $1 AND {UNFINISHED}", tenant)
+
+
 def finish(tx: Tx, lease: Lease, job: Job, state: Literal["done", "failed"], error: str | None, now: int) -> Job | None:
     """Mark the job as finished and return it; None if this process no longer holds the lease."""
     if not lease.hold(tx, job.tenant, job.id):

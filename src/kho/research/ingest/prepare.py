@@ -14,6 +14,7 @@ from kho.research.ingest.allowed_paths import Roots
 from kho.research.ingest.indexing import Doc, Filing
 from kho.research.ingest.job_store import Job
 from kho.research.ingest.plan import Failure, Known, Wanted
+from kho.search.indexing.index import Index, TooManyPassages
 
 UNSETTLED = 2 * SECOND
 """A file younger than this may be written again without a new modification time: some disks have a resolution of two
@@ -45,6 +46,7 @@ class Preparing:
     roots: Roots
     reader: Reader
     clock: Clock
+    index: Index
     limit: int
     """Maximum file size in bytes."""
     force: bool
@@ -58,6 +60,8 @@ class Preparing:
             return Failure(wanted.path, problem.message, problem.code, problem.guidance)
         except UnreadableFile as problem:
             return Failure(wanted.path, sentence(problem.reason), Unreadable.code, problem.advice)
+        except TooManyPassages as problem:
+            return Failure(wanted.path, problem.message, problem.code, problem.guidance)
         except OSError as problem:
             return Failure(wanted.path, f"It cannot be read: {problem.strerror}.", Unreadable.code)
 
@@ -88,7 +92,7 @@ class Preparing:
             updated_at=now,
         )
         del data
-        return await asyncio.to_thread(indexing.make, self.job.tenant, doc, found.text, found.chunks)
+        return await asyncio.to_thread(indexing.make, self.job.tenant, doc, found.text, found.chunks, self.index)
 
     def _bytes(self, wanted: Wanted) -> tuple[bytes, str]:
         data = self.roots.read(wanted.file.located, self.limit)

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import field, replace
 
 from kho.kernel import Background, Call, Hint, Leases, Op, Tx
+from kho.kernel.limits.quotas import SOON, Quotas, no_quotas
 from kho.lib.dataclass import dataclass
 from kho.research import commands, errors, markdown
 from kho.research.contract import RESEARCH, ResearchService
@@ -81,6 +82,7 @@ class Ingest(ResearchService):
     background: Background
     leases: Leases
     job_limits: JobLimits = field(default_factory=JobLimits)
+    quotas: Quotas = field(default_factory=no_quotas)
     host: str = field(default_factory=socket.gethostname)
     jobs: Jobs = field(init=False)
 
@@ -140,6 +142,8 @@ class Ingest(ResearchService):
                     call.audit(tx, collection.id, at=now, action="create", name=collection.name)
             else:
                 collection = collection_store.need(tx, call.tenant, params.collection)
+            # The new one is not stored yet.
+            self.quotas.need(tx, "jobs", call.tenant, lambda: job_store.unfinished(tx, call.tenant) + 1, SOON)
             return Job(call.tenant, id, KIND, "queued", request.as_dict(), collection.id, sub, now, now)
 
         job = await self.jobs.begin(make)
@@ -208,6 +212,7 @@ class Ingest(ResearchService):
             roots=roots,
             reader=self.reader,
             clock=self.clock,
+            index=self.store.index,
             limit=self.settings.max_file,
             force=request.force,
             suspect=running.suspect,

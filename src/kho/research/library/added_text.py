@@ -152,7 +152,7 @@ class Augment(ResearchService):
     async def _add(
         self, doc: Doc, found: ParsedFile, call: Call, *, force: bool, new: Collection | None
     ) -> AugmentAnswer:
-        made = await asyncio.to_thread(indexing.make, call.tenant, doc, found.text, found.chunks)
+        made = await asyncio.to_thread(indexing.make, call.tenant, doc, found.text, found.chunks, self.store.index)
         compared: dict[tuple[str, str], _Alike] = {}
         for _ in range(ATTEMPTS):
             for one in await self._alike(made, call.tenant, compared):

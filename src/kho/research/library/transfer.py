@@ -18,6 +18,7 @@ from kho.research.ingest.indexing import Doc, Filing, Origin
 from kho.research.library import collection_store, document_store
 from kho.research.library.collection_store import Collection
 from kho.research.library.document_store import DocumentStore, at_places, get_many
+from kho.search.indexing.index import Index
 
 _Count = Annotated[int, Field(ge=0, lt=2**62), Whole]
 
@@ -105,7 +106,7 @@ class KnowledgeTransfer(ResearchService):
         for one in documents:
             made.setdefault(names.key(one.collection), collection_store.new(one.collection, "fundamental", "", by, now))
         filings = await asyncio.to_thread(
-            lambda: [(one.collection, _filing(one, call.tenant, now)) for one in documents]
+            lambda: [(one.collection, _filing(one, call.tenant, now, self.store.index)) for one in documents]
         )
 
         def work(tx: Tx) -> model.ImportedKnowledge:
@@ -181,8 +182,8 @@ def _collection(line: CollectionLine, by: str, now: int) -> Collection:
     return Collection(line.id, line.name, line.type, line.description, by, created, created)
 
 
-def _filing(line: DocumentLine, tenant: str, now: int) -> Filing:
+def _filing(line: DocumentLine, tenant: str, now: int, index: Index) -> Filing:
     created = now if line.created_at is None else line.created_at
     updated = created if line.updated_at is None else line.updated_at
     row = line.values("kind", "collection", "text", collection_id="", created_at=created, updated_at=updated)
-    return indexing.make(tenant, Doc(**row), line.text)
+    return indexing.make(tenant, Doc(**row), line.text, index=index)

@@ -4,9 +4,12 @@ vectors."""
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
+from kho.kernel.errors import KhoError
+from kho.kernel.limits.allowance import CURRENT, Allowance, setting
+from kho.kernel.limits.quotas import Quotas, no_quotas
 from kho.kernel.ports import PassageRef, Tx, Vectors, WordEntry, Words
 from kho.lib import sql
 from kho.lib.clock import Clock
@@ -76,6 +79,8 @@ class Prepared:
     parts: list[PreparedPassage]
     bands: list[int] | None = None
     """MinHash bands to find near-duplicates by (see minhash.py). None keeps those stored under its key."""
+    allowance: Allowance | None = None
+    """Whose new passages are counted when it is indexed."""
 
     def refiled(self, **changes: Any) -> "Prepared":
         """The same passages under another key, collection, tags or date; nothing is computed again."""
@@ -117,13 +122,13 @@ def _counted(
     _count(index_tokens(storable(label)), HEADING, head)
     body: dict[str, float] = {}
     length = 0
-    for field in fields:
-        tokens = index_tokens(storable(field.text))
+    for part in fields:
+        tokens = index_tokens(storable(part.text))
         length += len(tokens)
-        place = head if field.weight > 1.0 else body
-        _count(tokens, field.weight, place)
+        place = head if part.weight > 1.0 else body
+        _count(tokens, part.weight, place)
         if spoken == "vi":
-            _count(list(pairs(field.text)), field.weight, place)
+            _count(list(pairs(part.text)), part.weight, place)
     if spoken == "vi":
         _count(list(pairs(heading)), HEADING, head)
     return head, body, length
@@ -138,6 +143,14 @@ def _count(tokens: Sequence[str], weight: float, counted: dict[str, float]) -> N
         counted[token] = counted.get(token, 0.0) + number * weight
 
 
+class TooManyPassages(KhoError):
+    """The text is too long, or in too many small parts. Nothing was stored."""
+
+    code = "TOO_MANY_PASSAGES"
+    rpc = -32602
+    status = 413
+
+
 @dataclass(slots=True)
 class Index:
     """Keeps the two indexes and the table of passages in sync."""
@@ -148,6 +161,23 @@ class Index:
     clock: Clock
     on_waiting: Callable[[], None] = lambda: None
     """Called when passages wait for vectors; the transaction may not have been committed yet."""
+    most_passages: int = 0
+    """Maximum passages of one document that is written; 0 for no limit."""
+    quotas: Quotas = field(default_factory=no_quotas)
+
+    def prepare(self, document: Document) -> Prepared:
+        """Prepare what somebody writes. Raises TooManyPassages, or TooManyRequests if the caller has had more passages
+        embedded than it may."""
+        if self.most_passages and len(document.passages) > self.most_passages:
+            raise TooManyPassages(
+                f"The text makes more than {self.most_passages:,} passages, which is the most for one document. "
+                "Nothing was stored.",
+                guidance=f"Split it into several documents. Whoever runs the hub can set {setting('passages')}.",
+                setting=setting("passages"),
+            )
+        if (allowance := CURRENT.get()) is not None:
+            allowance.need("embedding")
+        return replace(prepare(document), allowance=allowance)
 
     def put(self, tx: Tx, documents: Sequence[Prepared], *, anew: bool = False, moved_from: str | None = None) -> None:
         """Index documents, replacing what was indexed under their keys. Unchanged passages stay as they are, with their
@@ -157,40 +187,49 @@ class Index:
         for prepared in documents:
             document = prepared.document
             groups.setdefault((document.space, document.tenant, document.collection), {})[document.key] = prepared
-        change = _Change([], [], [], [])
-        touched: set[tuple[str, str]] = set()
+        changes: dict[tuple[str, str], _Change] = {}
         for (space, tenant, collection), group in groups.items():
             before = collection if moved_from is None else moved_from
             old = passages.of_keys(tx, space, tenant, before, list(group))
-            if not change.add(group.values(), old, anew):
+            change = changes.setdefault((space, tenant), _Change())
+            if not change.add(group.values(), old, anew, counted=self.vectors is not None):
                 continue
-            touched.add((space, tenant))
             if before != collection:
                 minhash.move(tx, space, tenant, before, collection, list(group))
             bands = {key: prepared.bands for key, prepared in group.items() if prepared.bands is not None}
             minhash.put(tx, space, tenant, collection, bands)
-        if touched:
-            self._apply(tx, change)
-            for space, tenant in sorted(touched):
-                passages.changed(tx, space, tenant)
+        for (space, tenant), change in sorted(changes.items(), key=lambda one: one[0]):
+            if change.size:
+                grown = self._apply(tx, change)
+                passages.changed(tx, space, tenant, change.items, grown)
+                if not anew:  # what is indexed again was there before, and a new form of the index may hold more of it
+                    self._check_quotas(tx, tenant, change.items, grown)
 
     def drop(self, tx: Tx, space: str, tenant: str, keys: Sequence[str], collection: str = "") -> None:
         old = passages.of_keys(tx, space, tenant, collection, keys)
         gone = [filed for filings in old.values() for filed, _, _ in filings]
         if gone:
-            self._drop(tx, gone)
+            freed = self._drop(tx, gone)
             minhash.drop(tx, space, tenant, collection, keys)
-            passages.changed(tx, space, tenant)
+            passages.changed(tx, space, tenant, -sum(map(bool, old.values())), -freed)
 
     def similar(self, tx: Tx, prepared: Prepared, limit: int = 10) -> list[str]:
         """Return the keys of possible near-duplicates in the same collection, the likeliest first."""
         document = prepared.document
         return minhash.find(tx, document.space, document.tenant, document.collection, prepared.bands or (), limit)
 
-    def _apply(self, tx: Tx, change: "_Change") -> None:
+    def _check_quotas(self, tx: Tx, tenant: str, items: int, grown: int) -> None:
+        """Raise QuotaReached if what was added is more than the tenant may have."""
+        if items > 0:
+            self.quotas.need(tx, "items", tenant, lambda: passages.usage(tx, tenant)[0])
+        if grown > 0:
+            self.quotas.need(tx, "bytes", tenant, lambda: passages.usage(tx, tenant)[1])
+
+    def _apply(self, tx: Tx, change: "_Change") -> int:
+        """Return by how many bytes the text has grown."""
         for filed, stored in change.shifted:
             passages.move(tx, filed.seq, stored.ref, stored.part)
-        self._drop(tx, change.gone)
+        grown = sum(len(part.stored.text.encode()) for part in change.new) - self._drop(tx, change.gone)
         self.words.drop(tx, [filed.seq for filed, _ in change.moved])
         seqs = [filed.seq for filed, _ in change.moved] + passages.insert(tx, [part.stored for part in change.new])
         parts = [part for _, part in change.moved] + change.new
@@ -200,37 +239,53 @@ class Index:
         )
         if self.vectors is None:
             passages.unmodel(tx)
-            return
+            return grown
         # Vectors are stored with tags and dates too.
         moved = [file for file, (before, _) in zip(filed, change.moved, strict=False) if file != before]
         self.vectors.move(tx, self.model, moved)
         if change.new:
             passages.enqueue(tx, seqs[len(change.moved) :], self.clock())
             self.on_waiting()
+        return grown
 
-    def _drop(self, tx: Tx, gone: list[PassageRef]) -> None:
+    def _drop(self, tx: Tx, gone: list[PassageRef]) -> int:
+        """Drop passages of one tenant. Return the bytes of their text."""
         if not gone:
-            return
+            return 0
         seqs = [filed.seq for filed in gone]
         self.words.drop(tx, seqs)
         if self.vectors is not None:
             self.vectors.drop(tx, seqs)
-        passages.delete(tx, gone)
+        return passages.delete(tx, gone[0].tenant, seqs)
 
 
 @dataclass(slots=True)
 class _Change:
-    new: list[PreparedPassage]
-    moved: list[tuple[PassageRef, PreparedPassage]]
-    """Same text, but with another kind, tags or date; or its words are to be reindexed."""
-    shifted: list[tuple[PassageRef, StoredPassage]]
-    """Passages whose row has to be updated."""
-    gone: list[PassageRef]
+    """What changes in one space of a tenant."""
 
-    def add(self, documents: Iterable[Prepared], old: dict[str, list[tuple[PassageRef, int, str]]], anew: bool) -> bool:
-        """Add the changes from what is indexed to what should be. True if there are any."""
-        before = self._size()
+    new: list[PreparedPassage] = field(default_factory=list[PreparedPassage])
+    moved: list[tuple[PassageRef, PreparedPassage]] = field(default_factory=list[tuple[PassageRef, PreparedPassage]])
+    """Same text, but with another kind, tags or date; or its words are to be reindexed."""
+    shifted: list[tuple[PassageRef, StoredPassage]] = field(default_factory=list[tuple[PassageRef, StoredPassage]])
+    """Passages whose row has to be updated."""
+    gone: list[PassageRef] = field(default_factory=list[PassageRef])
+    items: int = 0
+    """How many more documents there are."""
+
+    def add(
+        self,
+        documents: Iterable[Prepared],
+        old: dict[str, list[tuple[PassageRef, int, str]]],
+        anew: bool,
+        *,
+        counted: bool,
+    ) -> bool:
+        """Add the changes from what is indexed to what should be. True if there are any. New passages are `counted` if
+        they wait for vectors."""
+        before = self.size
         for prepared in documents:
+            already = len(self.new)
+            self.items += bool(prepared.parts) - bool(old[prepared.document.key])
             # The same text twice in one document makes two passages.
             known: dict[str, list[tuple[PassageRef, int]]] = {}
             for filed, number, digest in sorted(old[prepared.document.key], key=lambda one: one[1]):
@@ -247,9 +302,12 @@ class _Change:
                 if refiled or number != stored.part:
                     self.shifted.append((filed, stored))
             self.gone += [filed for left in known.values() for filed, _ in left]
-        return self._size() > before
+            if counted and prepared.allowance is not None:
+                prepared.allowance.owe("embedding", len(self.new) - already)
+        return self.size > before
 
-    def _size(self) -> int:
+    @property
+    def size(self) -> int:
         return len(self.new) + len(self.moved) + len(self.shifted) + len(self.gone)
 
 
