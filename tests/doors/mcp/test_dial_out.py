@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.doors.doors import KHO, environment, kho
+from tests.outside import moved, server
 from tests.timeouts import PATIENCE
 from websockets.asyncio.server import Server, ServerConnection, serve
 
@@ -289,3 +290,16 @@ async def test_the_command_refuses_what_is_no_address(tmp_path: Path) -> None:
     done = await kho(tmp_path, "devices", "attach", "https://example.org/mcp")
     assert (done.status, done.out) == (1, "")
     assert done.err == "error: An MCP endpoint's address begins with ws:// or wss://.\n"
+
+
+async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    """The user named one address; another one is the other end's word."""
+    endpoint, told = Endpoint(), list[tuple[str, str]]()
+    async with listening(endpoint), server(lambda path, host: moved(endpoint.url.replace("ws:", "http:"))) as port:
+        async with attached(tmp_path, f"ws://127.0.0.1:{port}/", told):
+            async with asyncio.timeout(PATIENCE):
+                while not told:
+                    await asyncio.sleep(0.01)
+    assert told[0][0] == "disconnected"
+    assert "302" in told[0][1]
+    assert endpoint.paths == []
