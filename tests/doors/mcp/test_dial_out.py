@@ -294,12 +294,19 @@ async def test_the_command_refuses_what_is_no_address(tmp_path: Path) -> None:
 
 async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     """The user named one address; another one is the other end's word."""
-    endpoint, told = Endpoint(), list[tuple[str, str]]()
-    async with listening(endpoint), server(lambda path, host: moved(endpoint.url.replace("ws:", "http:"))) as port:
-        async with attached(tmp_path, f"ws://127.0.0.1:{port}/", told):
-            async with asyncio.timeout(PATIENCE):
-                while not told:
-                    await asyncio.sleep(0.01)
+    endpoint, told, again = Endpoint(), list[tuple[str, str]](), asyncio.Event()
+    paths: list[str] = []
+
+    def elsewhere(path: str, host: str) -> bytes:
+        paths.append(path)
+        if len(paths) == 2:
+            again.set()
+        return moved(endpoint.url)
+
+    async with listening(endpoint), server(elsewhere) as port, attached(tmp_path, f"ws://127.0.0.1:{port}/here", told):
+        async with asyncio.timeout(PATIENCE):
+            await again.wait()
+    assert {*paths} == {"/here"}
     assert told[0][0] == "disconnected"
     assert "302" in told[0][1]
     assert endpoint.paths == []
