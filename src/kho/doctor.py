@@ -16,6 +16,7 @@ from kho.app import Core, open_hub, opened
 from kho.kernel import Capability, Hub, KhoError, Tx
 from kho.lib.clock import system_clock
 from kho.lib.merge import merged
+from kho.parsers import landlock
 from kho.search.indexing import reindex
 from kho.search.query.searcher import SearchLimits
 from kho.settings import Settings
@@ -86,6 +87,7 @@ async def examine(settings: Settings, *, repair: bool, progress: Callable[[str, 
             "engine": engine,
             "current": not found.spaces or found.model == f"{core.model} {engine}",
             "repaired": repair,
+            "landlock": landlock.abi(),
             "vectors": None if settled is None else asdict(settled),
         }
 
