@@ -1,16 +1,20 @@
 """The one way out for addresses that others name: what would be connected to is recorded, and nothing leaves the
 machine."""
 
+import asyncio
 import gzip
 import ssl
+import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.doors.cli.test_tls import certificate
 from tests.outside import PUBLIC, Outside, listening, moved, ok, server, silent
+from tests.timeouts import PATIENCE
 
-from kho.lib.addresses import AddressRefused, AddressRules, Allowed, NamedBy
+from kho.lib.addresses import AddressRefused, AddressRules, Allowed, NamedBy, resolve
 from kho.lib.safe_http import Reply, SafeHttp, TooLarge, TooManyRedirects, Unreachable
 
 CALLER = AddressRules(NamedBy.CALLER)
@@ -198,3 +202,15 @@ async def test_a_post_follows_no_redirect_and_reads_little_of_the_answer() -> No
             reply = await session.post("http://open.example/", b"{}", {}, max_read=100)
     assert reply.status == 302
     assert len(outside.dialled) == 1
+
+
+async def test_names_are_looked_up_beside_all_other_work() -> None:
+    """And the other way round: names that are looked up slowly do not hold the threads that all else runs in."""
+    released, loop = threading.Event(), asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as only:
+        loop.set_default_executor(only)
+        held = loop.run_in_executor(None, released.wait)
+        async with asyncio.timeout(PATIENCE):
+            assert {"127.0.0.1", "::1"} & {*await resolve("localhost", 80)}
+        released.set()
+        await held

@@ -9,7 +9,9 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -232,8 +234,14 @@ def _is_local(host: str) -> bool:
     return "." not in host or any(host == name or host.endswith(f".{name}") for name in _LOCAL_NAMES)
 
 
+_LOOK_UPS = ThreadPoolExecutor(4, "kho-names")
+"""Threads of their own: a name server that is slow on purpose holds one for half a minute, whether or not the caller
+still waits, and must not hold those that all other work runs in."""
+
+
 async def resolve(host: str, port: int) -> Sequence[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_LOOK_UPS, look_up)
     return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 
