@@ -41,6 +41,14 @@ class Outside:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
+async def _nowhere(host: str, port: int) -> Sequence[str]:
+    raise OSError("no such host")
+
+
+NO_NAMES = Network(_nowhere)
+"""Without a name server: addresses are connected to, and no name leads anywhere."""
+
+
 class _Recorder(httpx2.AsyncBaseTransport):
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
