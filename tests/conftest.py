@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.engines import AdminPostgres, make_role, schema, words_of
+from tests.fuse import loopback_only
 from tests.tenant_tracer import traced
 
 from kho.doors import logs
@@ -30,6 +31,30 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Hypothesis times examples and how they are made; on a busy machine both fail of nothing.
 settings.register_profile("kho", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kho")
+
+
+# No packet leaves this machine, neither from here nor from other processes that run Python.
+ROOT = Path(__file__).parent.parent
+FUSE_REPORT = Path(tempfile.mkdtemp(prefix="kho-fuse-")) / "beyond.txt"
+os.environ[loopback_only.REPORT] = str(FUSE_REPORT)
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, (str(Path(loopback_only.__file__).parent), os.environ.get("PYTHONPATH", "")))
+)
+loopback_only.install()
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaves_this_machine() -> Iterator[None]:
+    """Fails the test that would have sent something, even if it took no notice."""
+    yield
+    if FUSE_REPORT.exists():
+        told = FUSE_REPORT.read_text()
+        FUSE_REPORT.unlink()
+        pytest.fail(f"This would have left the machine:\n{told}")
+
+
+def pytest_sessionfinish() -> None:
+    shutil.rmtree(FUSE_REPORT.parent, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -40,6 +40,32 @@ OWN_CHECKS = {"devices/contract.py"}
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
 MAX_FOLDER_MODULES = 25
+DIALS = {
+    "lib/safe_http.py": "callers' addresses, guarded; model servers of the settings",
+    "lib/mqtt_client.py": "the broker of the settings",
+    "doors/mcp/dial_out.py": "the address on the command line",
+    "doors/tracing.py": "the collector of the settings",
+    "storage/vector_index/qdrant.py": "the server of the settings",
+    "toolbox/duckduckgo.py": "one search engine, or the proxy of the settings",
+    "client.py": "a client of a hub",
+    "simulator/simulator.py": "a client of a hub",
+    "evaluation/hub_client.py": "a client of a hub, on loopback",
+    "doors/cli/serve.py": "its own port",
+    "doors/cli/hub_socket.py": "a unix socket",
+    "lib/unix_lines.py": "a unix socket",
+}
+"""Where connections are made, and to whose address. Addresses that callers name have one way out, `lib/safe_http.py`."""
+DIALLERS = {
+    "aiohttp", "aiomqtt", "ddgs", "http.client", "httpx", "httpx2", "opentelemetry.exporter", "primp", "qdrant_client",
+    "requests", "socket", "urllib.request", "urllib3", "websockets.asyncio.client", "websockets.client",
+    "websockets.sync.client",
+}  # fmt: skip
+"""What connects to others."""
+ERRORS_OF_DIALLERS = {"models/http_client.py": "httpx2"}
+"""Names its errors, and gets its client from `safe_http`."""
+NO_CONNECTION = {"lib/addresses.py": "resolves names", "research/ingest/service.py": "the name of this machine"}
+"""Uses `socket` for something else."""
+CONNECTING = {"open_connection", "create_connection", "create_datagram_endpoint"}
 USUAL_NAMES = {
     "chunking", "encoding", "forwarding", "gc_tuning", "indexing", "ordering", "paging", "pairing",
     "ranking", "reordering", "scoring", "tool_listing", "tracing",
@@ -188,6 +214,24 @@ def scopes_are_checked_in_the_kernel(source: Source) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node)}: listen at the checkpoint"
 
 
+def connections_are_made_where_they_are_known(source: Source) -> Iterator[str]:
+    path = str(source.path)
+    if path in DIALS or path in NO_CONNECTION:
+        return
+    for node in ast.walk(source.tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in CONNECTING:
+            yield f"line {node.lineno}: {ast.unparse(node.func)}() outside of the rooms that connect (DIALS)"
+        for name in names:
+            found = [one for one in DIALLERS if name == one or name.startswith(f"{one}.")]
+            if found and ERRORS_OF_DIALLERS.get(path) != found[0]:
+                yield f"line {getattr(node, 'lineno', 0)}: imports {name}: connections are made in DIALS"
+
+
 Rule = Callable[[Source], Iterator[str]]
 RULES: list[Rule] = [
     imports_follow_the_directions,
@@ -198,6 +242,7 @@ RULES: list[Rule] = [
     functions_are_short,
     what_is_served_has_a_scope,
     scopes_are_checked_in_the_kernel,
+    connections_are_made_where_they_are_known,
 ]
 
 
@@ -231,6 +276,7 @@ def test_the_rules_of_the_map_bite() -> None:
 
 def test_there_is_source_to_read() -> None:
     assert (PACKAGE / "kernel" / "__init__.py").is_file()
+    assert [one for one in (*DIALS, *ERRORS_OF_DIALLERS, *NO_CONNECTION) if not (PACKAGE / one).is_file()] == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -370,6 +416,17 @@ SAMPLES: list[tuple[Rule, str, str, str]] = [
     (scopes_are_checked_in_the_kernel, "memory/x.py", "call.principal.allows('a')", "call.need('a')"),
     (scopes_are_checked_in_the_kernel, "doors/x.py", "principal.allows(x.scope)", "checkpoint.visible(principal)"),
     (scopes_are_checked_in_the_kernel, "doors/x.py", "one.announcements.subscribe(f)", "checkpoint.listen(who, f)"),
+    *(
+        (connections_are_made_where_they_are_known, "documents/x.py", breach, "from kho.lib import safe_http")
+        for breach in (
+            "import httpx2",
+            "def f():\n    import httpx2\n",
+            "from urllib.request import urlopen",
+            "from urllib import request",
+            "from websockets.asyncio.client import connect",
+            "async def f():\n    await asyncio.open_connection('x', 1)\n",
+        )
+    ),
     (functions_are_short, "memory/x.py", "def f():\n" + "    x = 1\n" * 80, "def f():\n" + "    x = 1\n" * 79),
 ]
 

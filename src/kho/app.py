@@ -24,6 +24,7 @@ from kho.kernel.limits.quotas import Quotas
 from kho.kernel.ports import Database, Vectors, Words
 from kho.kernel.registry import Observer, Registry
 from kho.lib import extras
+from kho.lib.addresses import SYSTEM, Network
 from kho.lib.clock import system_clock
 from kho.lib.lazy_module import lazy
 from kho.lib.tenancy import for_all_tenants, in_all_tenants
@@ -121,10 +122,11 @@ async def opened(
     more: More = lambda core: (),
     limits: SearchLimits | None = None,
     only: Collection[str] = SLICES,
+    network: Network = SYSTEM,
 ) -> AsyncGenerator[tuple[Core, list[Capability]], None]:
     """Open the migrated store and the slices, or `only` some of them; all if one of these reads all others. No
-    background work is started yet."""
-    background, shared = Background(), Shared(settings)
+    background work is started yet. Connections to addresses that callers name are made by `network`."""
+    background, shared = Background(), Shared(settings, network)
     core = open_core(settings, background, limits)
     slices = shared.slices
     try:
@@ -161,10 +163,11 @@ async def open_hub(
     limits: SearchLimits | None = None,
     serving: bool = False,
     only: Collection[str] = SLICES,
+    network: Network = SYSTEM,
 ) -> AsyncGenerator[Hub, None]:
     """Open and run the hub. `extra` capabilities are for programs that embed Kho, and for tests. `serving`: others
     reach it while it runs. With `only` some slices, as for a command, the embedding queue does not run."""
-    async with opened(settings, lambda core: [*extra, *more(core)], limits, only) as (core, slices):
+    async with opened(settings, lambda core: [*extra, *more(core)], limits, only, network) as (core, slices):
         background = core.background
         for capability in slices:
             for work in capability.start if capability.name in only or capability.name not in SLICES else ():

@@ -17,6 +17,7 @@ from kho.kernel import Capability, Hub, KhoError, Tx
 from kho.lib.clock import system_clock
 from kho.lib.merge import merged
 from kho.lib.tenancy import in_all_tenants
+from kho.parsers import landlock
 from kho.search.indexing import reindex
 from kho.search.query.searcher import SearchLimits
 from kho.settings import Settings
@@ -103,6 +104,7 @@ async def _examined(
         "engine": engine,
         "current": not found.spaces or found.model == f"{core.model} {engine}",
         "repaired": repair,
+        "landlock": landlock.abi(),
         "vectors": None if settled is None else asdict(settled),
     }
 

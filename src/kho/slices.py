@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kho import __version__
 from kho.kernel.toolset import Instructions
+from kho.lib.addresses import Network
 from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
@@ -62,8 +63,10 @@ else:
 class Shared:
     """Objects that several slices use."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, network: Network) -> None:
         self._settings = settings
+        self.network = network
+        """For connections to addresses that callers name."""
         self.llm = factory.llm(settings.llm)
         self.slices: list[Capability] = []
         """The open ones, in order."""
@@ -94,7 +97,9 @@ def open_toolbox(settings: Settings, core: Core, shared: Shared) -> Capability:
         except parsers.UnreadableFile as problem:
             raise toolbox_errors.ToolFailed(f"The page cannot be read: {problem.reason}") from None
 
-    return toolbox.capability(settings.toolbox, search=shared.web_search, read=read, stop=(reader.aclose,))
+    return toolbox.capability(
+        settings.toolbox, search=shared.web_search, read=read, stop=(reader.aclose,), network=shared.network
+    )
 
 
 def open_experiences(settings: Settings, core: Core, shared: Shared) -> Capability:
@@ -117,7 +122,15 @@ def open_documents(settings: Settings, core: Core, shared: Shared) -> Capability
     rewrite = None
     if settings.database_url is None:
         rewrite = partial(vacuum.vacuum, settings.home / config.DATABASE)
-    return documents.capability(core, settings.documents, llm=shared.llm, web_search=web, vacuum=rewrite)
+    return documents.capability(
+        core,
+        settings.documents,
+        llm=shared.llm,
+        web_search=web,
+        vacuum=rewrite,
+        shared=api_keys.SqlApiKeys(core.db).in_use,
+        network=shared.network,
+    )
 
 
 def open_devices(settings: Settings, core: Core, shared: Shared) -> Capability:

@@ -34,6 +34,11 @@ TABLES = (
 """All that a change could leave something in."""
 
 
+async def one_user() -> bool:
+    """As on a hub without keys: whether it serves others than this machine's user."""
+    return False
+
+
 @dataclass
 class Desk:
     db: Database
@@ -53,7 +58,9 @@ class Desk:
         searcher = Searcher(self.db, self.words, self.vectors, self.embedder)
         leases = SqlLeases(self.clock)
         core = Core(self.db, index, searcher, self.background, None, leases, model, clock=self.clock)
-        self.capability = documents.capability(core, DocumentSettings(timeout=30.0), llm=self.llm, web_search=self.web)
+        self.capability = documents.capability(
+            core, DocumentSettings(timeout=30.0), llm=self.llm, web_search=self.web, shared=one_user
+        )
         self.registry = Registry([self.capability], self.background)
         self.embedding_queue: EmbeddingQueue | None = None
         if self.vectors is not None and self.embedder is not None:

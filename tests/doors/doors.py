@@ -21,6 +21,7 @@ import uvicorn
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from pydantic import BaseModel, ConfigDict
+from tests.outside import NO_NAMES
 from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
@@ -142,7 +143,7 @@ async def served(
 
     @asynccontextmanager
     async def opened() -> AsyncGenerator[Hub, None]:
-        async with open_hub(settings, extra, serving=serving) as hub:
+        async with open_hub(settings, extra, serving=serving, network=NO_NAMES) as hub:
             hub.limiter.ticks = ticks
             yield replace(hub, clock=clock)
 

@@ -61,7 +61,10 @@ async def test_memory_processor_time_and_files_of_the_process(hub: Served) -> No
 
 async def test_boards_webhooks_and_disk(both_settings: Settings) -> None:
     """A board that comes and goes, and a webhook that nobody answers at."""
-    chosen = change(both_settings, {"devices": {"approval": "auto"}, "documents": {"webhook_backoff": []}})
+    chosen = change(
+        both_settings,
+        {"devices": {"approval": "auto"}, "documents": {"webhook_backoff": [], "webhook_hosts": ["127.0.0.1"]}},
+    )
     admin = await new_key(chosen, chosen.local.tenant, "*", "admin")
     async with served(chosen) as hub:
 

@@ -189,7 +189,7 @@ async def fill(settings: Settings) -> dict[str, str]:
         update={
             "research": ResearchSettings(shared_roots=[str(notes)], wait=60),
             "memory": MemorySettings(summary_max_chars=400),
-            "documents": DocumentSettings(webhook_backoff=[0.01]),
+            "documents": DocumentSettings(webhook_backoff=[0.01], webhook_hosts=["127.0.0.1"]),
         }
     )
     keys = {
@@ -209,7 +209,9 @@ async def fill(settings: Settings) -> dict[str, str]:
         await _research(ada, notes)
         await _devices(ada, hub.url)
     # One more webhook, whose next attempt is a day away: what waits for it is still waiting when the store is opened.
-    slow = settings.model_copy(update={"documents": DocumentSettings(webhook_backoff=[86_400.0])})
+    slow = settings.model_copy(
+        update={"documents": DocumentSettings(webhook_backoff=[86_400.0], webhook_hosts=["127.0.0.1"])}
+    )
     async with served(slow, serving=True) as hub:
         ada = Caller(hub, keys["local"])
         await ada.ask("documents-server/add_webhook", url=NOBODY, events=["document.created"], secret="w" * 20)

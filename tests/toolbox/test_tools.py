@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.toolbox.test_web import listening, ok, server, silent, web
+from tests.outside import listening, ok, server, silent
+from tests.toolbox.test_web import web
 
 from kho.kernel.background import Background
 from kho.kernel.call import Call, Principal

@@ -1,114 +1,22 @@
-"""Fetching: only what is out on the open internet, however the address is dressed up."""
+"""Fetching: only what is out on the open internet, however the address is dressed up, and told in plain words. The
+rules themselves are tested with `kho.lib.addresses` and `kho.lib.safe_http`."""
 
-import asyncio
-import contextlib
-import ipaddress
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import pytest
+from tests.outside import PUBLIC, Outside, listening, moved, ok, server, silent
 
-from kho.toolbox import web as real
 from kho.toolbox.errors import ToolFailed
-from kho.toolbox.web import Address, Web, is_public
-
-Handle = Callable[[str, str], bytes]
+from kho.toolbox.web import RULES, Web
 
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@contextlib.asynccontextmanager
-async def listening(serve: Serve) -> AsyncGenerator[int]:
-    """A port on which `serve` answers. What is still open at the end is closed."""
-    open_: list[asyncio.StreamWriter] = []
-
-    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_.append(writer)
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await serve(reader, writer)
-
-    running = await asyncio.start_server(one, "127.0.0.1", 0)
-    try:
-        yield running.sockets[0].getsockname()[1]
-    finally:
-        running.close()
-        for writer in open_:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
-        await running.wait_closed()
-
-
-async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Takes everything and says nothing."""
-    await reader.read()
-
-
-@contextlib.asynccontextmanager
-async def server(handle: Handle) -> AsyncGenerator[int]:
-    """A web server that answers with what `handle(path, host header)` says."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        path = head.split(" ")[1]
-        named = next(line for line in head.split("\r\n") if line.lower().startswith("host:"))
-        writer.write(handle(path, named.partition(":")[2].strip()))
-        await writer.drain()
-        writer.close()
-
-    async with listening(serve) as port:
-        yield port
-
-
-def ok(body: bytes, kind: str = "text/html; charset=utf-8") -> bytes:
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-    return head.encode() + body
-
-
-def moved(to: str) -> bytes:
-    return f"HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode()
-
-
-def web(port: int, *more: int, most: int = 100_000, timeout: float = 5.0) -> Web:
-    """In which this machine's first loopback address, and only that one, counts as the open internet."""
-
-    async def resolve(host: str, port: int) -> Sequence[str]:
-        return ["127.0.0.1"] if host == "open.example" else await real.resolve(host, port)
-
-    def allowed(address: Address) -> bool:
-        return str(address) == "127.0.0.1"
-
-    return Web(timeout, most, frozenset({port, *more}), allowed, resolve)
-
-
-@pytest.mark.parametrize(
-    ("address", "public"),
-    [
-        ("93.184.216.34", True),
-        ("2606:2800:220:1:248:1893:25c8:1946", True),
-        ("127.0.0.1", False),
-        ("127.8.8.8", False),
-        ("10.0.0.1", False),
-        ("172.16.0.1", False),
-        ("192.168.1.1", False),
-        ("169.254.169.254", False),
-        ("100.64.0.1", False),
-        ("0.0.0.0", False),
-        ("255.255.255.255", False),
-        ("224.0.0.1", False),
-        ("::1", False),
-        ("::", False),
-        ("fe80::1", False),
-        ("fd00::1", False),
-        ("::ffff:127.0.0.1", False),
-        ("::ffff:93.184.216.34", True),
-        ("64:ff9b::7f00:1", False),
-        ("2002:7f00:1::", False),
-        ("ff02::1", False),
-    ],
-)
-def test_what_is_public(address: str, public: bool) -> None:
-    assert is_public(ipaddress.ip_address(address)) is public
+def web(port: int, outside: Outside | None = None, *, most: int = 100_000, timeout: float = 5.0) -> Web:
+    """Which finds a server of this machine as open.example, at any port that is allowed, and that of the server."""
+    outside = outside or Outside()
+    outside.names.setdefault("open.example", [[PUBLIC]])
+    outside.servers[PUBLIC] = port
+    rules = replace(RULES, ports=frozenset({port, *(RULES.ports or ())}))
+    return Web(timeout, most, rules, outside.network)
 
 
 async def test_a_page_comes_by_its_name() -> None:
@@ -154,21 +62,26 @@ async def test_redirects_are_followed_by_the_same_rules() -> None:
         "http://127.0.0.2/",
         "http://[::1]/",
         "http://0x7f000002/",
+        "http://inside.example/",
+        "http://mixed.example/",
+        "http://nowhere.example/",
     ],
 )
-async def test_other_addresses_are_refused(url: str) -> None:
+async def test_other_addresses_are_refused_and_nothing_is_connected_to(url: str) -> None:
+    outside = Outside({"inside.example": [["10.0.0.7"]], "mixed.example": [[PUBLIC, "fd00::7"]]})
     with pytest.raises(ToolFailed):
-        await web(80, 443).fetch(url, 2.0)
+        await web(80, outside).fetch(url, 2.0)
+    assert outside.dialled == []
 
 
-async def test_a_name_that_also_points_inside_is_refused() -> None:
-    async def both(host: str, port: int) -> Sequence[str]:
-        return ["127.0.0.1", "10.0.0.7"]
-
+async def test_what_the_first_answer_of_a_name_was_does_not_matter_later() -> None:
     async with server(lambda path, host: ok(b"x")) as port:
-        fetching = Web(5.0, 1_000, frozenset({port}), lambda one: str(one) == "127.0.0.1", both)
+        outside = Outside({"open.example": [[PUBLIC], ["127.0.0.1"]]}, {"127.0.0.1": port})
+        fetching = web(port, outside)
+        await fetching.fetch("http://open.example/", 5.0)
         with pytest.raises(ToolFailed, match="open internet"):
-            await fetching.fetch(f"http://open.example:{port}/", 5.0)
+            await fetching.fetch("http://open.example/", 5.0)
+    assert [address for address, _, _ in outside.dialled] == [PUBLIC]
 
 
 async def test_too_large_too_slow_and_broken() -> None:

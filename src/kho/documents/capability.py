@@ -1,5 +1,6 @@
 """Wiring of documents into the hub."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,12 @@ from kho.documents.service import DocumentService
 from kho.documents.settings import DocumentSettings
 from kho.documents.store import SPACE
 from kho.documents.webhooks import delivery
+from kho.documents.webhooks.addresses import WebhookAddresses, always
 from kho.documents.webhooks.delivery import Deliveries, WebhookPolicy
 from kho.documents.webhooks.service import Webhooks
 from kho.kernel import Capability, Llm
 from kho.kernel.capability import Gauge
+from kho.lib.addresses import SYSTEM, Allowed, Network
 from kho.lib.dataclass import dataclass
 from kho.search.core import Core
 from kho.search.indexing.reindex import reindex
@@ -67,14 +70,20 @@ def capability(
     llm: Llm | None = None,
     web_search: WebSearch | None = None,
     vacuum: Vacuum | None = None,
+    shared: Callable[[], Awaitable[bool]] = always,
+    network: Network = SYSTEM,
 ) -> Capability:
     """Wire the slice. `llm` writes the answers; without it passages are quoted. `web_search` is used when a caller asks
-    for it. `vacuum` rewrites the database file, if that keeps deleted text."""
+    for it. `vacuum` rewrites the database file, if that keeps deleted text. `shared` says whether the hub serves others
+    than this machine's user: then webhooks go to public addresses, by `network`."""
     db, index, clock, timeout = core.db, core.index, core.clock, settings.timeout
     deletions = Deletions(db=db, index=index, background=core.background, clock=clock)
     reads = CurrentReads(db=db, deletions=deletions, timeout=timeout)
     policy = WebhookPolicy(settings.webhook_timeout, tuple(settings.webhook_backoff))
-    deliveries = Deliveries(db=db, background=core.background, clock=clock, leases=core.leases, policy=policy)
+    addresses = WebhookAddresses(Allowed.of(settings.webhook_hosts), shared, network)
+    deliveries = Deliveries(
+        db=db, background=core.background, clock=clock, leases=core.leases, policy=policy, addresses=addresses
+    )
     service = DocumentService(
         db=db, index=index, clock=clock, deletions=deletions, reads=reads, on_event=deliveries.nudge
     )
@@ -84,7 +93,7 @@ def capability(
         Reads(reads=reads),
         Export(reads=reads),
         Import(service=service, reads=reads),
-        Webhooks(db=db, deliveries=deliveries, clock=clock, timeout=timeout),
+        Webhooks(db=db, deliveries=deliveries, addresses=addresses, clock=clock, timeout=timeout),
         Purge(db=db, deletions=deletions, clock=clock, vacuum=vacuum),
     )
     return replace(

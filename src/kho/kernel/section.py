@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from kho.lib.addresses import Allowed
+
 
 class Section(BaseModel):
     """Settings under one heading. An unknown name is an error, so that a typo does not go unnoticed."""
@@ -43,3 +45,14 @@ HostName = Annotated[
 Origin = Annotated[
     str, _in_form(r"[a-zA-Z][\w+.-]*://[^/\s*]+(:\*)?", "must be an origin such as 'https://kho.example.org'")
 ]
+
+
+def _host_or_network(value: str) -> str:
+    try:
+        Allowed.of([value])
+    except ValueError:
+        raise ValueError("must be a host such as 'hooks.internal', or a network such as '10.1.0.0/16'") from None
+    return value
+
+
+HostOrNetwork = Annotated[str, AfterValidator(_host_or_network)]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ValidationError
 
 from kho.kernel.errors import InvalidParams
+from kho.lib import combining_marks
 from kho.lib.dataclass import dataclass
 from kho.lib.jsonrpc import MAX_DEPTH
 
@@ -119,12 +120,13 @@ MAX_NAME = 200
 
 _TOO_DEEP = f"The arguments are nested more than {MAX_DEPTH} levels deep."
 _NUL = "Text must not contain the NUL character."
+_MARKS = f"Text must not have more than {combining_marks.MOST} combining marks on one letter."
 _SURROGATE = "Text must be valid Unicode: it contains a lone surrogate."
 
 
 def check_values(value: Any) -> None:
-    """Reject what one database accepts and the other does not (NUL), what is not valid text (lone surrogates), and
-    nesting that could exhaust the stack."""
+    """Reject what one database accepts and the other does not (NUL), what is not valid text (lone surrogates),
+    nesting that could exhaust the stack, and letters with so many marks that normalising them blocks all others."""
     problem, path = _problem(value, 0)
     if problem == _TOO_DEEP:
         raise InvalidParams(problem)
@@ -177,6 +179,8 @@ def _text_problem(text: str) -> str:
             text.encode()
         except UnicodeEncodeError:
             return _SURROGATE
+        if combining_marks.has_too_many(text):
+            return _MARKS
     return _NUL if "\0" in text else ""
 
 

@@ -14,9 +14,14 @@ import orjson
 
 from kho.kernel.errors import KhoError, Unavailable
 from kho.lib.dataclass import dataclass
+from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
     import httpx2
+
+    from kho.lib import safe_http
+else:
+    (safe_http,) = lazy("kho.lib.safe_http")
 
 T = TypeVar("T")
 
@@ -89,19 +94,12 @@ class ModelClient:
             await self._client.aclose()
 
     def _http(self) -> "httpx2.AsyncClient":
-        import httpx2
-
         if self._client is None:
             headers = {"content-type": "application/json"}
             if self.api_key:
                 headers["authorization"] = f"Bearer {self.api_key}"
-            self._client = httpx2.AsyncClient(
-                headers=headers,
-                timeout=self.patience.timeout,
-                follow_redirects=False,  # the key is for this host only
-                trust_env=not _is_local(self._host),  # a proxy cannot reach this machine's servers
-                verify=self.url.startswith("https"),  # loading the certificates is slow, so only if needed
-            )
+            local = _is_local(self._host)
+            self._client = safe_http.operator_client(self.url, headers, self.patience.timeout, local=local)
         return self._client
 
     def _parse(self, content: bytes, read: Callable[[Any], T]) -> T:

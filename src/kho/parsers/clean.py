@@ -1,7 +1,9 @@
-"""Removes invisible characters from a text: control characters, NUL, lone surrogates, odd line ends."""
+"""Removes from a text what nobody reads: control characters, NUL, lone surrogates, odd line ends, piles of marks."""
 
 import re
 import unicodedata
+
+from kho.lib.combining_marks import limited
 
 _ENDS = re.compile("\r\n?|[\x0b\x85\u2028\u2029]")
 _ESCAPES = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]{0,500}(?:\x07|\x1b\\\\))")
@@ -14,7 +16,7 @@ def clean(text: str, *, compose: bool = True) -> str:
     character (NFC), as nearly all Vietnamese is written; not for code, where a string stays as its author wrote it."""
     text = _ENDS.sub("\n", text)
     text = text.replace("\f", "\n\n" if compose else "\n")
-    text = _UNSEEN.sub("", _ESCAPES.sub("", text))
+    text = limited(_UNSEEN.sub("", _ESCAPES.sub("", text)))
     return unicodedata.normalize("NFC", text) if compose else text
 
 

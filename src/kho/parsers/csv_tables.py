@@ -16,7 +16,7 @@ from kho.parsers.markdown_writer import cell, row, rule
 from kho.parsers.model import ParsedFile
 from kho.parsers.plain import of_text, stem
 
-_NUMBER = re.compile(r"[-+]?[\d.,\s]*\d[\d.,\s]*%?$")
+_NUMBER = re.compile(r"[-+]?[.,\s]*+\d[\d.,\s]*+%?$")
 _SEEN = 50
 """Number of rows that are sampled to detect the delimiter."""
 _MAX_COLUMN_NAME = 100

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 
 _ESCAPED = re.compile(r"\\u[0-9a-fA-F]{4}")
-_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+|"')
+_STRING = re.compile(r'"(?:[^"\\\n]++|\\.)*+"?')
+"""A string that does not end goes on to the end of its line: looked for from every quotation mark, its end would take
+quadratic time."""
+_TOKEN = re.compile(rf'{_STRING.pattern}|[\[\]{{}},:]|[^\s"\[\]{{}},:]+')
 _LONG_LINE = 400
 """Average line length in characters above which the JSON is reformatted."""
 _MAX_INDENT = 4

@@ -73,6 +73,8 @@ class ParserLimits:
     """Maximum passages of one file, of which one more is made; 0 for any number."""
     seconds: float = 60
     """Timeout for one file that is read in the worker."""
+    processor: float = 55
+    """Seconds of a processor for one file. The worker ends itself then, also if nobody is left to end it."""
     memory: int = 2**30
     """Bytes of address space for the worker."""
 

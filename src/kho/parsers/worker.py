@@ -6,6 +6,7 @@ is refused with that reason, and the next one gets a new process.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -31,6 +32,7 @@ _START = 60
 """Timeout in seconds for a process to start, on a busy machine."""
 _END = 5
 """Timeout in seconds for it to end by itself."""
+_OUT_OF_TIME = getattr(signal, "SIGPROF", 0)
 _ADVICE = "Split it into smaller files, or save it again."
 
 
@@ -77,6 +79,8 @@ class _Process:
         self._answers = BufferedByteReceiveStream(process.stdout)
         self._limits = limits
         self.pid = process.pid
+        self.landlock = 0
+        """The version that confines it."""
         self.used = False
         """True if it has read a file before: a failure may then be caused by that, not by the next file."""
 
@@ -91,7 +95,7 @@ class _Process:
         try:
             async with started.killed_on_failure():
                 with anyio.fail_after(_START):
-                    await started.answer()
+                    started.landlock = (await started.answer()).outcome["landlock"]
         except (_ProcessEnded, TimeoutError) as error:
             raise UnreadableFile("the program that reads it does not start", "The log of the hub says why.") from error
         return started
@@ -128,6 +132,11 @@ class _Process:
         except (anyio.IncompleteRead, anyio.BrokenResourceError) as error:
             raise _ProcessEnded from error
 
+    @property
+    def out_of_time(self) -> bool:
+        """True if it ended because it had used up its time of a processor."""
+        return self._process.returncode == -_OUT_OF_TIME
+
     async def end(self, *, at_once: bool = False) -> None:
         with anyio.CancelScope(shield=True):
             await self._requests.aclose()
@@ -154,6 +163,11 @@ class Worker:
     def pid(self) -> int | None:
         """Pid of the process; None if there is none."""
         return self._process.pid if self._process else None
+
+    @property
+    def landlock(self) -> int:
+        """The version of Landlock that confines the process; 0 if none does, or there is no process."""
+        return self._process.landlock if self._process else 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -199,6 +213,9 @@ class Worker:
             except TimeoutError as error:
                 raise UnreadableFile(f"reading it took longer than {self.limits.seconds:g} seconds", _ADVICE) from error
             except _ProcessEnded as error:
+                if process.out_of_time:
+                    most = f"{self.limits.processor:g} seconds of a processor"
+                    raise UnreadableFile(f"reading it took more than {most}", _ADVICE) from error
                 if fresh:
                     raise UnreadableFile("it crashes the program that reads it", _ADVICE) from error
                 continue

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import signal
+import stat
 import sys
 import traceback
 import warnings
@@ -18,11 +19,16 @@ from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 from kho.lib.chunking.chunker import chunks
+from kho.parsers import landlock
 from kho.parsers.model import ANSWER, REQUEST, ParsedFile, ParserLimits, UnreadableFile
 from kho.parsers.reader import read, read_text
 
 _GRACE = 30
 """Seconds past the timeout after which the worker ends itself, in case its parent is gone."""
+_OPEN_FILES = 64
+"""More than the import of any parser opens at once."""
+_LOG = 2**20
+"""Bytes that may be added to a log, if stderr is a file."""
 
 
 def main() -> None:
@@ -33,10 +39,9 @@ def main() -> None:
     logging.disable()
     warnings.simplefilter("ignore")
     sys.excepthook = _one_line
-    _confine(limits)
-    _send(answers, _frame({}))
+    _send(answers, _frame({"landlock": _confine(limits)}))
     while request := _request(sys.stdin.buffer):
-        _alarm(limits.seconds + _GRACE)
+        _alarm(limits.seconds + _GRACE, limits.processor)
         answer = _read(request, limits)
         del request
         if answer is None:  # the remaining memory is fragmented
@@ -44,7 +49,7 @@ def main() -> None:
             return
         _send(answers, answer)
         del answer
-        _alarm(0)
+        _alarm(0, 0)
 
 
 class _Request(NamedTuple):
@@ -95,15 +100,21 @@ def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackT
     sys.stderr.write(f"The process that reads files ended: {kind.__name__}: {str(error)[:500]}{place}\n")
 
 
-def _confine(limits: ParserLimits) -> None:
-    """Limit memory to the allowed amount on top of what Python uses now, and disable core dumps."""
+def _confine(limits: ParserLimits) -> int:
+    """Give up what no parser needs, as far as the system can; return the version of Landlock, 0 if there is none.
+    Memory is limited to the allowed amount on top of what Python uses now; no files are written, no processes
+    started."""
     if sys.platform == "win32":
-        return
+        return 0
     import resource
 
+    log = os.fstat(2)
     for kind, value in (
         (resource.RLIMIT_AS, _in_use() + limits.memory),
         (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_FSIZE, log.st_size + _LOG if stat.S_ISREG(log.st_mode) else 0),
     ):
         _, most = resource.getrlimit(kind)
         value = value if most == resource.RLIM_INFINITY else min(value, most)
@@ -111,6 +122,11 @@ def _confine(limits: ParserLimits) -> None:
             resource.setrlimit(kind, (value, value))
         except (ValueError, OSError):  # macOS does not implement some of them
             continue
+    try:
+        return landlock.confine()
+    except OSError as error:  # of a kernel that has it, but not for us: too many layers of it, for one
+        sys.stderr.write(f"The process that reads files goes on without Landlock: {error}\n")
+        return 0
 
 
 def _in_use() -> int:
@@ -118,10 +134,11 @@ def _in_use() -> int:
     return int(status.read_text().split()[0]) * 4096 if status.exists() else 2**30
 
 
-def _alarm(seconds: float) -> None:
-    """Arm the timer; SIGALRM ends the process by default."""
+def _alarm(seconds: float, processor: float) -> None:
+    """Arm the timers; SIGALRM and SIGPROF end the process by default, whatever C code it is in."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_PROF, processor)
 
 
 def _request(source: BinaryIO) -> _Request | None:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from kho.kernel.capability import Capability
+from kho.lib.addresses import SYSTEM, Network
 from kho.toolbox import duckduckgo, fetch_url
 from kho.toolbox.duckduckgo import DuckDuckGo
 from kho.toolbox.errors import ToolFailed
@@ -20,10 +21,11 @@ def capability(
     read: Read,
     more: Sequence[Tool] = (),
     stop: Sequence[Callable[[], Awaitable[None]]] = (),
+    network: Network = SYSTEM,
 ) -> Capability:
     """Wire the slice. `read` converts a page's bytes to text, `stop` releases what `read` uses; `more` are extra tools
     of programs that embed Kho."""
-    web = Web(settings.fetch_timeout, settings.fetch_max_bytes)
+    web = Web(settings.fetch_timeout, settings.fetch_max_bytes, network=network)
     return described(duckduckgo.tool(search), fetch_url.tool(web, read), *more, stop=stop)
 
 

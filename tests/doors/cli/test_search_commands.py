@@ -19,6 +19,7 @@ from kho.kernel.hub import Settled
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND, system_clock
 from kho.lib.tenancy import in_all_tenants
+from kho.parsers import landlock
 from kho.search.indexing.embedding_queue import LEASE
 from kho.settings import Settings, whereabouts
 
@@ -259,7 +260,8 @@ def test_a_folder_with_files_that_fail_or_are_unknown(
 # -- doctor ------------------------------------------------------------------------------------------------------------
 
 
-def test_doctor_says_that_all_is_well(settings: Settings, hashed: Settings) -> None:
+def test_doctor_says_that_all_is_well(settings: Settings, hashed: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "abi", lambda: 4)  # on a system that has what it should
     submit(settings)
     done = run(settings, "doctor")
     assert done.status == 0
@@ -271,6 +273,16 @@ def test_doctor_says_that_all_is_well(settings: Settings, hashed: Settings) -> N
     later = run(hashed, "doctor")  # the model came after the record
     assert later.status == 0
     assert "There are no vectors yet; 'kho serve' or 'kho doctor --repair' computes them." in later.out
+
+
+def test_doctor_says_that_nothing_confines_the_readers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json.loads(run(settings, "doctor", "--json").out)["landlock"] == landlock.abi()
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    done = run(settings, "doctor")
+    assert "could see other files of this user: this system has no Landlock" in done.out
+    assert done.status == 0
+    monkeypatch.setattr(landlock, "abi", lambda: 4)
+    assert "Landlock" not in run(settings, "doctor").out
 
 
 def test_doctor_says_whose_vectors_are_still_there(settings: Settings, hashed: Settings) -> None:

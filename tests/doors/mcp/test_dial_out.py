@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.doors.doors import KHO, environment, kho
+from tests.outside import moved, server
 from tests.timeouts import PATIENCE
 from websockets.asyncio.server import Server, ServerConnection, serve
 
@@ -289,3 +290,23 @@ async def test_the_command_refuses_what_is_no_address(tmp_path: Path) -> None:
     done = await kho(tmp_path, "devices", "attach", "https://example.org/mcp")
     assert (done.status, done.out) == (1, "")
     assert done.err == "error: An MCP endpoint's address begins with ws:// or wss://.\n"
+
+
+async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    """The user named one address; another one is the other end's word."""
+    endpoint, told, again = Endpoint(), list[tuple[str, str]](), asyncio.Event()
+    paths: list[str] = []
+
+    def elsewhere(path: str, host: str) -> bytes:
+        paths.append(path)
+        if len(paths) == 2:
+            again.set()
+        return moved(endpoint.url)
+
+    async with listening(endpoint), server(elsewhere) as port, attached(tmp_path, f"ws://127.0.0.1:{port}/here", told):
+        async with asyncio.timeout(PATIENCE):
+            await again.wait()
+    assert {*paths} == {"/here"}
+    assert told[0][0] == "disconnected"
+    assert "302" in told[0][1]
+    assert endpoint.paths == []

@@ -389,3 +389,18 @@ def test_a_client_s_root_may_have_letters_that_addresses_encode(place: Path) -> 
     folder = place / "open" / "Tài liệu 100%"
     folder.mkdir()
     assert Roots((place / "open",)).narrowed([folder.as_uri()]).folders == (folder,)
+
+
+def test_a_file_with_a_second_name_is_read_for_the_local_user_only(place: Path) -> None:
+    """A hard link cannot be told from a file; whoever can make one in a folder that is open to others could open more."""
+    (place / "open" / "also.txt").hardlink_to(place / "outside" / "secret.txt")
+    opened = allowed_paths(place, [place / "open"], [place / "open"])
+    local, remote = opened.for_caller(shared=False), opened.for_caller(shared=True)
+    assert local.read(local.locate("also.txt"), 100) == SECRET.encode()
+    for roots in (remote, remote.narrowed([(place / "open").as_uri()])):
+        with pytest.raises(PathRefused, match="hard links") as told:
+            roots.read(roots.locate("also.txt"), 100)
+        assert told.value.guidance == "Copy the file instead of linking it."
+    assert remote.read(remote.locate("notes/a.md"), 100) == b"hello"
+    (place / "outside" / "secret.txt").unlink()
+    assert remote.read(remote.locate("also.txt"), 100) == SECRET.encode()

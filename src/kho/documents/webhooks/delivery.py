@@ -14,14 +14,19 @@ from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kho.documents.webhooks.addresses import SETTING, WebhookAddresses
 from kho.kernel import Background, Database, KhoError, Lease, Leases, Tx
+from kho.lib.addresses import AddressRefused, NamedBy
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
+from kho.lib.lazy_module import lazy
 from kho.lib.sql import delete, number, update
 from kho.lib.tenancy import for_tenant
 
 if TYPE_CHECKING:
-    import httpx2
+    from kho.lib import safe_http
+else:
+    (safe_http,) = lazy("kho.lib.safe_http")  # a hub starts faster without it
 
 log = logging.getLogger("kho.documents")
 
@@ -33,6 +38,12 @@ LEASE_MARGIN = 20 * SECOND
 """Added to the request timeout for the lease's duration: for so long a process that died blocks a webhook."""
 MAX_READ = 4_096
 """Maximum bytes of a response that are read: it is ignored, but reading it lets the connection be reused."""
+UNDELIVERED = (
+    "It was not delivered. The address must be on the open internet, or be named by the hub's operator in "
+    f"{SETTING}, and answer with 2xx in time; the log of the hub says what was wrong."
+)
+"""The one text for whatever keeps an event from an address that others named: what differs there would tell them which
+hosts and ports of the hub's own network answer."""
 SIGNATURE, EVENT, DELIVERY = "X-Kho-Signature", "X-Kho-Event", "X-Kho-Delivery"
 
 
@@ -80,6 +91,7 @@ class Deliveries:
     clock: Clock
     leases: Leases
     policy: WebhookPolicy
+    addresses: WebhookAddresses
     _lease: Lease = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _has_webhooks: bool = False
@@ -126,15 +138,14 @@ class Deliveries:
 
     async def _serve(self, tenant: str, webhook: str) -> None:
         """Send one webhook its due deliveries. When the hub stops, it ends after the current request."""
-        import httpx2  # imported late: a hub starts faster without it
-
         try:
             async with self._room:
                 due = await self.db.write(lambda tx: self._claim(tx, tenant, webhook))
                 if due is not None:
-                    async with httpx2.AsyncClient(trust_env=False, timeout=self.policy.timeout) as client:
+                    rules = await self.addresses.rules()
+                    async with safe_http.SafeHttp(rules, self.addresses.network, self.policy.timeout) as session:
                         while due is not None:
-                            problem = await self._post(client, due)
+                            problem = await self._post(session, webhook, due)
                             settle = partial(
                                 self._settle, tenant=tenant, webhook=webhook, delivery=due, problem=problem
                             )
@@ -146,35 +157,32 @@ class Deliveries:
         finally:
             self._busy.discard((tenant, webhook))
 
-    async def _post(self, client: "httpx2.AsyncClient", due: DueDelivery) -> str | None:
-        """Send a delivery. Return None on success, else the problem in a sentence."""
-        import httpx2
-
+    async def _post(self, session: "safe_http.SafeHttp", webhook: str, due: DueDelivery) -> str | None:
+        """Send a delivery. Return None on success, else the problem in a sentence, for those who see the webhook."""
         body = due.body.encode()
         headers = {
             "content-type": "application/json",
-            "user-agent": "kho",
             EVENT: due.type,
             DELIVERY: due.id,
             SIGNATURE: signature(due.secret, self.clock() // SECOND, body),
         }
+        public = False
         try:
-            async with (
-                asyncio.timeout(self.policy.timeout),
-                client.stream("POST", due.url, content=body, headers=headers, follow_redirects=False) as response,
-            ):
-                if not response.is_success:
-                    return f"It answered with {response.status_code}."
-                read = 0
-                async for chunk in response.aiter_raw():
-                    read += len(chunk)
-                    if read > MAX_READ:
-                        break
-        except (TimeoutError, httpx2.TimeoutException):
-            return f"It did not answer within {self.policy.timeout:g} s."
-        except (httpx2.HTTPError, httpx2.InvalidURL) as failure:
-            return f"It cannot be reached ({type(failure).__name__})."
-        return None
+            async with asyncio.timeout(self.policy.timeout):
+                reply = await session.post(due.url, body, headers, max_read=MAX_READ)
+            if 200 <= reply.status < 300:
+                return None
+            problem, public = f"It answered with {reply.status}.", reply.public
+        except TimeoutError:
+            problem = f"It did not answer within {self.policy.timeout:g} s."
+        except safe_http.Unreachable as failure:
+            problem = f"It cannot be reached ({failure})."
+        except AddressRefused as refused:
+            problem = str(refused)
+        if public or session.rules.named_by is NamedBy.OPERATOR:
+            return problem
+        log.info("webhook %s: %s", webhook, problem)
+        return UNDELIVERED
 
     def _claim(self, tx: Tx, tenant: str, webhook: str) -> DueDelivery | None:
         return self._next(tx, tenant, webhook) if self._lease.take(tx, tenant, webhook) else None

@@ -1,7 +1,6 @@
 """Parameters and results of the operations on webhooks."""
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -9,20 +8,15 @@ from pydantic_core import PydanticCustomError
 from kho.documents.events import EVENTS
 from kho.documents.model import Cursor, Page
 from kho.kernel.params import Id, Params, Reason, Result, Time
+from kho.lib.addresses import AddressRefused, parse
 
 
 def _address(value: str) -> str:
+    """Check the form; where it may lead, `addresses` says."""
     try:
-        parts = urlsplit(value)
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        fits = False
-    if not fits or not value.isprintable() or " " in value:
-        raise PydanticCustomError("url", "must be an address that begins with http:// or https://")
-    if "@" in urlsplit(value).netloc:
-        raise PydanticCustomError(
-            "url", "must not contain a user name or a password: a receiver knows Kho by the signature"
-        )
+        parse(value)
+    except AddressRefused as refused:
+        raise PydanticCustomError("url", "is refused: {refused}", {"refused": str(refused)}) from None
     return value
 
 

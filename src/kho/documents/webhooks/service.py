@@ -11,6 +11,7 @@ from kho.documents.contract import ADMIN
 from kho.documents.errors import UnknownWebhook
 from kho.documents.events import EVENTS
 from kho.documents.webhooks import markdown, model
+from kho.documents.webhooks.addresses import WebhookAddresses
 from kho.documents.webhooks.delivery import Deliveries
 from kho.kernel import Call, Command, Database, Tx, paging
 from kho.lib.clock import Clock
@@ -37,6 +38,7 @@ class DeadDelivery:
 class Webhooks:
     db: Database
     deliveries: Deliveries
+    addresses: WebhookAddresses
     clock: Clock
     timeout: float
 
@@ -51,6 +53,7 @@ class Webhooks:
     )
     async def add(self, params: model.AddWebhook, call: Call) -> model.Added:
         """Notify an address when documents are created, updated, moved, deleted or restored."""
+        await self.addresses.need(params.url)
         id, secret = str(uuid.uuid4()), params.secret or f"whsec_{secrets.token_urlsafe(32)}"
         events, now = [event for event in EVENTS if event in params.events], self.clock()
         row = {"id": id, "url": params.url, "secret": secret, "events": to_json(events), "created_at": now}

@@ -22,6 +22,10 @@ DAMAGED: Found = {
     ]
 }
 
+UNCONFINED = (
+    "Files are read in a process with limits, which could see other files of this user: this system has no Landlock, "
+    "or it is switched off. Linux has it since 5.13."
+)
 ENGINES = {"database": "the database", "qdrant": "Qdrant"}
 
 
@@ -75,6 +79,8 @@ def _words(found: Found) -> list[str]:
     spaces: dict[str, int] = found["spaces"]
     filed = ", ".join(f"{count} of {name}" for name, count in spaces.items()) or "none yet"
     lines = [f"The database answers. It is {found['database']}.", f"Passages indexed: {filed}."]
+    if not found["landlock"]:
+        lines.append(UNCONFINED)
     if found["repaired"]:
         lines.insert(0, "Everything was re-indexed.")
     lines += found["wrong"]

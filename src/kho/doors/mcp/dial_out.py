@@ -94,8 +94,15 @@ async def attach(
             pause = min(LAST_PAUSE, pause * 2)
 
 
+class _Connection(connect):
+    """To the address that the user named, and nowhere else: a redirect is the other end's word."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
 async def _serve_once(door: McpDoor, url: str, where: str, tell: Tell) -> None:
-    async with connect(url, max_size=MAX_MESSAGE, proxy=None, logger=_quiet) as socket:
+    async with _Connection(url, max_size=MAX_MESSAGE, proxy=None, logger=_quiet) as socket:
         tell("connected", f"Connected to {where}.")
         async with _streams(socket) as (incoming, outgoing):
             await door.server.run(incoming, outgoing, door.server.create_initialization_options())

@@ -28,6 +28,7 @@ from kho.research.ingest.safe_open import (
     identity,
     identity_of,
     need_file,
+    need_single,
     opened,
     refusal,
     status_of,
@@ -82,6 +83,8 @@ class Roots:
     home: Path | None = None
     """The folder that '~' stands for; None if '~' is not supported."""
     how_to_open: str = OPEN_LOCALLY
+    hard_links: bool = True
+    """False: a file that has a second name is refused, because nothing tells where that lies."""
 
     def narrowed(self, stated: Iterable[str]) -> "Roots":
         """Return the roots limited to folders that the client states, too (MCP roots, as file:// URIs). A client that
@@ -120,7 +123,10 @@ class Roots:
             os.close(parent)
         file = os.fdopen(descriptor, "rb")
         try:
-            need_file(os.fstat(descriptor), shown)
+            status = os.fstat(descriptor)
+            need_file(status, shown)
+            if not self.hard_links:
+                need_single(status, shown)
         except PathRefused:
             file.close()
             raise
@@ -250,7 +256,7 @@ class AllowedPaths:
         theirs = [_from_settings(root, home, cwd) for root in shared]
         return cls(
             Roots(tuple(named), (kho_home,), home),
-            Roots(tuple(theirs), (kho_home,), None, OPEN_REMOTELY),
+            Roots(tuple(theirs), (kho_home,), None, OPEN_REMOTELY, hard_links=False),
         )
 
     def for_caller(self, *, shared: bool, stated: Iterable[str] | None = None) -> Roots:

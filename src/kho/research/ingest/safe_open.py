@@ -63,6 +63,15 @@ def need_file(status: os.stat_result, shown: str) -> None:
         )
 
 
+def need_single(status: os.stat_result, shown: str) -> None:
+    if status.st_nlink > 1:
+        raise PathRefused(
+            "It has other names on this disk (hard links), which may lie outside of the folders that are open.",
+            guidance="Copy the file instead of linking it.",
+            path=shown,
+        )
+
+
 def refusal(problem: OSError, shown: str) -> PathRefused | FileNotFound:
     match problem.errno:
         case errno.ENOENT:
