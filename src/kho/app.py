@@ -25,6 +25,7 @@ from kho.lib import extras
 from kho.lib.clock import system_clock
 from kho.lib.lazy_module import lazy
 from kho.models import factory
+from kho.sanitizer.policy import Sanitizer
 from kho.search.core import Core
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import EmbeddingQueue
@@ -83,13 +84,13 @@ def open_core(settings: Settings, background: Background, limits: SearchLimits |
     reranker = factory.reranker(settings.search.reranker)
     index = Index(words, vectors, model.model if model else "", system_clock)
     searcher = Searcher(db, words, vectors, model, reranker, limits)
-    leases = SqlLeases(system_clock)
+    leases, screen = SqlLeases(system_clock), Sanitizer(settings.sanitizer.policies)
     if model is None or vectors is None:
-        return Core(db, index, searcher, background, None, leases)
+        return Core(db, index, searcher, background, None, leases, screen=screen)
     engine = settings.search.vectors.engine
     embedding_queue = EmbeddingQueue(db, vectors, model, background, system_clock, leases, engine)
     index.on_waiting = embedding_queue.nudge
-    return Core(db, index, searcher, background, embedding_queue, leases, model.model)
+    return Core(db, index, searcher, background, embedding_queue, leases, model.model, screen=screen)
 
 
 def open_vectors(settings: Settings, db: Database) -> Vectors:
@@ -164,7 +165,7 @@ async def open_hub(
             background.add(work)
         if core.embedding_queue is not None and len(only) == len(SLICES):
             background.add(core.embedding_queue.run)
-        registry = Registry(slices, background, kinds(), read_only=settings.read_only)
+        registry = Registry(slices, background, kinds(), read_only=settings.read_only, screen=core.screen)
         refusals = SqlRefusals(core.db, background, core.clock, settings.local.tenant)
         registry.observers += [logs.log_call, refusals.observe]
         if settings.observe.otlp_endpoint is not None:

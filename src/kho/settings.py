@@ -33,6 +33,7 @@ from kho.lib.merge import merged
 from kho.memory.settings import MemorySettings
 from kho.models.settings import Embedding, LlmSettings, Reranking, VisionSettings
 from kho.research.settings import ResearchSettings
+from kho.sanitizer.settings import SanitizerSettings
 from kho.toolbox.settings import ToolboxSettings
 
 DATABASE = "kho.db"
@@ -151,6 +152,7 @@ class Settings(BaseModel):
     documents: DocumentSettings = Field(default_factory=DocumentSettings)
     devices: DeviceSettings = Field(default_factory=DeviceSettings)
     toolbox: ToolboxSettings = Field(default_factory=ToolboxSettings)
+    sanitizer: SanitizerSettings = Field(default_factory=SanitizerSettings)
     llm: LlmSettings = Field(default_factory=LlmSettings)
     vision: VisionSettings = Field(default_factory=VisionSettings)
     search: Search = Field(default_factory=Search)

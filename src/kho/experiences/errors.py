@@ -1,6 +1,6 @@
 """Errors with the codes of contract 003. A class docstring is the default message sent to the caller."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kho.kernel.errors import KhoError
@@ -52,6 +52,16 @@ class NotSanitized(ExperienceRefused):
     """The text holds secrets or personal data. Replace them by placeholders and submit again."""
 
     code = "CONTEXT_NOT_SANITIZED"
+
+
+def not_sanitized(problems: Sequence[dict[str, Any]], masked: Mapping[str, str]) -> KhoError:
+    if not masked:
+        return NotSanitized(problems=problems)
+    return NotSanitized(
+        "Nothing was stored. 'details.sanitized' holds the masked text: check it and submit it again.",
+        problems,
+        sanitized=dict(masked),
+    )
 
 
 REQUIRED = ("title", "problem_description", "solution")

@@ -4,12 +4,11 @@ import uuid
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import field, replace
-from typing import Any
 
 from cachetools import TTLCache
 
 from kho.experiences import errors, markdown, model
-from kho.experiences.errors import Invalid, InvalidKeywords, NotSanitized
+from kho.experiences.errors import Invalid, InvalidKeywords
 from kho.experiences.ranking import Candidate, ranked
 from kho.experiences.settings import ExperienceSettings
 from kho.experiences.store import SPACE, Experience, Store, gist, prepared
@@ -23,7 +22,6 @@ from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import full_id
-from kho.sanitizer import policy
 from kho.search.indexing.index import Prepared
 from kho.search.indexing.minhash import likeness
 from kho.search.query.searcher import Searcher
@@ -41,6 +39,8 @@ EXPERIENCES = Contract(
     shape_error=model.failure,
     envelope_schema=model.envelope_schema,
     invalid=errors.invalid,
+    personal="refused",
+    not_sanitized=errors.not_sanitized,
 )
 _ID = {"id": "550e8400-e29b-41d4-a716-446655440000"}
 _RECORD = {
@@ -184,7 +184,7 @@ class ExperienceService:
         what solved it. Mask secrets and personal data: text that holds them is refused.
         """
         fields = {name: getattr(params, name) for name in model.FIELDS}
-        warnings = await _sanitized(fields, shared=call.shared, offer=params.sanitize)
+        warnings = _sentences(call)
         fields["keywords"] = model.normalised(fields["keywords"] or [])
         now = self.clock()
         experience = Experience(
@@ -240,7 +240,7 @@ class ExperienceService:
         changes = {name: value for name, value in changes.items() if value is not None or name in model.CLEARABLE}
         if not changes:
             raise Invalid("Name at least one field to change.")
-        warnings = await _sanitized(changes, shared=call.shared)
+        warnings = _sentences(call)
         if "keywords" in changes:
             changes["keywords"] = model.normalised(changes["keywords"] or [])
         now = self.clock()
@@ -265,8 +265,6 @@ class ExperienceService:
 
         Call it after you tried a record's solution: say whether it helped. It affects the ranking.
         """
-        if params.note is not None:
-            await _sanitized({"note": params.note}, shared=call.shared)
         now = self.clock()
 
         def work(tx: Tx) -> model.Rated:
@@ -337,7 +335,7 @@ class ExperienceService:
     async def import_(self, params: model.ImportExperiences, call: Call) -> model.ImportedExperiences:
         """Take records that export gave; those that are here already stay as they are."""
         lines = transfer.parsed(params.experiences, model.ExperienceLine, _refused, called="Record")
-        experiences = [await self._from_line(place, line, call) for place, line in enumerate(lines)]
+        experiences = [self._from_line(line, call) for line in lines]
 
         def work(tx: Tx) -> model.ImportedExperiences:
             new = [e for e in experiences if self.store.get(tx, call.tenant, e.id) is None]
@@ -353,9 +351,7 @@ class ExperienceService:
 
         return await call.commit(self.db, work)
 
-    async def _from_line(self, place: int, line: model.ExperienceLine, call: Call) -> Experience:
-        words = {name: getattr(line, name) for name in model.FIELDS}
-        await _sanitized({f"experiences[{place}].{name}": value for name, value in words.items()}, shared=call.shared)
+    def _from_line(self, line: model.ExperienceLine, call: Call) -> Experience:
         created = self.clock() if line.created_at is None else line.created_at
         updated = created if line.updated_at is None else line.updated_at
         row = line.values(
@@ -379,19 +375,9 @@ def _refused(message: str, field: str) -> Invalid:
     return Invalid(message)
 
 
-async def _sanitized(fields: dict[str, Any], *, shared: bool, offer: bool = False) -> list[str]:
-    """Check fields for secrets and personal data; return warnings for the caller. Raises NotSanitized for what must not
-    be stored; with `offer`, the error carries the masked text for the caller to confirm."""
-    review = await policy.review(fields, shared=shared, offer=offer)
-    if review.masked:
-        raise NotSanitized(
-            "Nothing was stored. 'details.sanitized' holds the masked text: check it and submit it again.",
-            review.problems,
-            sanitized=review.masked,
-        )
-    if review.problems:
-        raise NotSanitized(problems=review.problems)
-    return review.warnings
+def _sentences(call: Call) -> list[str]:
+    """Return what the sanitizer has to say, for `message`, whose sentences are joined by full stops."""
+    return [warning.rstrip(".") for warning in call.take_warnings()]
 
 
 def _known(experience: Experience | None) -> Experience:

@@ -113,6 +113,12 @@ class Call:
     operation: str = ""
     """Current operation as `capability/name`; set by the registry."""
     afterwards: list[Work] = field(default_factory=list[Work])
+    warnings: list[str] = field(default_factory=list[str])
+    """What the caller should know beside the answer; each door says it in its own way."""
+    sightings: list[str] = field(default_factory=list[str])
+    """Where the call brought secrets, and of which kind; never the secrets."""
+    masked: Callable[[str], str] = str
+    """Masks what the sanitizer found in a text of this call; the audit trail gets no other."""
 
     @property
     def tenant(self) -> str:
@@ -157,7 +163,7 @@ class Call:
         """Write the one audit row of a call that changes something, in the transaction of the change. A call that turns
         out to change nothing (a replay, the same again) writes none."""
         event = self.audit_event(subject, at=at, reason=reason, operation=operation, **details)
-        record(tx, event, also)
+        record(tx, event, [(subject, self._unsecret(more)) for subject, more in also])
         return event
 
     def audit_event(
@@ -165,17 +171,27 @@ class Call:
     ) -> AuditEvent:
         """Build the event that `audit` records, for work shared by calls and background tasks."""
         capability, _, name = self.operation.partition("/")
+        if self.sightings:
+            details = {**self._unsecret(details), "secrets": self.sightings}
         return AuditEvent(
             tenant=self.tenant,
             operation=operation or name,
             capability=capability,
             subject=subject,
             actor=self.principal.sub,
-            reason=reason or "",
+            reason=self.masked(reason or ""),
             request_id=self.request_id,
             details=details,
             at=at,
         )
+
+    def _unsecret(self, details: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self.masked(value) if isinstance(value, str) else value for name, value in details.items()}
+
+    def take_warnings(self) -> list[str]:
+        """Return the warnings for an answer that says them itself, so that the door does not say them again."""
+        taken, self.warnings = self.warnings, []
+        return taken
 
     def remaining(self, default: float) -> float:
         """Return the seconds left until the caller's deadline, at most `default`."""

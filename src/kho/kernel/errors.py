@@ -91,6 +91,13 @@ class InvalidParams(KhoError):
     guidance = CORRECT
 
 
+class NotSanitized(InvalidParams):
+    """The text contains a secret, so nothing was stored. Replace it with a placeholder, then call again."""
+
+    code = "CONTEXT_NOT_SANITIZED"
+    guidance = "Say where the secret is kept instead of what it is."
+
+
 class Unauthorized(KhoError):
     """A valid credential is needed: send 'Authorization: Bearer kho_…' (see 'kho keys create')."""
 

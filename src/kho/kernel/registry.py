@@ -14,6 +14,7 @@ from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.operation import Operation
+from kho.kernel.ports import Screen
 from kho.kernel.toolset import Selection, select
 from kho.kernel.validation import Problem, check_values
 from kho.kernel.vocabulary import Kind
@@ -31,6 +32,8 @@ class Outcome:
     """The shaped result; for a failure the contract's error envelope, or None if it has none."""
     result: Any = None
     error: KhoError | None = None
+    warnings: Sequence[str] = ()
+    """What the caller should know beside the result."""
 
 
 Observer = Callable[[Operation, Call, Outcome, float], None]
@@ -44,11 +47,14 @@ class Registry:
         kinds: Iterable[Kind] = (),
         *,
         read_only: bool = False,
+        screen: Screen | None = None,
     ) -> None:
-        """`kinds`: those of global ids whose slices may not be open, as in a command."""
+        """`kinds`: those of global ids whose slices may not be open, as in a command. `screen` looks at what writes
+        bring; only a registry for help texts goes without."""
         self.capabilities = capabilities
         self.observers: list[Observer] = []
         self._background = background
+        self._screen = screen
         self._tools = _index(capabilities, lambda _, operation: operation.tool)
         self._actions = _index(capabilities, lambda _, operation: operation.action)
         self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
@@ -106,8 +112,10 @@ class Registry:
             call.operation = operation.audited_as
             self.checkpoint.need(call, operation, operation.cli[0].words if operation.cli else "")
             params = await self._parse(operation, arguments)
+            if self._screen is not None:
+                await self._screen.screen(operation, params, call)
             result = await operation.run(params, call)
-            outcome = Outcome(operation, operation.shape(result), result)
+            outcome = Outcome(operation, operation.shape(result), result, warnings=tuple(call.warnings))
         except KhoError as error:
             if (spell := hints.at_wire(call.door, self._tools.get)) is not None:
                 error.guidance = hints.spelt(error.guidance, spell)

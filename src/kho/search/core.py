@@ -2,6 +2,7 @@
 parts that they name."""
 
 from kho.kernel import Background, Database, Leases
+from kho.kernel.ports import Screen
 from kho.lib.clock import Clock, system_clock
 from kho.lib.dataclass import dataclass
 from kho.search.indexing.embedding_queue import EmbeddingQueue
@@ -22,3 +23,6 @@ class Core:
     model: str = ""
     """Name of the embedding model; empty if there is none."""
     clock: Clock = system_clock
+    screen: Screen | None = None
+    """Looks for secrets in what is stored. The registry does it for the parameters of every call; a slice that reads
+    files does it for their texts."""

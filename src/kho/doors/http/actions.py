@@ -58,6 +58,8 @@ class Envelope(Params):
 class Reply:
     status: int
     body: bytes
+    warnings: Sequence[str] = ()
+    """What the caller should know beside the answer."""
 
 
 class Actions:
@@ -90,7 +92,7 @@ class Actions:
     async def _run(self, operation: Operation, envelope: Envelope, call: Call) -> Reply:
         outcome = await self._hub.registry.call(operation, envelope.payload, call)
         if outcome.error is None:
-            return Reply(200, _success(call.request_id, envelope.action, outcome.value))
+            return Reply(200, _success(call.request_id, envelope.action, outcome.value), outcome.warnings)
         if isinstance(outcome.error, UniqueViolation) and call.receipt is not None:
             raise outcome.error
         if outcome.value is None:

@@ -37,6 +37,8 @@ from kho.kernel.capability import Gauge
 from kho.kernel.errors import Forbidden
 from kho.lib.dataclass import dataclass
 
+MAX_WARNINGS, MAX_HEADER = 5, 1_000
+"""Warnings that an answer over HTTP carries, and bytes of each."""
 Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
 
 
@@ -160,6 +162,11 @@ async def _no_route(request: Request, problem: Exception) -> Response:
     return Response(orjson.dumps({"error": error}), refused.status_code, refused.headers, media_type="application/json")
 
 
+def _warned(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """Return the headers that say what a contract leaves no room for in the body."""
+    return [(b"kho-warning", one.encode("ascii", "backslashreplace")[:MAX_HEADER]) for one in warnings[:MAX_WARNINGS]]
+
+
 def _principal_of(ctx: Context) -> Principal:
     assert ctx.request is not None
     return ctx.request.scope[PRINCIPAL]
@@ -171,16 +178,17 @@ def _routes(
     actions, described = Actions(hub), openapi(hub)
 
     async def on_jsonrpc(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
-        answer = await rpc.answer(await read_body(receive), principal)
+        warnings: list[str] = []
+        answer = await rpc.answer(await read_body(receive), principal, warnings)
         if answer is None:
             await send({"type": "http.response.start", "status": 204, "headers": []})
             await send({"type": "http.response.body"})
         else:
-            await send_bytes(send, 200, answer)
+            await send_bytes(send, 200, answer, headers=_warned(warnings))
 
     async def on_actions(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         reply = await actions.answer(await read_body(receive), principal)
-        await send_bytes(send, reply.status, reply.body)
+        await send_bytes(send, reply.status, reply.body, headers=_warned(reply.warnings))
 
     async def on_mcp(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         scope[PRINCIPAL] = principal

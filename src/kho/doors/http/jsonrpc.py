@@ -17,28 +17,30 @@ class JsonRpc:
         self._registry = registry
         self._answer_without_id = answer_without_id
 
-    async def answer(self, body: bytes, principal: Principal) -> bytes | None:
-        """Return the response to a request body; None if it held only notifications."""
+    async def answer(self, body: bytes, principal: Principal, warnings: list[str] | None = None) -> bytes | None:
+        """Return the response to a request body; None if it held only notifications. `warnings` gets what the caller
+        should know beside it."""
+        told = [] if warnings is None else warnings
         try:
             messages, batch = await validation.read_large(len(body), partial(jsonrpc.parse, body, most=LARGEST_BATCH))
         except jsonrpc.ParseError as problem:
             return orjson.dumps(jsonrpc.error(None, jsonrpc.PARSE_ERROR, "Parse error", str(problem)))
         # In order: a caller may put a write before the read that depends on it.
-        replies = [reply for message in messages if (reply := await self._reply(message, principal)) is not None]
+        replies = [reply for message in messages if (reply := await self._reply(message, principal, told)) is not None]
         if not replies:
             return None
         return orjson.dumps(replies if batch else replies[0])
 
-    async def _reply(self, message: jsonrpc.Message, principal: Principal) -> dict[str, Any] | None:
+    async def _reply(self, message: jsonrpc.Message, principal: Principal, told: list[str]) -> dict[str, Any] | None:
         if isinstance(message, InvalidMessage):
             return message.reply
         if isinstance(message, RpcResponse):
             why = "The hub sends no requests here, so it accepts no responses."
             return jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid Request", why)
-        reply = await self._run(message, principal)
+        reply = await self._run(message, principal, told)
         return None if message.is_notification and not self._answer_without_id else reply
 
-    async def _run(self, request: RpcRequest, principal: Principal) -> dict[str, Any]:
+    async def _run(self, request: RpcRequest, principal: Principal, told: list[str]) -> dict[str, Any]:
         operation = self._registry.method(request.method)
         if operation is None:
             why = "GET /servers lists the servers; a method is '{server}/{operation}'."
@@ -47,6 +49,7 @@ class JsonRpc:
             why = "Give the parameters by name, as an object."
             return jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, "Invalid params", why)
         outcome = await self._registry.call(operation, request.params or {}, Call(principal, "jsonrpc"))
+        told += outcome.warnings
         if outcome.error is None or outcome.value is not None:
             return jsonrpc.result(request.id, outcome.value)
         return failure(request.id, outcome.error, contract=operation.protocol_errors)
