@@ -1,6 +1,6 @@
 """Errors with the codes of contract 003. A class docstring is the default message sent to the caller."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kho.kernel.errors import KhoError
@@ -16,6 +16,12 @@ class ExperienceRefused(KhoError):
     def __init__(self, message: str | None = None, problems: Sequence[dict[str, Any]] = (), **details: Any) -> None:
         super().__init__(message, **details)
         self.problems = list(problems)
+
+    def mask(self, change: Callable[[str], str]) -> None:
+        super().mask(change)
+        self.problems = [
+            {**one, "field": change(one["field"]), "message": change(one["message"])} for one in self.problems
+        ]
 
 
 class InvalidKeywords(ExperienceRefused):

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from kho.kernel.access import Access, Open, names
 from kho.kernel.audit import AuditEvent, record
-from kho.kernel.errors import Forbidden, Timeout
+from kho.kernel.errors import Forbidden, Timeout, each_text
 from kho.kernel.ports import Database, Tx
 from kho.kernel.toolset import Choosable, Selection
 from kho.lib.dataclass import dataclass
@@ -163,7 +163,7 @@ class Call:
         """Write the one audit row of a call that changes something, in the transaction of the change. A call that turns
         out to change nothing (a replay, the same again) writes none."""
         event = self.audit_event(subject, at=at, reason=reason, operation=operation, **details)
-        record(tx, event, [(subject, self._unsecret(more)) for subject, more in also])
+        record(tx, event, [(self.masked(subject), each_text(more, self.masked)) for subject, more in also])
         return event
 
     def audit_event(
@@ -172,21 +172,18 @@ class Call:
         """Build the event that `audit` records, for work shared by calls and background tasks."""
         capability, _, name = self.operation.partition("/")
         if self.sightings:
-            details = {**self._unsecret(details), "secrets": self.sightings}
+            details = {**each_text(details, self.masked), "secrets": self.sightings}
         return AuditEvent(
             tenant=self.tenant,
             operation=operation or name,
             capability=capability,
-            subject=subject,
+            subject=self.masked(subject),
             actor=self.principal.sub,
             reason=self.masked(reason or ""),
             request_id=self.request_id,
             details=details,
             at=at,
         )
-
-    def _unsecret(self, details: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.masked(value) if isinstance(value, str) else value for name, value in details.items()}
 
     def take_warnings(self) -> list[str]:
         """Return the warnings for an answer that says them itself, so that the door does not say them again."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # a hub with keyword search only never loads it
     from numpy.typing import NDArray
 
     from kho.kernel.call import Call
+    from kho.kernel.errors import KhoError
     from kho.kernel.operation import Operation
 
     Vector = NDArray[np.float32]
@@ -328,6 +329,10 @@ class Screen(Protocol):
     async def screen_file(self, capability: str, name: str, text: str) -> list[str]:
         """Look at a file's text that is about to be stored, and return what is to be said about it. Raises NotSanitized
         if the slice refuses secrets."""
+        ...
+
+    def redact(self, error: "KhoError", arguments: Any) -> None:
+        """Mask in an error the secrets that the caller's arguments held: an error may quote them."""
         ...
 
     def tell(self, call: "Call", places: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from kho.kernel.call import Call
-from kho.kernel.errors import NotSanitized
+from kho.kernel.errors import KhoError, NotSanitized
 from kho.kernel.operation import Operation
 from kho.kernel.ports import Policy
 from kho.lib.dataclass import dataclass
@@ -24,6 +24,8 @@ log = logging.getLogger("kho.sanitizer")
 
 LONG = 4_000
 """Characters from which a text is scanned in a thread, so as not to block the event loop."""
+QUOTED, MOST_QUOTED = 2_000, 1_000
+"""Characters of an argument that an error may quote, and how many are looked at."""
 NAMED = 20
 """Places that a warning or an audit row names at most."""
 _THREADS = ThreadPoolExecutor(2, "kho-sanitizer")
@@ -75,6 +77,13 @@ class Sanitizer:
             log.info("secret stored", extra={"fields": {"capability": capability, "file": name, "found": kinds}})
         return [f"{mask_secrets(name)} ({kind})" for kind in kinds]
 
+    def redact(self, error: KhoError, arguments: Any) -> None:
+        short = [one for one in texts_of(arguments) if len(one.text) <= QUOTED]
+        found = look(short[:MOST_QUOTED], personal=False)
+        masks = {text.text[one.start : one.end]: f"<{one.kind}>" for text, one in found}
+        if masks:
+            error.mask(lambda said: _replaced(said, masks))
+
     def tell(self, call: Call, places: Sequence[str]) -> None:
         if not places:
             return
@@ -96,6 +105,12 @@ def _places(found: Iterable[tuple[NamedText, Finding]]) -> list[str]:
 
 def _first(places: Sequence[str]) -> list[str]:
     return [*places] if len(places) <= NAMED else [*places[:NAMED], f"{len(places) - NAMED:,} more"]
+
+
+def _replaced(said: str, masks: Mapping[str, str]) -> str:
+    for secret, shown in masks.items():
+        said = said.replace(secret, shown)
+    return said
 
 
 def _offered(found: Found) -> dict[str, str]:

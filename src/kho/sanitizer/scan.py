@@ -24,9 +24,9 @@ from kho.sanitizer.secret_rules import (
     KUBERNETES_SECRET,
     NAME_RULES,
     SHORTEST_VALUE,
-    TOKEN_RULES,
     read_assignment,
 )
+from kho.sanitizer.token_rules import TOKEN_RULES
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from kho.doors.http.openapi import openapi
 from kho.doors.http.slice_channel import request_of
 from kho.doors.http.slice_routes import WebDoor
 from kho.doors.http.uvicorn_protocols import STOP
+from kho.doors.logs import shown_path
 from kho.doors.mcp.http import PRINCIPAL, McpHttp
 from kho.doors.mcp.server import Context, McpDoor
 from kho.doors.metrics import Metrics
@@ -152,7 +153,7 @@ async def _no_route(request: Request, problem: Exception) -> Response:
     """Answer in JSON, as all other errors: callers parse the response."""
     refused = cast(HTTPException, problem)
     why = (
-        f"There is nothing at {request.url.path}."
+        f"There is nothing at {shown_path(request.url.path)}."
         if refused.status_code == 404
         else f"{request.method} is not served here."
     )
