@@ -204,6 +204,8 @@ INVISIBLE = (
 )
 # Unit of folding: a character with the marks that follow it.
 CLUSTER = re.compile(f"[{INVISIBLE}]|.[\u0300-\u036f]{{0,8}}", re.DOTALL)
+# Beyond ASCII, with the letter before, which a mark may belong to.
+FOREIGN = re.compile("[\\0-\\x7f]?[^\\0-\\x7f]{1,1000}")
 IS_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 
 
@@ -232,12 +234,17 @@ def make_readable(text: str) -> NormalisedText:
     parts: list[str] = []
     origins: list[int] = []
     at = 0
-    for cluster in CLUSTER.findall(text):
-        folded = fold(cluster)
-        parts.append(folded)
-        origins.extend(repeat(at, len(folded)))
-        at += len(cluster)
-    origins.append(at)
+    for run in FOREIGN.finditer(text):
+        parts.append(text[at : run.start()])
+        origins.extend(range(at, run.start()))
+        at = run.start()
+        for cluster in CLUSTER.findall(run[0]):
+            folded = fold(cluster)
+            parts.append(folded)
+            origins.extend(repeat(at, len(folded)))
+            at += len(cluster)
+    parts.append(text[at:])
+    origins.extend(range(at, len(text) + 1))
     return NormalisedText("".join(parts), origins)
 
 
