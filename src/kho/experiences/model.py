@@ -166,6 +166,27 @@ class Record(Result):
     deleted_at: Time | None = None
 
 
+class WaitingRecord(Record):
+    """A record that waits for an approval."""
+
+    query_count: int = 0
+    created_at: Time = Field(validation_alias="submitted_at")
+    updated_at: Time = Field(validation_alias="submitted_at")
+    revision: int = 1
+    waiting: Literal[True] = True
+    submitted_by: str
+
+
+class ListWaiting(Params):
+    cursor: str | None = None
+    limit: Annotated[int, Field(ge=1, le=200), Whole] = 50
+
+
+class WaitingPage(Result):
+    experiences: list[WaitingRecord]
+    next_cursor: str | None = None
+
+
 class ExperienceHit(Record):
     relevance_score: float
 
@@ -179,7 +200,7 @@ class ExperiencePage(Result):
 
 class Submitted(Result):
     id: str
-    status: Literal["published"] = "published"
+    status: Literal["published", "waiting"] = "published"
     message: str
 
 

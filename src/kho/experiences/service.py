@@ -7,7 +7,8 @@ from dataclasses import field, replace
 
 from cachetools import TTLCache
 
-from kho.experiences import errors, markdown, model
+from kho.experiences import errors, markdown, model, review
+from kho.experiences.contract import EXPERIENCES
 from kho.experiences.errors import Invalid, InvalidKeywords
 from kho.experiences.ranking import Candidate, ranked
 from kho.experiences.settings import ExperienceSettings
@@ -16,7 +17,6 @@ from kho.kernel import paging, transfer
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.command import Command
-from kho.kernel.contract import Contract
 from kho.kernel.errors import Conflict, DatabaseError, InvalidParams, NotFound
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
@@ -31,17 +31,6 @@ MAX_RANKINGS, RANKING_TTL = 256, 120.0
 COUNT_INTERVAL = 0.5
 """Seconds between writes of usage counts; a crash loses at most the counts of this interval."""
 COUNT_RETRIES = 5
-EXPERIENCES = Contract(
-    "experiences",
-    read_scope="exp:read",
-    write_scope="exp:write",
-    shape=model.success,
-    shape_error=model.failure,
-    envelope_schema=model.envelope_schema,
-    invalid=errors.invalid,
-    personal="refused",
-    not_sanitized=errors.not_sanitized,
-)
 _ID = {"id": "550e8400-e29b-41d4-a716-446655440000"}
 _RECORD = {
     "title": "React useState not updating state",
@@ -199,6 +188,11 @@ class ExperienceService:
 
         def work(tx: Tx) -> model.Submitted:
             close = self._similar(tx, experience, entry)
+            if review.applies(self.settings, call):
+                review.put(tx, call.tenant, experience)
+                call.audit(tx, experience.id, at=now, waiting=True)
+                said = "It waits for an approval; until then only you and reviewers see it"
+                return model.Submitted(id=experience.id, status="waiting", message=". ".join([said, *close, *warnings]))
             self.store.insert(tx, call.tenant, experience, entry)
             call.audit(tx, experience.id, at=now)
             message = ". ".join(["Experience record created and published successfully", *close, *warnings])
@@ -213,8 +207,11 @@ class ExperienceService:
         Use it to read a record in full by its id, or an earlier revision of it.
         """
 
-        def work(tx: Tx) -> Experience:
-            experience = _known(self.store.get(tx, call.tenant, full_id(tx, "experiences", call.tenant, params.id)))
+        def work(tx: Tx) -> Experience | review.Submission:
+            found = self.store.get(tx, call.tenant, full_id(tx, "experiences", call.tenant, params.id))
+            if found is None and (waiting := review.visible(tx, call, params.id)) is not None:
+                return waiting
+            experience = _known(found)
             if params.revision is None or params.revision == experience.revision:
                 return experience
             earlier = self.store.revision(tx, call.tenant, experience.id, params.revision)
@@ -222,7 +219,8 @@ class ExperienceService:
                 raise NotFound(f"There is no revision {params.revision} of this record.", latest=experience.revision)
             return replace(experience, **earlier, revision=params.revision)
 
-        return model.Record.of(await self.db.read(work, timeout=call.remaining(self.settings.query_timeout)))
+        found = await self.db.read(work, timeout=call.remaining(self.settings.query_timeout))
+        return found.shown() if isinstance(found, review.Submission) else model.Record.of(found)
 
     @EXPERIENCES.write(
         "update_experience",
@@ -240,6 +238,7 @@ class ExperienceService:
         changes = {name: value for name, value in changes.items() if value is not None or name in model.CLEARABLE}
         if not changes:
             raise Invalid("Name at least one field to change.")
+        review.check_reviewer(self.settings, call)
         warnings = _sentences(call)
         if "keywords" in changes:
             changes["keywords"] = model.normalised(changes["keywords"] or [])
@@ -334,6 +333,7 @@ class ExperienceService:
     @EXPERIENCES.write("import_experiences", tool=False, example={"experiences": [_RECORD]})
     async def import_(self, params: model.ImportExperiences, call: Call) -> model.ImportedExperiences:
         """Take records that export gave; those that are here already stay as they are."""
+        review.check_reviewer(self.settings, call)
         lines = transfer.parsed(params.experiences, model.ExperienceLine, _refused, called="Record")
         experiences = [self._from_line(line, call) for line in lines]
 

@@ -24,6 +24,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
+from kho.kernel.access import Scope
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
@@ -43,7 +44,7 @@ class Options(TypedDict, total=False):
 
     name: str
     """Name for logs and metrics, if neither the method's name nor the wire name fits."""
-    scope: str
+    scope: Scope
     """Overrides the contract's read or write scope."""
     tool: bool | str
     """False: not offered over MCP. A string: a different name there."""
