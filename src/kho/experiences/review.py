@@ -80,8 +80,7 @@ class Review:
     async def waiting(self, params: model.ListWaiting, call: Call) -> model.WaitingPage:
         """List records that wait for an approval, oldest first.
 
-        Reviewers see all of them, everybody else their own. approve_experience publishes one, reject_experience
-        removes it.
+        Use it to see what is to be approved or rejected: reviewers see all of them, everybody else their own.
         """
         try:
             place = paging.place(params.cursor or None, int, str) or (-1, "")
@@ -102,7 +101,10 @@ class Review:
 
     @EXPERIENCES.write("approve_experience", scope=REVIEW, cli=Command("experiences approve", ("id",)), example=_ID)
     async def approve(self, params: model.ExperienceById, call: Call) -> model.Changed:
-        """Publish a record that waits: from now on everybody of the tenant finds it."""
+        """Publish a record that waits.
+
+        Use it when a waiting record is right and free of secrets: from now on everybody of the tenant finds it.
+        """
         now = self.clock()
 
         def work(tx: Tx) -> model.Changed:
@@ -129,7 +131,10 @@ class Review:
         example={**_ID, "reason": "known already"},
     )
     async def reject(self, params: model.DeleteExperience, call: Call) -> model.Changed:
-        """Remove a record that waits. It was never published, and cannot be restored."""
+        """Remove a record that waits.
+
+        Use it when a waiting record is wrong or known already. It was never published, and cannot be restored.
+        """
         now = self.clock()
 
         def work(tx: Tx) -> model.Changed:
