@@ -11,7 +11,7 @@ from kho.experiences.errors import ExperienceRefused
 from kho.kernel import Id, KhoError, Line, Moment, Params, Result, Strings, Time, Whole
 from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import plain
-from kho.kernel.params import of_kind
+from kho.kernel.params import Cursor, of_kind
 
 MAX_TEXT = 100_000
 """Maximum characters of one field: enough for a long log."""
@@ -178,8 +178,8 @@ class WaitingRecord(Record):
 
 
 class ListWaiting(Params):
-    cursor: str | None = None
-    limit: Annotated[int, Field(ge=1, le=200), Whole] = 50
+    cursor: Cursor | None = None
+    limit: Annotated[int, Field(ge=1, le=200, description="How many."), Whole] = 50
 
 
 class WaitingPage(Result):
