@@ -19,7 +19,8 @@ from bench.ratios import Ratio, against_loop
 from tests.sanitizer.labelled import Item, Split, labelled
 
 from kho.sanitizer.scan import PERSONAL_RULES, scan
-from kho.sanitizer.secret_rules import CONTEXT_RULES, NAME_RULES, TOKEN_RULES
+from kho.sanitizer.secret_rules import CONTEXT_RULES, NAME_RULES
+from kho.sanitizer.token_rules import TOKEN_RULES
 
 CHUNK = 1500
 HOSTILE_SIZE = 100_000

@@ -21,6 +21,7 @@ from kho.storage.migrate import OWN, migrate
 from kho.storage.postgres.database import PostgresLimits
 from kho.storage.sqlite.database import Sqlite
 
+pytest_plugins = ("tests.key_watch",)
 # Tests that are about the model ask for it; the others need not wait until it is loaded. Child processes inherit this.
 os.environ.setdefault("KHO_SEARCH__EMBEDDER__PROVIDER", "none")
 # Nobody listens there: no test searches the web.

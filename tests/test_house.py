@@ -35,8 +35,9 @@ RESOURCES = {"page", "read", "complete"}
 """The methods by which a class of resources is known."""
 TOLD = {"announcements", "resource_changes"}
 """Parts of a capability that doors hear through the checkpoint."""
-OWN_CHECKS = {"devices/contract.py"}
-"""Within a call that the checkpoint let pass: a board's tools for people are for admins."""
+OWN_CHECKS = {"devices/contract.py", "experiences/review.py"}
+"""Within a call that the checkpoint let pass: a board's tools for people are for admins; of waiting records reviewers see
+all, others their own."""
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
 MAX_FOLDER_MODULES = 25

@@ -29,6 +29,7 @@ from kho.lib.clock import system_clock
 from kho.lib.lazy_module import lazy
 from kho.lib.tenancy import for_all_tenants, in_all_tenants
 from kho.models import factory
+from kho.sanitizer.policy import Sanitizer
 from kho.search.core import Core
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import EmbeddingQueue
@@ -92,13 +93,13 @@ def open_core(settings: Settings, background: Background, limits: SearchLimits |
     index.most_passages = settings.limits.passages
     index.quotas = quotas = Quotas(settings.limits, settings.local.tenant)
     searcher = Searcher(db, words, vectors, model, reranker, limits)
-    leases = SqlLeases(system_clock)
+    leases, screen = SqlLeases(system_clock), Sanitizer(settings.sanitizer.policies)
     if model is None or vectors is None:
-        return Core(db, index, searcher, background, None, leases, quotas=quotas)
+        return Core(db, index, searcher, background, None, leases, quotas=quotas, screen=screen)
     engine = settings.search.vectors.engine
     embedding_queue = EmbeddingQueue(db, vectors, model, background, system_clock, leases, engine)
     index.on_waiting = embedding_queue.nudge
-    return Core(db, index, searcher, background, embedding_queue, leases, model.model, quotas=quotas)
+    return Core(db, index, searcher, background, embedding_queue, leases, model.model, quotas=quotas, screen=screen)
 
 
 def open_vectors(settings: Settings, db: Database) -> Vectors:
@@ -177,7 +178,9 @@ async def open_hub(
         if core.embedding_queue is not None and len(only) == len(SLICES):
             background.add(for_all_tenants(core.embedding_queue.run))
         limiter = Limiter(settings.limits)
-        registry = Registry(slices, background, kinds(), read_only=settings.read_only, limiter=limiter)
+        registry = Registry(
+            slices, background, kinds(), read_only=settings.read_only, limiter=limiter, screen=core.screen
+        )
         refusals = SqlRefusals(core.db, background, core.clock, settings.local.tenant)
         registry.observers += [logs.log_call, refusals.observe]
         if settings.observe.otlp_endpoint is not None:

@@ -35,6 +35,7 @@ from kho.lib.merge import merged
 from kho.memory.settings import MemorySettings
 from kho.models.settings import Embedding, LlmSettings, Reranking, VisionSettings
 from kho.research.settings import ResearchSettings
+from kho.sanitizer.settings import SanitizerSettings
 from kho.toolbox.settings import ToolboxSettings
 
 DATABASE = "kho.db"
@@ -154,6 +155,7 @@ class Settings(BaseModel):
     devices: DeviceSettings = Field(default_factory=DeviceSettings)
     toolbox: ToolboxSettings = Field(default_factory=ToolboxSettings)
     audit: AuditSettings = Field(default_factory=AuditSettings)
+    sanitizer: SanitizerSettings = Field(default_factory=SanitizerSettings)
     llm: LlmSettings = Field(default_factory=LlmSettings)
     vision: VisionSettings = Field(default_factory=VisionSettings)
     search: Search = Field(default_factory=Search)

@@ -13,6 +13,8 @@ from kho.kernel.call import Call, Principal
 from kho.kernel.ports import Database, Words
 from kho.kernel.registry import Registry
 from kho.lib.clock import DAY, from_iso
+from kho.sanitizer.policy import Sanitizer
+from kho.sanitizer.settings import SanitizerSettings
 from kho.search.core import Core
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
@@ -48,7 +50,7 @@ class Desk:
         index, searcher = Index(self.words, None, "", self.clock), Searcher(self.db, self.words)
         core = Core(self.db, index, searcher, self.background, None, SqlLeases(self.clock), clock=self.clock)
         capability = experiences.capability(core, self.settings, self.limits)
-        self.registry = Registry([capability], self.background)
+        self.registry = Registry([capability], self.background, screen=Sanitizer(SanitizerSettings().policies))
 
     async def ask(self, operation: str, arguments: Any, *, by: str = "somebody", kind: str = "local") -> Json:
         """The envelope of an operation's answer."""

@@ -57,7 +57,7 @@ FACTS = ["remember", "forget", "restore_fact", "list_facts", "fact_history", "up
 RECALL = ["search", "fetch", "recent"]
 EXPERIENCES = [
     "query_experiences", "submit_experience", "get_experience", "update_experience", "rate_experience",
-    "delete_experience", "restore_experience",
+    "delete_experience", "restore_experience", "list_waiting_experiences", "approve_experience", "reject_experience",
 ]  # fmt: skip
 RESEARCH = [
     "query_knowledge_base", "manage_collections", "manage_projects", "ingest_documents", "augment_knowledge",

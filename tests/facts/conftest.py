@@ -21,6 +21,8 @@ from kho.kernel.errors import KhoError
 from kho.kernel.ports import Database, SearchFilter, Words
 from kho.kernel.registry import Registry
 from kho.kernel.searchable import FoundPassage, Narrowing, Searchable
+from kho.sanitizer.policy import Sanitizer
+from kho.sanitizer.settings import SanitizerSettings
 from kho.search.core import Core
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher
@@ -49,7 +51,7 @@ class Desk:
         assert capability.resource_changes is not None
         capability.resource_changes.subscribe(lambda tenant, uri: self.told.append((tenant, uri)))
         self.resources: ResourceProvider = capability.resources
-        self.registry = Registry([capability], background)
+        self.registry = Registry([capability], background, screen=Sanitizer(SanitizerSettings().policies))
 
     def call(self, by: str = "somebody", kind: str = "local", tenant: str | None = None) -> Call:
         return Call(Principal(by, tenant or self.tenant, frozenset({"*"}), kind))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kho.lib import lazy_regex
-from kho.sanitizer import heuristics, secret_rules
+from kho.sanitizer import heuristics, secret_rules, token_rules
 from kho.sanitizer import scan as scanner
 from kho.sanitizer.scan import Finding, mask, scan
 
@@ -125,7 +125,7 @@ def test_encoded_secret_is_reported_as_the_whole_blob() -> None:
 
 
 def test_every_kind_has_a_placeholder_that_passes() -> None:
-    rules = [*secret_rules.TOKEN_RULES, *secret_rules.CONTEXT_RULES, *scanner.PERSONAL_RULES]
+    rules = [*token_rules.TOKEN_RULES, *secret_rules.CONTEXT_RULES, *scanner.PERSONAL_RULES]
     for kind in {rule.kind for rule in rules} | {rule.kind for rule in secret_rules.NAME_RULES}:
         for text in (f"<{kind}>", f"password: <{kind}>", f'"token": "<{kind}>"', f"Authorization: Bearer <{kind}>"):
             assert scan(text) == []
@@ -194,11 +194,11 @@ def test_masked_text_has_no_secrets(text: str) -> None:
 
 
 def patterns() -> Iterator[re.Pattern[str]]:
-    for module in (scanner, heuristics, secret_rules):
+    for module in (scanner, heuristics, secret_rules, token_rules):
         yield from (
             value for value in vars(module).values() if isinstance(value, re.Pattern | type(lazy_regex.pattern("")))
         )
-    for rule in (*secret_rules.TOKEN_RULES, *secret_rules.CONTEXT_RULES, *scanner.PERSONAL_RULES):
+    for rule in (*token_rules.TOKEN_RULES, *secret_rules.CONTEXT_RULES, *scanner.PERSONAL_RULES):
         yield rule.pattern
     for rule in secret_rules.NAME_RULES:
         yield from rule.tails
@@ -253,7 +253,7 @@ def hostile_texts() -> list[str]:
         *("AKIAABCDEFGHIJKLMNOP ", "://a:b", "10.10.", "4111 ", "cookie:a=", "\uff50\uff41\uff53\uff53="),
         "-----BEGIN " + "RSA PRIVATE KEY-----\n",
     ]
-    anchors = {anchor for rule in (*secret_rules.TOKEN_RULES, *secret_rules.CONTEXT_RULES) for anchor in rule.anchors}
+    anchors = {anchor for rule in (*token_rules.TOKEN_RULES, *secret_rules.CONTEXT_RULES) for anchor in rule.anchors}
     units += ["".join(sorted(anchors)), " ".join(sorted(anchors))]
     return [(unit * (100_000 // len(unit) + 1))[:100_000] for unit in units]
 

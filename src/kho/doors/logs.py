@@ -1,6 +1,7 @@
 """Logging: one line per call, on stderr. Never a request body, never a credential."""
 
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -116,9 +117,17 @@ def _formatter(style: str, command: bool) -> logging.Formatter:
     return LineFormatter() if readable else JsonFormatter()
 
 
+PLAIN = re.compile(r"[A-Za-z._-]{0,40}|v?[0-9]{1,4}")
+
+
+def shown_path(path: str) -> str:
+    """Return a path for a log line or an error, without what may be a credential or a caller's id."""
+    return "/".join(part if PLAIN.fullmatch(part) else "…" for part in path.split("/")[:20])
+
+
 def log_refusal(path: str, client: str, code: str) -> None:
     """Log a caller refused at the door, so that an operator can see keys being tried."""
-    log.info("refused", extra={FIELDS: {"path": path, "client": client, "code": code}})
+    log.info("refused", extra={FIELDS: {"path": shown_path(path), "client": client, "code": code}})
 
 
 def log_call(operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:

@@ -5,9 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from kho.experiences import INSTRUCTIONS
+from kho.experiences.contract import EXPERIENCES
 from kho.experiences.prompts import PROMPTS
+from kho.experiences.review import Review
 from kho.experiences.searchable import searchable
-from kho.experiences.service import EXPERIENCES, ExperienceService, Limits, UsageCounter
+from kho.experiences.service import ExperienceService, Limits, UsageCounter
 from kho.experiences.settings import ExperienceSettings
 from kho.experiences.store import SPACE, Store, all_documents
 from kho.kernel.capability import Capability, Transfer
@@ -19,12 +21,14 @@ FORM = 2
 """Index format version: increase it when fields or weights change, and all records are reindexed."""
 
 
-def described(service: ExperienceService | type[ExperienceService] = ExperienceService) -> Capability:
-    """Return the capability's description and operations; the class instead of an instance is enough for help texts."""
+def described(
+    service: ExperienceService | type[ExperienceService] = ExperienceService, review: Review | type[Review] = Review
+) -> Capability:
+    """Return the capability's description and operations; classes instead of instances are enough for help texts."""
     return Capability(
         "experiences",
         "experiences-server",
-        EXPERIENCES.bind(service),
+        EXPERIENCES.bind(service, review),
         "Problems that were solved before: find, record, rate.",
         PROMPTS,
         instructions=INSTRUCTIONS,
@@ -53,7 +57,7 @@ def capability(core: Core, settings: ExperienceSettings, limits: Limits | None =
         limits=limits or Limits(),
     )
     return replace(
-        described(service),
+        described(service, Review(db=core.db, store=store, clock=core.clock, settings=settings)),
         migrations=MIGRATIONS,
         searchable=(searchable(core.db, store, settings.query_timeout),),
         start=(partial(reindex, core.db, core.index, core.background, SPACE, FORM, all_documents),),

@@ -1,6 +1,6 @@
 """Errors with the codes of contract 003. A class docstring is the default message sent to the caller."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kho.kernel.errors import KhoError
@@ -16,6 +16,12 @@ class ExperienceRefused(KhoError):
     def __init__(self, message: str | None = None, problems: Sequence[dict[str, Any]] = (), **details: Any) -> None:
         super().__init__(message, **details)
         self.problems = list(problems)
+
+    def mask(self, change: Callable[[str], str]) -> None:
+        super().mask(change)
+        self.problems = [
+            {**one, "field": change(one["field"]), "message": change(one["message"])} for one in self.problems
+        ]
 
 
 class InvalidKeywords(ExperienceRefused):
@@ -52,6 +58,16 @@ class NotSanitized(ExperienceRefused):
     """The text holds secrets or personal data. Replace them by placeholders and submit again."""
 
     code = "CONTEXT_NOT_SANITIZED"
+
+
+def not_sanitized(problems: Sequence[dict[str, Any]], masked: Mapping[str, str]) -> KhoError:
+    if not masked:
+        return NotSanitized(problems=problems)
+    return NotSanitized(
+        "Nothing was stored. 'details.sanitized' holds the masked text: check it and submit it again.",
+        problems,
+        sanitized=dict(masked),
+    )
 
 
 REQUIRED = ("title", "problem_description", "solution")

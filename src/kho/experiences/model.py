@@ -11,7 +11,7 @@ from kho.experiences.errors import ExperienceRefused
 from kho.kernel import Id, KhoError, Line, Moment, Params, Result, Strings, Time, Whole
 from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import plain
-from kho.kernel.params import of_kind
+from kho.kernel.params import Cursor, of_kind
 
 MAX_TEXT = 100_000
 """Maximum characters of one field: enough for a long log."""
@@ -166,6 +166,27 @@ class Record(Result):
     deleted_at: Time | None = None
 
 
+class WaitingRecord(Record):
+    """A record that waits for an approval."""
+
+    query_count: int = 0
+    created_at: Time = Field(validation_alias="submitted_at")
+    updated_at: Time = Field(validation_alias="submitted_at")
+    revision: int = 1
+    waiting: Literal[True] = True
+    submitted_by: str
+
+
+class ListWaiting(Params):
+    cursor: Cursor | None = None
+    limit: Annotated[int, Field(ge=1, le=200, description="How many."), Whole] = 50
+
+
+class WaitingPage(Result):
+    experiences: list[WaitingRecord]
+    next_cursor: str | None = None
+
+
 class ExperienceHit(Record):
     relevance_score: float
 
@@ -179,7 +200,7 @@ class ExperiencePage(Result):
 
 class Submitted(Result):
     id: str
-    status: Literal["published"] = "published"
+    status: Literal["published", "waiting"] = "published"
     message: str
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kho.experiences import KIND
-from kho.experiences.service import EXPERIENCES
+from kho.experiences.contract import EXPERIENCES
 from kho.experiences.store import SPACE, Experience, Store
 from kho.kernel import Call, Database, FoundPassage, Item, Searchable, SearchFilter, Tx, split_passage
 

@@ -4,12 +4,12 @@ import uuid
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import field, replace
-from typing import Any
 
 from cachetools import TTLCache
 
-from kho.experiences import errors, markdown, model
-from kho.experiences.errors import Invalid, InvalidKeywords, NotSanitized
+from kho.experiences import errors, markdown, model, review
+from kho.experiences.contract import EXPERIENCES
+from kho.experiences.errors import Invalid, InvalidKeywords
 from kho.experiences.ranking import Candidate, ranked
 from kho.experiences.settings import ExperienceSettings
 from kho.experiences.store import SPACE, Experience, Store, gist, prepared
@@ -17,14 +17,12 @@ from kho.kernel import paging, transfer
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.command import Command
-from kho.kernel.contract import Contract
 from kho.kernel.errors import Conflict, DatabaseError, InvalidParams, NotFound
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import full_id
 from kho.lib.tenancy import for_all_tenants
-from kho.sanitizer import policy
 from kho.search.indexing.index import Prepared
 from kho.search.indexing.minhash import likeness
 from kho.search.query.searcher import Searcher
@@ -34,15 +32,6 @@ MAX_RANKINGS, RANKING_TTL = 256, 120.0
 COUNT_INTERVAL = 0.5
 """Seconds between writes of usage counts; a crash loses at most the counts of this interval."""
 COUNT_RETRIES = 5
-EXPERIENCES = Contract(
-    "experiences",
-    read_scope="exp:read",
-    write_scope="exp:write",
-    shape=model.success,
-    shape_error=model.failure,
-    envelope_schema=model.envelope_schema,
-    invalid=errors.invalid,
-)
 _ID = {"id": "550e8400-e29b-41d4-a716-446655440000"}
 _RECORD = {
     "title": "React useState not updating state",
@@ -185,7 +174,7 @@ class ExperienceService:
         what solved it. Mask secrets and personal data: text that holds them is refused.
         """
         fields = {name: getattr(params, name) for name in model.FIELDS}
-        warnings = await _sanitized(fields, shared=call.shared, offer=params.sanitize)
+        warnings = _sentences(call)
         fields["keywords"] = model.normalised(fields["keywords"] or [])
         now = self.clock()
         experience = Experience(
@@ -200,6 +189,11 @@ class ExperienceService:
 
         def work(tx: Tx) -> model.Submitted:
             close = self._similar(tx, experience, entry)
+            if review.applies(self.settings, call):
+                review.put(tx, call.tenant, experience)
+                call.audit(tx, experience.id, at=now, waiting=True)
+                said = "It waits for an approval; until then only you and reviewers see it"
+                return model.Submitted(id=experience.id, status="waiting", message=". ".join([said, *close, *warnings]))
             self.store.insert(tx, call.tenant, experience, entry)
             call.audit(tx, experience.id, at=now)
             message = ". ".join(["Experience record created and published successfully", *close, *warnings])
@@ -214,8 +208,11 @@ class ExperienceService:
         Use it to read a record in full by its id, or an earlier revision of it.
         """
 
-        def work(tx: Tx) -> Experience:
-            experience = _known(self.store.get(tx, call.tenant, full_id(tx, "experiences", call.tenant, params.id)))
+        def work(tx: Tx) -> Experience | review.Submission:
+            found = self.store.get(tx, call.tenant, full_id(tx, "experiences", call.tenant, params.id))
+            if found is None and (waiting := review.visible(tx, call, params.id)) is not None:
+                return waiting
+            experience = _known(found)
             if params.revision is None or params.revision == experience.revision:
                 return experience
             earlier = self.store.revision(tx, call.tenant, experience.id, params.revision)
@@ -223,7 +220,8 @@ class ExperienceService:
                 raise NotFound(f"There is no revision {params.revision} of this record.", latest=experience.revision)
             return replace(experience, **earlier, revision=params.revision)
 
-        return model.Record.of(await self.db.read(work, timeout=call.remaining(self.settings.query_timeout)))
+        found = await self.db.read(work, timeout=call.remaining(self.settings.query_timeout))
+        return found.shown() if isinstance(found, review.Submission) else model.Record.of(found)
 
     @EXPERIENCES.write(
         "update_experience",
@@ -241,7 +239,8 @@ class ExperienceService:
         changes = {name: value for name, value in changes.items() if value is not None or name in model.CLEARABLE}
         if not changes:
             raise Invalid("Name at least one field to change.")
-        warnings = await _sanitized(changes, shared=call.shared)
+        review.check_reviewer(self.settings, call)
+        warnings = _sentences(call)
         if "keywords" in changes:
             changes["keywords"] = model.normalised(changes["keywords"] or [])
         now = self.clock()
@@ -266,8 +265,6 @@ class ExperienceService:
 
         Call it after you tried a record's solution: say whether it helped. It affects the ranking.
         """
-        if params.note is not None:
-            await _sanitized({"note": params.note}, shared=call.shared)
         now = self.clock()
 
         def work(tx: Tx) -> model.Rated:
@@ -337,8 +334,9 @@ class ExperienceService:
     @EXPERIENCES.write("import_experiences", tool=False, example={"experiences": [_RECORD]})
     async def import_(self, params: model.ImportExperiences, call: Call) -> model.ImportedExperiences:
         """Take records that export gave; those that are here already stay as they are."""
+        review.check_reviewer(self.settings, call)
         lines = transfer.parsed(params.experiences, model.ExperienceLine, _refused, called="Record")
-        experiences = [await self._from_line(place, line, call) for place, line in enumerate(lines)]
+        experiences = [self._from_line(line, call) for line in lines]
 
         def work(tx: Tx) -> model.ImportedExperiences:
             new = [e for e in experiences if self.store.get(tx, call.tenant, e.id) is None]
@@ -354,9 +352,7 @@ class ExperienceService:
 
         return await call.commit(self.db, work)
 
-    async def _from_line(self, place: int, line: model.ExperienceLine, call: Call) -> Experience:
-        words = {name: getattr(line, name) for name in model.FIELDS}
-        await _sanitized({f"experiences[{place}].{name}": value for name, value in words.items()}, shared=call.shared)
+    def _from_line(self, line: model.ExperienceLine, call: Call) -> Experience:
         created = self.clock() if line.created_at is None else line.created_at
         updated = created if line.updated_at is None else line.updated_at
         row = line.values(
@@ -380,19 +376,9 @@ def _refused(message: str, field: str) -> Invalid:
     return Invalid(message)
 
 
-async def _sanitized(fields: dict[str, Any], *, shared: bool, offer: bool = False) -> list[str]:
-    """Check fields for secrets and personal data; return warnings for the caller. Raises NotSanitized for what must not
-    be stored; with `offer`, the error carries the masked text for the caller to confirm."""
-    review = await policy.review(fields, shared=shared, offer=offer)
-    if review.masked:
-        raise NotSanitized(
-            "Nothing was stored. 'details.sanitized' holds the masked text: check it and submit it again.",
-            review.problems,
-            sanitized=review.masked,
-        )
-    if review.problems:
-        raise NotSanitized(problems=review.problems)
-    return review.warnings
+def _sentences(call: Call) -> list[str]:
+    """Return what the sanitizer has to say, for `message`, whose sentences are joined by full stops."""
+    return [warning.rstrip(".") for warning in call.take_warnings()]
 
 
 def _known(experience: Experience | None) -> Experience:

@@ -3,15 +3,8 @@
 from typing import Any
 
 from kho.facts.store import Fact
-from kho.kernel.errors import Conflict, InvalidParams, NotFound
+from kho.kernel.errors import Conflict, NotFound
 from kho.kernel.hints import Hint, Op
-
-
-class NotSanitized(InvalidParams):
-    """The text contains a secret, so nothing was stored. Replace it with a placeholder, then call again."""
-
-    code = "CONTEXT_NOT_SANITIZED"
-    guidance = "Say where the secret is kept instead of what it is."
 
 
 class UnknownFact(NotFound):

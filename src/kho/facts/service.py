@@ -21,13 +21,12 @@ from kho.kernel.validation import check_period
 from kho.lib.clock import Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import full_id
-from kho.sanitizer import policy
 from kho.search.query.searcher import Searcher
 
 T = TypeVar("T")
 U = TypeVar("U")
 
-FACTS = Contract("facts", read_scope="facts:read", write_scope="facts:write")
+FACTS = Contract("facts", read_scope="facts:read", write_scope="facts:write", personal="told")
 URI = "fact://"
 """What the URIs of facts begin with."""
 MAX_SIMILAR = 3
@@ -97,7 +96,7 @@ class FactService:
             created_at=now,
             updated_at=now,
         )
-        warnings = await _sanitized(_words(fact), call)
+        warnings = call.take_warnings()
         near = await self._near(fact, call)
 
         def work(tx: Tx) -> tuple[model.Remembered, bool]:
@@ -251,7 +250,7 @@ class FactService:
         _in_future(changes.get("expires_at"), now)
         changes |= {name: changes[name] or None for name in ("about", "source") if name in changes}
 
-        warnings = await _sanitized(changes, call)
+        warnings = call.take_warnings()
 
         def work(tx: Tx) -> tuple[model.ChangedFact, bool]:
             old = self._locked(tx, tenant, params.id)
@@ -292,8 +291,6 @@ class FactService:
         now = self.clock()
         lines = transfer.parsed(params.lines, model.FactLine, _refused)
         facts = [_from_line(line, call, now) for line in lines]
-        for place, fact in enumerate(facts):
-            await _sanitized({f"lines[{place}].{name}": value for name, value in _words(fact).items()}, call)
 
         def work(tx: Tx) -> model.ImportedFacts:
             taken = sum(self._take(tx, call.tenant, fact, line) for fact, line in zip(facts, lines, strict=True))
@@ -388,20 +385,6 @@ class FactService:
         except UniqueViolation:
             # An equal fact was stored at the same moment: this time it is found. An equal request is refused again.
             return await call.commit_with(self.db, work)
-
-
-def _words(fact: Fact) -> dict[str, Any]:
-    return {name: getattr(fact, name) for name in ("text", "about", "tags", "source")}
-
-
-async def _sanitized(fields: dict[str, Any], call: Call) -> list[str]:
-    """The warnings for the caller. Raises NotSanitized for secrets. Personal data is what facts are about, so it is
-    stored, also on a shared hub, where the caller is told."""
-    review = await policy.review(fields, shared=False)
-    if review.problems:
-        problems = [{"field": one["field"], "message": one["message"]} for one in review.problems]
-        raise errors.NotSanitized(problems=problems)
-    return [f"{warning}." for warning in review.warnings if call.shared]
 
 
 def _in_future(expires_at: int | None, now: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from kho.kernel.access import Access, Open, names
 from kho.kernel.audit import AuditEvent, record
-from kho.kernel.errors import Forbidden, Timeout
+from kho.kernel.errors import Forbidden, Timeout, each_text
 from kho.kernel.limits.allowance import carried
 from kho.kernel.ports import Database, Tx
 from kho.kernel.toolset import Choosable, Selection
@@ -114,6 +114,12 @@ class Call:
     operation: str = ""
     """Current operation as `capability/name`; set by the registry."""
     afterwards: list[Work] = field(default_factory=list[Work])
+    warnings: list[str] = field(default_factory=list[str])
+    """What the caller should know beside the answer; each door says it in its own way."""
+    sightings: list[str] = field(default_factory=list[str])
+    """Where the call brought secrets, and of which kind; never the secrets."""
+    masked: Callable[[str], str] = str
+    """Masks what the sanitizer found in a text of this call; the audit trail gets no other."""
 
     @property
     def tenant(self) -> str:
@@ -158,7 +164,7 @@ class Call:
         """Write the one audit row of a call that changes something, in the transaction of the change. A call that turns
         out to change nothing (a replay, the same again) writes none."""
         event = self.audit_event(subject, at=at, reason=reason, operation=operation, **details)
-        record(tx, event, also)
+        record(tx, event, [(self.masked(subject), each_text(more, self.masked)) for subject, more in also])
         return event
 
     def audit_event(
@@ -166,17 +172,24 @@ class Call:
     ) -> AuditEvent:
         """Build the event that `audit` records, for work shared by calls and background tasks."""
         capability, _, name = self.operation.partition("/")
+        if self.sightings:
+            details = {**each_text(details, self.masked), "secrets": self.sightings}
         return AuditEvent(
             tenant=self.tenant,
             operation=operation or name,
             capability=capability,
-            subject=subject,
+            subject=self.masked(subject),
             actor=self.principal.sub,
-            reason=reason or "",
+            reason=self.masked(reason or ""),
             request_id=self.request_id,
             details=details,
             at=at,
         )
+
+    def take_warnings(self) -> list[str]:
+        """Return the warnings for an answer that says them itself, so that the door does not say them again."""
+        taken, self.warnings = self.warnings, []
+        return taken
 
     def remaining(self, default: float) -> float:
         """Return the seconds left until the caller's deadline, at most `default`."""

@@ -24,11 +24,13 @@ from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
+from kho.kernel.access import Scope
 from kho.kernel.call import Call
 from kho.kernel.command import Command
 from kho.kernel.errors import KhoError
 from kho.kernel.json_schema import JsonSchema
-from kho.kernel.operation import Effect, Operation, invalid_params, plain
+from kho.kernel.operation import Effect, Operation, invalid_params, not_sanitized, plain
+from kho.kernel.ports import Personal
 from kho.kernel.toolset import Toolset
 from kho.kernel.validation import Problem
 from kho.lib.dataclass import dataclass
@@ -42,7 +44,7 @@ class Options(TypedDict, total=False):
 
     name: str
     """Name for logs and metrics, if neither the method's name nor the wire name fits."""
-    scope: str
+    scope: Scope
     """Overrides the contract's read or write scope."""
     tool: bool | str
     """False: not offered over MCP. A string: a different name there."""
@@ -93,6 +95,10 @@ class Contract:
     protocol_errors: bool = field(default=False, kw_only=True)
     markdown: bool = field(default=False, kw_only=True)
     invalid: Callable[[Sequence[Problem]], KhoError] = field(default=invalid_params, kw_only=True)
+    personal: Personal = field(default="kept", kw_only=True)
+    not_sanitized: Callable[[Sequence[dict[str, Any]], Mapping[str, str]], KhoError] = field(
+        default=not_sanitized, kw_only=True
+    )
 
     def read(self, wire: str, **options: Unpack[Options]) -> _Declare:
         return self._declare(wire, "read", options)
@@ -146,6 +152,8 @@ class Contract:
             example=options.get("example", {}),
             text=options.get("text"),
             invalid=options.get("invalid", self.invalid),
+            personal=self.personal,
+            not_sanitized=self.not_sanitized,
             open_world=options.get("open_world", False),
             remarks=options.get("remarks"),
             failed_in_part=options.get("failed_in_part"),

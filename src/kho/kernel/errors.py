@@ -5,6 +5,7 @@ subclass it; a door only reads these attributes.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 INTERNAL = -32603
@@ -35,6 +36,13 @@ class KhoError(Exception):
             self.guidance = guidance
         super().__init__(self.message)
 
+    def mask(self, change: Callable[[str], str]) -> None:
+        """Change every text that it would show."""
+        self.message, self.details = change(self.message), each_text(self.details, change)
+        if (guidance := change(self.guidance)) != self.guidance:
+            self.guidance = guidance
+        self.args = (self.message,)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the default JSON form, for doors whose contract prescribes no other."""
         body: dict[str, Any] = {"code": self.code, "message": self.message}
@@ -58,6 +66,18 @@ class KhoError(Exception):
         """Same, for answers that cannot be a JSON-RPC error with that number."""
         named = {"code": self.code, "contract_code": self.contract_code, "message": self.message}
         return {**named, **self.contract_data()}
+
+
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the value with every text inside changed, names included."""
+    if isinstance(value, str):
+        changed = change(value)
+        return value if changed == value else changed
+    if isinstance(value, dict):
+        return {change(str(name)): each_text(item, change) for name, item in cast(dict[Any, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [each_text(item, change) for item in cast(list[Any], value)]
+    return value
 
 
 def in_words(value: Any) -> str:
@@ -89,6 +109,13 @@ class InvalidParams(KhoError):
     rpc = -32602
     status = 400
     guidance = CORRECT
+
+
+class NotSanitized(InvalidParams):
+    """The text contains a secret, so nothing was stored. Replace it with a placeholder, then call again."""
+
+    code = "CONTEXT_NOT_SANITIZED"
+    guidance = "Say where the secret is kept instead of what it is."
 
 
 class Unauthorized(KhoError):

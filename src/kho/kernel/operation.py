@@ -12,8 +12,9 @@ from kho.kernel import json_schema
 from kho.kernel.access import Scope
 from kho.kernel.call import Call
 from kho.kernel.command import Command
-from kho.kernel.errors import InvalidParams, KhoError, about
+from kho.kernel.errors import InvalidParams, KhoError, NotSanitized, about
 from kho.kernel.json_schema import JsonSchema
+from kho.kernel.ports import Personal
 from kho.kernel.toolset import Toolset
 from kho.kernel.validation import Problem, found
 from kho.kernel.vocabulary import Kind
@@ -34,6 +35,11 @@ def invalid_params(problems: Sequence[Problem]) -> KhoError:
         f"Invalid parameters: {about(subject, first.message)}",
         problems=[problem.as_dict() for problem in problems],
     )
+
+
+def not_sanitized(problems: Sequence[dict[str, Any]], masked: Mapping[str, str]) -> KhoError:
+    found = list(problems)
+    return NotSanitized(problems=found, sanitized=dict(masked)) if masked else NotSanitized(problems=found)
 
 
 def plain(result: Any) -> Any:
@@ -84,6 +90,11 @@ class Operation(Generic[P, R]):
     allow them; there the same is said in a result."""
     invalid: Callable[[Sequence[Problem]], KhoError] = invalid_params
     """Makes the error for invalid parameters."""
+    personal: Personal = "kept"
+    """What is done with personal data in the parameters of a write."""
+    not_sanitized: Callable[[Sequence[dict[str, Any]], Mapping[str, str]], KhoError] = not_sanitized
+    """Makes the error for texts that must not be stored, of what was found and, if the caller asked for it, the masked
+    texts."""
     text: Callable[[R], str] | None = None
     """Renders the result as Markdown, for people at the command line."""
     remarks: Callable[[R], str] | None = None

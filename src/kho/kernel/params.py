@@ -25,6 +25,7 @@ from kho.kernel.validation import check_values, in_words
 from kho.kernel.vocabulary import Kind, split_passage
 from kho.lib import jsonrpc
 from kho.lib.clock import as_iso, from_iso, iso
+from kho.lib.dataclass import dataclass
 
 
 class Params(BaseModel):
@@ -144,5 +145,13 @@ ForeignId = Annotated[
 ]
 """An id that another system made, such as 'whatsapp:+84…' or 'lan@example.com'."""
 Cursor = Annotated[str, Field(max_length=2_000, description="The next_cursor of the previous page.")]
+
+
+@dataclass(frozen=True, slots=True)
+class NotScreened:
+    """Put it on a parameter that the sanitizer leaves alone: one that is a secret by design, or a file's bytes, whose
+    text is looked at once it is read."""
+
+
 Reason = Annotated[str, Field(max_length=2_000, description="Why; kept in the audit log.")]
 """Every operation that deletes takes one."""

@@ -1,5 +1,5 @@
-"""Ports: the interfaces through which the kernel and the slices use storage and models, with as few methods as
-possible.
+"""Ports: the interfaces through which the kernel and the slices use storage, models and the sanitizer, with as few
+methods as possible.
 
 SQL is written once, for both databases: parameters are `$1, $2, …`, first used in ascending order (SQLite binds them by
 first appearance), times are BIGINT microseconds, JSON is TEXT, booleans are 0 and 1.
@@ -8,7 +8,7 @@ first appearance), times are BIGINT microseconds, JSON is TEXT, booleans are 0 a
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from math import log
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, TypeVar
 
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Row, Value
@@ -16,6 +16,10 @@ from kho.lib.sql import Row, Value
 if TYPE_CHECKING:  # a hub with keyword search only never loads it
     import numpy as np
     from numpy.typing import NDArray
+
+    from kho.kernel.call import Call
+    from kho.kernel.errors import KhoError
+    from kho.kernel.operation import Operation
 
     Vector = NDArray[np.float32]
     Matrix = NDArray[np.float32]
@@ -304,4 +308,33 @@ class Written:
 class Llm(Protocol):
     async def complete(self, messages: Sequence[PromptMessage]) -> Written:
         """Raises `errors.Unavailable` if there is no answer."""
+        ...
+
+
+Policy = Literal["off", "warn", "refuse"]
+"""What becomes of a text with a secret in it."""
+Personal = Literal["kept", "told", "refused"]
+"""What a slice does with personal data: nothing; it tells callers of a shared hub; or it refuses it there, and tells
+this machine's user."""
+
+
+class Screen(Protocol):
+    """The sanitizer, which looks at what a call brings before it is stored."""
+
+    async def screen(self, operation: "Operation", params: Any, call: "Call") -> None:
+        """Look at every text of the parameters. Raises what the operation's contract says for a text that must not be
+        stored; otherwise leaves warnings on the call."""
+        ...
+
+    async def screen_file(self, capability: str, name: str, text: str) -> list[str]:
+        """Look at a file's text that is about to be stored, and return what is to be said about it. Raises NotSanitized
+        if the slice refuses secrets."""
+        ...
+
+    def redact(self, error: "KhoError", arguments: Any) -> None:
+        """Mask in an error the secrets that the caller's arguments held: an error may quote them."""
+        ...
+
+    def tell(self, call: "Call", places: Sequence[str]) -> None:
+        """Leave a warning about secrets on a call."""
         ...

@@ -15,6 +15,7 @@ from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
 from kho.kernel.limits.limiter import Limiter
 from kho.kernel.operation import Operation
+from kho.kernel.ports import Screen
 from kho.kernel.toolset import Selection, select
 from kho.kernel.validation import Problem, check_values
 from kho.kernel.vocabulary import Kind
@@ -33,6 +34,8 @@ class Outcome:
     """The shaped result; for a failure the contract's error envelope, or None if it has none."""
     result: Any = None
     error: KhoError | None = None
+    warnings: Sequence[str] = ()
+    """What the caller should know beside the result."""
 
 
 Observer = Callable[[Operation, Call, Outcome, float], None]
@@ -47,12 +50,15 @@ class Registry:
         *,
         read_only: bool = False,
         limiter: Limiter | None = None,
+        screen: Screen | None = None,
     ) -> None:
-        """`kinds`: those of global ids whose slices may not be open, as in a command."""
+        """`kinds`: those of global ids whose slices may not be open, as in a command. `screen` looks at what writes
+        bring; only a registry for help texts goes without."""
         self.capabilities = capabilities
         self.observers: list[Observer] = []
         self._background = background
         self._limiter = limiter
+        self._screen = screen
         self._tools = _index(capabilities, lambda _, operation: operation.tool)
         self._actions = _index(capabilities, lambda _, operation: operation.action)
         self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
@@ -112,8 +118,10 @@ class Registry:
             self.checkpoint.need(call, operation, operation.cli[0].words if operation.cli else "")
             with in_tenant(call.tenant):
                 result = await self._run(operation, arguments, call)
-            outcome = Outcome(operation, operation.shape(result), result)
+            outcome = Outcome(operation, operation.shape(result), result, warnings=tuple(call.warnings))
         except KhoError as error:
+            if self._screen is not None:
+                self._screen.redact(error, arguments)
             if (spell := hints.at_wire(call.door, self._tools.get)) is not None:
                 error.guidance = hints.spelt(error.guidance, spell)
             outcome = _failure(operation, error)
@@ -129,11 +137,18 @@ class Registry:
     async def _run(self, operation: Operation, arguments: Any, call: Call) -> Any:
         """Run the operation, within the limits of its caller if that is not this machine's user."""
         if self._limiter is None or not call.shared:
-            return await operation.run(await self._parse(operation, arguments), call)
+            return await operation.run(await self._ready(operation, arguments, call), call)
         writes = operation.effect != "read" and not operation.hands_on
         async with self._limiter.call(call.principal, writes=writes):
-            work = operation.run(await self._parse(operation, arguments), call)
+            work = operation.run(await self._ready(operation, arguments, call), call)
             return await within(self._limiter.settings.call_seconds or None, work)
+
+    async def _ready(self, operation: Operation, arguments: Any, call: Call) -> Any:
+        """Return the parameters, validated and, of a write, looked through for secrets."""
+        params = await self._parse(operation, arguments)
+        if self._screen is not None:
+            await self._screen.screen(operation, params, call)
+        return params
 
     async def _parse(self, operation: Operation, arguments: Any) -> Any:
         arguments = operation.without_unknown(arguments)

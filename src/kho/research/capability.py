@@ -91,6 +91,7 @@ def capability(core: Core, settings: ResearchSettings, *, allowed_paths: Allowed
         settings=settings,
         changes=changes,
         quotas=core.quotas,
+        screen=core.screen,
     )
     return replace(
         described(
@@ -98,7 +99,9 @@ def capability(core: Core, settings: ResearchSettings, *, allowed_paths: Allowed
             collections,
             Projects(db=db, clock=clock, settings=settings),
             ingest,
-            Augment(db=db, store=store, reader=reader, clock=clock, settings=settings, changes=changes),
+            Augment(
+                db=db, store=store, reader=reader, screen=core.screen, clock=clock, settings=settings, changes=changes
+            ),
             Feedback(db=db, clock=clock, settings=settings),
             Similarity(db=db, searcher=core.searcher, clock=clock, settings=settings),
             history,

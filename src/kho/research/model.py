@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from kho.kernel import Cursor, Id, Params, Reason, Result, Strings, Time, Whole
 from kho.kernel.hints import Sentence
-from kho.kernel.params import JSON_LIST, EmptyIsAbsent, of_kind
+from kho.kernel.params import JSON_LIST, EmptyIsAbsent, NotScreened, of_kind
 from kho.lib.jsonrpc import ParseError, check_size
 from kho.research import KIND, names
 from kho.search.query.relevance import Label
@@ -197,7 +197,7 @@ class AugmentKnowledge(AddsToCollection):
 
 class UploadDocument(AddsToCollection):
     filename: OneLine = Field(description="The file's name; its ending tells the format.")
-    content: Annotated[str, Field(max_length=MAX_CONTENT * 2), AfterValidator(_not_blank)] = Field(
+    content: Annotated[str, Field(max_length=MAX_CONTENT * 2), AfterValidator(_not_blank), NotScreened()] = Field(
         description="The file's bytes, in base64."
     )
     title: OneLine | None = Field(None, description="Its title; else the title in the file.")

@@ -1,80 +1,144 @@
-"""Decides which findings keep a text from being stored: secrets always, personal data on a shared hub."""
+"""Decides what becomes of a text with a secret in it: each slice's policy is refuse, warn or off.
+
+The registry asks before every operation that stores something, at every door; what reads files in the background asks
+by itself. The value is in no answer, no log line and no audit row: those name the field and the kind.
+"""
 
 import asyncio
-from dataclasses import field
-from typing import Any, cast
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
+from kho.kernel.call import Call
+from kho.kernel.errors import KhoError, NotSanitized
+from kho.kernel.operation import Operation
+from kho.kernel.ports import Policy
 from kho.lib.dataclass import dataclass
 from kho.sanitizer.scan import Finding, mask, scan
+from kho.sanitizer.texts import NamedText, look, texts_of
+
+T = TypeVar("T")
+Found = Sequence[tuple[NamedText, Finding]]
+log = logging.getLogger("kho.sanitizer")
 
 LONG = 4_000
 """Characters from which a text is scanned in a thread, so as not to block the event loop."""
+QUOTED, MOST_QUOTED = 2_000, 1_000
+"""Characters of an argument that an error may quote, and how many are looked at."""
+NAMED = 20
+"""Places that a warning or an audit row names at most."""
+_THREADS = ThreadPoolExecutor(2, "kho-sanitizer")
+"""A pool of its own: many long texts at once must not use up the threads that everything else needs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
-    """Outcome of a check. A text with `problems` must not be stored."""
+class Sanitizer:
+    """The port `Screen` of the kernel."""
 
-    problems: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Field, kind and position of each finding; never the value."""
-    masked: dict[str, str] = field(default_factory=dict[str, str])
-    """Fields with findings, masked, for the caller to confirm."""
-    warnings: list[str] = field(default_factory=list[str])
+    policies: Mapping[str, Policy]
+    """By slice."""
+
+    async def screen(self, operation: Operation, params: Any, call: Call) -> None:
+        policy = self.policies.get(operation.capability, "warn")
+        # A board's tool stores nothing; the log of calls masks arguments itself.
+        if policy == "off" or operation.effect == "read" or operation.tenant:
+            return
+        texts = texts_of(params)
+        personal = operation.personal == "refused" or (operation.personal == "told" and call.shared)
+        found = await _threaded(sum(len(one.text) for one in texts), lambda: look(texts, personal=personal))
+        if not found:
+            return
+        call.masked = mask_secrets
+        offer = policy == "refuse" and bool(getattr(params, "sanitize", False))
+        if policy == "refuse":
+            hard = call.shared and operation.personal == "refused"
+            refused = [one for one in found if one[1].tier == "secret" or hard]
+            if offer or refused:
+                problems = [_problem(*one) for one in refused or found]
+                raise operation.not_sanitized(problems, _offered(found) if offer else {})
+        if secrets := _places(one for one in found if one[1].tier == "secret"):
+            self.tell(call, secrets)
+            fields = {"request_id": call.request_id, "operation": operation.name, "tenant": call.tenant}
+            log.info("secret stored", extra={"fields": {**fields, "found": call.sightings}})
+        if kinds := sorted({one.kind for _, one in found if one.tier == "personal"}):
+            call.warnings.append(
+                f"Note: the text seems to hold personal data or internal addresses ({', '.join(kinds)})."
+            )
+
+    async def screen_file(self, capability: str, name: str, text: str) -> list[str]:
+        policy = self.policies.get(capability, "warn")
+        if policy == "off":
+            return []
+        kinds = await _threaded(len(text), lambda: sorted({one.kind for one in scan(text, personal=False)}))
+        if kinds and policy == "refuse":
+            raise NotSanitized(f"It holds what looks like a secret ({', '.join(kinds)}).")
+        if kinds:
+            log.info("secret stored", extra={"fields": {"capability": capability, "file": name, "found": kinds}})
+        return [f"{mask_secrets(name)} ({kind})" for kind in kinds]
+
+    def redact(self, error: KhoError, arguments: Any) -> None:
+        short = [one for one in texts_of(arguments) if len(one.text) <= QUOTED]
+        found = look(short[:MOST_QUOTED], personal=False)
+        masks = {text.text[one.start : one.end]: f"<{one.kind}>" for text, one in found}
+        if masks:
+            error.mask(lambda said: _replaced(said, masks))
+
+    def tell(self, call: Call, places: Sequence[str]) -> None:
+        if not places:
+            return
+        call.masked, call.sightings = mask_secrets, _first(list(dict.fromkeys([*call.sightings, *places])))
+        call.warnings.append(
+            f"It was stored as sent, but this looks like a secret: {', '.join(_first(places))}. Whoever may read it"
+            " sees it: replace it by a placeholder."
+        )
 
 
-async def review(fields: dict[str, Any], *, shared: bool, offer: bool = False) -> Review:
-    """Check every text of `fields`. On a `shared` hub personal data is a problem, otherwise a warning. With `offer`,
-    any finding is a problem, and the masked text is offered."""
-    texts = _texts(fields)
-    if sum(map(len, texts.values())) > LONG:
-        return await asyncio.to_thread(check, texts, shared=shared, offer=offer)
-    return check(texts, shared=shared, offer=offer)
+async def _threaded(length: int, work: Callable[[], T]) -> T:
+    return work() if length <= LONG else await asyncio.get_running_loop().run_in_executor(_THREADS, work)
 
 
-def check(texts: dict[str, str], *, shared: bool, offer: bool = False) -> Review:
-    found = {name: scan(text) for name, text in texts.items()}
-    listed = [(name, finding) for name, findings in found.items() for finding in findings]
-    refused = [(name, finding) for name, finding in listed if finding.tier == "secret" or shared]
-    if offer and listed:
-        problems = [_problem(name, finding) for name, finding in refused or listed]
-        return Review(problems, {name: _masked(texts[name]) for name, findings in found.items() if findings})
-    if refused:
-        return Review([_problem(name, finding) for name, finding in refused])
-    kinds = sorted({finding.kind for _, finding in listed})
-    noted = f"Note: the text seems to hold personal data or internal addresses ({', '.join(kinds)})"
-    return Review(warnings=[noted] if kinds else [])
+def _places(found: Iterable[tuple[NamedText, Finding]]) -> list[str]:
+    """Return `field (kind)` of each; the name of a field may itself hold the secret."""
+    return list(dict.fromkeys(f"{mask_secrets(text.name)[:200]} ({one.kind})" for text, one in found))
 
 
-def _texts(fields: dict[str, Any]) -> dict[str, str]:
-    """Return every text that would be stored, under the name that the caller knows it by."""
-    texts: dict[str, str] = {}
-    for name, value in fields.items():
-        if isinstance(value, str):
-            texts[name] = value
-        elif isinstance(value, list) and scan("\n".join(words := cast(list[str], value))):
-            # Keywords are scanned together; one by one only to find out which it was.
-            texts.update({f"{name}[{index}]": word for index, word in enumerate(words)})
-    return texts
+def _first(places: Sequence[str]) -> list[str]:
+    return [*places] if len(places) <= NAMED else [*places[:NAMED], f"{len(places) - NAMED:,} more"]
 
 
-def _masked(text: str) -> str:
+def _replaced(said: str, masks: Mapping[str, str]) -> str:
+    for secret, shown in masks.items():
+        said = said.replace(secret, shown)
+    return said
+
+
+def _offered(found: Found) -> dict[str, str]:
+    """Return the fields with findings, masked, for the caller to confirm."""
+    return {text.name: _masked(text.text, personal=True) for text, _ in found}
+
+
+def _masked(text: str, *, personal: bool) -> str:
     # Twice: a placeholder is shorter than what it replaces, and may bring adjacent text within a rule's reach.
     for _ in range(2):
-        text = mask(text, scan(text))
+        text = mask(text, scan(text, personal=personal))
     return text
 
 
 def mask_secrets(text: str) -> str:
-    """The text without its secrets, for what is stored without anybody to ask. Personal data stays."""
-    for _ in range(2):
-        text = mask(text, [finding for finding in scan(text) if finding.tier == "secret"])
-    return text
+    """Return the text without its secrets, for what is stored without anybody to ask. Personal data stays."""
+    return _masked(text, personal=False)
 
 
-def _problem(field: str, finding: Finding) -> dict[str, Any]:
+async def without_secrets(text: str) -> str:
+    """The same, off the event loop if the text is long."""
+    return await _threaded(len(text), lambda: mask_secrets(text))
+
+
+def _problem(text: NamedText, finding: Finding) -> dict[str, Any]:
     """Describe field, kind and position; never the value."""
     return {
-        "field": field,
+        "field": mask_secrets(text.name),
         "message": f"contains {finding.kind} at characters {finding.start}-{finding.end}",
         "kind": finding.kind,
         "start": finding.start,

@@ -24,9 +24,9 @@ from kho.sanitizer.secret_rules import (
     KUBERNETES_SECRET,
     NAME_RULES,
     SHORTEST_VALUE,
-    TOKEN_RULES,
     read_assignment,
 )
+from kho.sanitizer.token_rules import TOKEN_RULES
 
 
 @dataclass(frozen=True)
@@ -204,6 +204,8 @@ INVISIBLE = (
 )
 # Unit of folding: a character with the marks that follow it.
 CLUSTER = re.compile(f"[{INVISIBLE}]|.[\u0300-\u036f]{{0,8}}", re.DOTALL)
+# Beyond ASCII, with the letter before, which a mark may belong to.
+FOREIGN = re.compile("[\\0-\\x7f]?[^\\0-\\x7f]{1,1000}")
 IS_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 
 
@@ -232,12 +234,17 @@ def make_readable(text: str) -> NormalisedText:
     parts: list[str] = []
     origins: list[int] = []
     at = 0
-    for cluster in CLUSTER.findall(text):
-        folded = fold(cluster)
-        parts.append(folded)
-        origins.extend(repeat(at, len(folded)))
-        at += len(cluster)
-    origins.append(at)
+    for run in FOREIGN.finditer(text):
+        parts.append(text[at : run.start()])
+        origins.extend(range(at, run.start()))
+        at = run.start()
+        for cluster in CLUSTER.findall(run[0]):
+            folded = fold(cluster)
+            parts.append(folded)
+            origins.extend(repeat(at, len(folded)))
+            at += len(cluster)
+    parts.append(text[at:])
+    origins.extend(range(at, len(text) + 1))
     return NormalisedText("".join(parts), origins)
 
 
@@ -308,8 +315,7 @@ def in_kubernetes_secrets(text: str) -> Iterator[SecretCandidate]:
             entry = KUBERNETES_ENTRY.match(text, entry.end())
 
 
-def secrets_in(text: str) -> Iterator[SecretCandidate]:
-    lowered = lower_in_place(text)
+def secrets_in(text: str, lowered: str) -> Iterator[SecretCandidate]:
     yield from by_rules(TOKEN_RULES, text, lowered)
     yield from by_rules(CONTEXT_RULES, text, lowered)
     yield from by_name(text, lowered)
@@ -350,9 +356,15 @@ def in_encoded_blobs(text: str) -> Iterator[SecretCandidate]:
     if not blobs:
         return
     ends = list(accumulate(map(len, inner)))
-    for secret in secrets_in("".join(inner)):
+    joined = "".join(inner)
+    for secret in secrets_in(joined, lower_in_place(joined)):
         blob = blobs[bisect_right(ends, secret.start)]
         yield SecretCandidate(blob.start(), blob.end(), secret.kind, "secret", 2)
+
+
+PIECE, OVERLAP = 256 * 1024, 36 * 1024
+"""Characters of a long text that are scanned at once, and those that the next piece sees again: more than the longest
+secret, a private key."""
 
 
 # --- public ---------------------------------------------------------------------------------------------------------
@@ -384,15 +396,34 @@ def settle(candidates: list[SecretCandidate]) -> list[SecretCandidate]:
     return sorted([*secrets, *filter(is_free, people)], key=lambda c: c.start)
 
 
-def scan(text: str) -> list[Finding]:
-    """Return everything in the text that must not be stored, in order and without overlaps."""
-    readable = make_readable(text)
-    candidates = [
-        *secrets_in(readable.text),
-        *in_encoded_blobs(readable.text),
-        *by_rules(PERSONAL_RULES, readable.text, lower_in_place(readable.text)),
-    ]
-    return [Finding(c.kind, *readable.original_span(c.start, c.end), c.tier) for c in settle(candidates)]
+def scan(text: str, *, personal: bool = True) -> list[Finding]:
+    """Return everything in the text that must not be stored, in order and without overlaps. Without `personal`, only
+    secrets are looked for."""
+    found = [one for start, end in pieces(text) for one in candidates_in(text[start:end], start, personal)]
+    return [Finding(c.kind, c.start, c.end, c.tier) for c in settle(found)]
+
+
+def pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Cut a long text at line ends into pieces that overlap. One pattern keeps the interpreter to itself while it goes
+    over a text, and all other threads wait."""
+    start = 0
+    while len(text) - start > PIECE + OVERLAP:
+        step = max(text.rfind("\n", start + PIECE // 2, start + PIECE) + 1, text.rfind(" ", start, start + PIECE) + 1)
+        following = step if step > start + PIECE // 2 else start + PIECE
+        yield start, following + OVERLAP
+        start = following
+    yield start, len(text)
+
+
+def candidates_in(piece: str, offset: int, personal: bool) -> Iterator[SecretCandidate]:
+    readable = make_readable(piece)
+    lowered = lower_in_place(readable.text)
+    found = [*secrets_in(readable.text, lowered), *in_encoded_blobs(readable.text)]
+    if personal:
+        found += by_rules(PERSONAL_RULES, readable.text, lowered)
+    for one in found:
+        start, end = readable.original_span(one.start, one.end)
+        yield SecretCandidate(start + offset, end + offset, one.kind, one.tier, one.rank)
 
 
 def mask(text: str, findings: Sequence[Finding]) -> str:

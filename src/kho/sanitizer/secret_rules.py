@@ -1,4 +1,5 @@
-"""Rules for secrets: the rule table and the tests that it uses.
+"""Rules for secrets that are known by what stands around them: the rule tables and the tests that they
+use. Those with a format of their own are in token_rules.py.
 
 Every rule is found by cheap literal substrings (`anchors`) first; its pattern only runs where one occurs. All repeats
 are bounded, so the work per anchor is bounded too and hostile text costs linear time.
@@ -19,196 +20,9 @@ from kho.sanitizer.heuristics import (
     is_password,
     is_stand_in,
     is_strong_password,
-    is_template,
     mean_run,
 )
 from kho.sanitizer.rule import Rule, value_of
-
-# --- tokens with a format of their own ------------------------------------------------------------------------------
-
-# Not inside a longer word; an escaped line break in front ("\nghp_...") does not count as a word.
-LEFT = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
-RIGHT = r"(?![A-Za-z0-9])"
-
-
-def token(kind: str, *shapes: tuple[str, str]) -> list[Rule]:
-    """Build one rule for each (literal prefix, pattern of the rest)."""
-    return [
-        Rule(kind, regex(f"{LEFT}{re.escape(prefix)}{rest}{RIGHT}"), (prefix.lower(),), accept=not_documented)
-        for prefix, rest in shapes
-    ]
-
-
-def not_documented(match: re.Match[str]) -> bool:
-    """False for documentation keys, which contain EXAMPLE, and for masked ones, which are all x."""
-    value = value_of(match)
-    return len(set(value)) >= 8 and not is_template(value)
-
-
-A, U, H = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
-
-KEY_LINE = regex(r"[A-Za-z0-9+/]{30}")
-
-TOKEN_RULES: list[Rule] = [
-    *token("aws-access-key", *((p, "[A-Z0-9]{16}") for p in ("AKIA", "ASIA", "ABIA", "ACCA"))),
-    *token("gcp-api-key", ("AIza", f"{U}{{35}}")),
-    *token("google-oauth", ("ya29.", f"{U}{{30,400}}"), ("GOCSPX-", f"{U}{{28}}"), ("1//0", f"{U}{{40,200}}")),
-    *token(
-        "azure-client-secret",
-        *((f"{d}Q~", "[A-Za-z0-9_.~-]{31,34}") for d in "78"),
-    ),
-    *token("digitalocean-token", *((f"do{c}_v1_", f"{H}{{64}}") for c in "por")),
-    *token("alibaba-key", ("LTAI", f"{A}{{12,26}}")),
-    *token("tencent-key", ("AKID", f"{A}{{32}}")),
-    *token(
-        "github-token",
-        *((f"gh{c}_", f"{A}{{36,255}}") for c in "pousr"),
-        ("github_pat_", "[A-Za-z0-9_]{60,255}"),
-    ),
-    *token(
-        "gitlab-token",
-        *(
-            (f"gl{c}-", f"{U}{{20,200}}")
-            for c in ("pat", "ptt", "rt", "dt", "cbt", "ft", "soat", "oas", "agent", "imt", "ffct")
-        ),
-    ),
-    *token("slack-token", *((f"xox{c}-", "[A-Za-z0-9-]{20,250}") for c in "abpors"), ("xapp-", "[A-Za-z0-9-]{30,250}")),
-    *token("slack-token", ("xoxe.xox", "[bp]-[A-Za-z0-9-]{30,250}")),
-    *token("stripe-key", *((f"{k}_{m}_", f"{A}{{16,250}}") for k in ("sk", "rk") for m in ("live", "test", "prod"))),
-    *token("webhook-secret", ("whsec_", "[A-Za-z0-9+/]{24,80}")),
-    *token("twilio-key", ("SK", f"{H}{{32}}")),
-    *token("sendgrid-key", ("SG.", rf"{U}{{16,32}}\.{U}{{30,64}}")),
-    *token("mailgun-key", ("key-", f"{H}{{32}}")),
-    *token("brevo-key", ("xkeysib-", f"{H}{{64}}-{A}{{16}}"), ("xsmtpsib-", f"{H}{{64}}-{A}{{16}}")),
-    *token("npm-token", ("npm_", f"{A}{{36}}")),
-    *token("pypi-token", ("pypi-AgE", f"{U}{{50,400}}")),
-    *token("rubygems-key", ("rubygems_", f"{H}{{48}}")),
-    *token("huggingface-token", ("hf_", f"{A}{{30,40}}"), ("api_org_", f"{A}{{34}}")),
-    *token("anthropic-key", ("sk-ant-", f"{U}{{32,200}}")),
-    *token(
-        "openai-key",
-        *((f"sk-{c}-", f"{U}{{32,250}}") for c in ("proj", "svcacct", "admin", "None", "or-v1")),
-        ("sk-", f"{A}{{20,64}}"),
-    ),
-    *token(
-        "ai-service-key",
-        ("gsk_", f"{A}{{40,60}}"),
-        ("r8_", f"{A}{{37}}"),
-        ("pplx-", f"{A}{{40,60}}"),
-        ("xai-", f"{A}{{70,90}}"),
-    ),
-    *token("shopify-token", *((f"shp{c}_", f"{H}{{32}}") for c in ("at", "ca", "pa", "ss", "ua"))),
-    *token("square-token", *((f"sq0{c}-", f"{U}{{22,43}}") for c in ("atp", "csp", "idp")), ("EAAA", f"{U}{{56,120}}")),
-    *token("facebook-token", ("EAAC", f"{A}{{60,250}}"), ("EAAB", f"{A}{{60,250}}")),
-    *token("databricks-token", ("dapi", f"{H}{{32}}(?:-[0-9])?"), ("dose", f"{H}{{32}}")),
-    *token("vault-token", *((f"hv{c}.", f"{U}{{24,300}}") for c in "sbr")),
-    *token("doppler-token", *((f"dp.{c}.", f"{U}{{40,60}}") for c in ("pt", "ct", "sa", "scim", "audit"))),
-    *token("doppler-token", ("dp.st.", r"[a-z0-9_.-]{0,40}[A-Za-z0-9]{40,44}")),
-    *token("figma-token", ("figd_", f"{U}{{36,60}}")),
-    *token("linear-key", ("lin_api_", f"{A}{{40}}"), ("lin_oauth_", f"{H}{{64}}")),
-    *token("notion-token", ("ntn_", f"{A}{{40,50}}"), ("secret_", f"{A}{{43}}")),
-    *token("grafana-token", ("glsa_", f"{A}{{32}}_{A}{{8}}"), ("glc_", "[A-Za-z0-9+/]{32,400}={0,2}")),
-    *token("sentry-token", ("sntrys_", "[A-Za-z0-9+/=_]{60,400}"), ("sntryu_", f"{H}{{64}}")),
-    *token("postman-key", ("PMAK-", f"{H}{{24}}-{H}{{34}}")),
-    *token("docker-token", ("dckr_pat_", f"{U}{{27}}"), ("dckr_oat_", f"{U}{{32}}")),
-    *token(
-        "atlassian-token",
-        ("ATATT3", "[A-Za-z0-9_=-]{80,250}"),
-        ("ATBB", f"{A}{{32}}"),
-        ("ATCTT3", "[A-Za-z0-9_=-]{80,250}"),
-    ),
-    *token("supabase-token", ("sbp_", f"{H}{{40}}"), ("sb_secret_", f"{U}{{30,50}}")),
-    *token("newrelic-key", ("NRAK-", "[A-Z0-9]{27}"), ("NRII-", f"{U}{{32}}"), ("NRJS-", f"{H}{{19}}")),
-    *token("planetscale-token", *((f"pscale_{c}_", "[A-Za-z0-9_.-]{32,64}") for c in ("tkn", "pw", "oauth"))),
-    *token("age-key", ("AGE-SECRET-KEY-1", "[A-Z0-9]{58}")),
-    *token("airtable-token", ("pat", rf"{A}{{14}}\.{H}{{64}}")),
-    *token("dynatrace-token", ("dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}")),
-    *token("fly-token", ("fm2_", "[A-Za-z0-9+/]{60,400}={0,2}"), ("fo1_", f"{U}{{43}}")),
-    *token("netlify-token", ("nfp_", f"{A}{{36}}")),
-    *token("render-key", ("rnd_", f"{A}{{28,40}}")),
-    *token("resend-key", ("re_", f"{A}{{8,10}}_{A}{{20,30}}")),
-    *token("pulumi-token", ("pul-", f"{H}{{40}}")),
-    *token("tailscale-key", ("tskey-", rf"[a-z]{{3,12}}-{A}{{8,24}}-{A}{{16,48}}")),
-    *token("buildkite-token", ("bkua_", f"{H}{{40}}")),
-    *token("sonar-token", *((f"sq{c}_", f"{H}{{40}}") for c in "apu")),
-    *token("easypost-key", ("EZAK", f"{A}{{54}}"), ("EZTK", f"{A}{{54}}")),
-    *token("kho-key", ("kho_", rf"{A}{{8}}_{U}{{43}}")),
-    *token("artifactory-key", ("AKCp", f"{A}{{60,75}}")),
-    *token("cloudinary-url", ("cloudinary://", rf"[0-9]{{10,20}}:{U}{{20,40}}")),
-    Rule(
-        "jwt",
-        regex(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{4,8000}\.[A-Za-z0-9_-]{16,1200}"),
-        ("eyj",),
-    ),
-    Rule(
-        "slack-webhook",
-        regex(r"https?://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,150}"),
-        ("hooks.slack.com/",),
-        not_documented,
-        at_anchor=False,
-    ),
-    Rule(
-        "discord-webhook",
-        regex(
-            r"https?://(?:\w{2,8}\.)?discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,21}/[\w-]{50,90}",
-            re.ASCII,
-        ),
-        ("discord.com/api/", "discordapp.com/api/"),
-        not_documented,
-        at_anchor=False,
-    ),
-    Rule(
-        "teams-webhook",
-        regex(r"https?://[\w-]{1,63}\.webhook\.office\.com/webhookb2/[A-Za-z0-9@/-]{60,250}"),
-        ("webhook.office.com/",),
-        at_anchor=False,
-    ),
-    Rule(
-        "discord-token",
-        regex(r"(?<![\w.-])[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,45}(?![\w.-])", re.ASCII),
-        (".",),
-        lambda match: mean_run(match[0]) < 2.6,
-        at_anchor=False,
-    ),
-    Rule(
-        "telegram-token",
-        regex(r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
-        (":aa",),
-        not_documented,
-        at_anchor=False,
-    ),
-    Rule(
-        "terraform-token",
-        regex(r"(?<![A-Za-z0-9.])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{60,70}"),
-        (".atlasv1.",),
-        at_anchor=False,
-    ),
-    Rule(
-        "mailchimp-key",
-        regex(r"(?<![0-9A-Za-z])[0-9a-f]{32}-us[0-9]{1,2}(?![0-9A-Za-z])"),
-        ("-us",),
-        not_documented,
-        at_anchor=False,
-    ),
-    Rule(
-        "private-key",
-        # The body stops at the next row of dashes, so a text full of headers stays linear. A key cut off before its
-        # footer is taken as far as it looks like base64.
-        regex(
-            r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-            r"(?:(?:[^-\0]|-(?!----)){40,30000}-----END [A-Z0-9 ]{4,60}-----|[A-Za-z0-9+/=\s\\]{40,8000})"
-        ),
-        ("-----begin ",),
-        # Code that only mentions the header has no such line.
-        lambda match: bool(KEY_LINE.search(match[0])),
-    ),
-    Rule(
-        "private-key",
-        regex(r"Private-Lines: [0-9]{1,3}\r?\n(?P<v>[A-Za-z0-9+/=\r\n]{40,8000})"),
-        ("private-lines: ",),
-    ),
-]
-
 
 # --- values known by their surroundings -----------------------------------------------------------------------------
 
@@ -472,6 +286,10 @@ def is_header_value(value: str) -> bool:
     return is_opaque(value) or (len(value) >= 8 and is_strong_password(value))
 
 
+def is_value(value: str) -> bool:
+    return is_password(value) or is_opaque(value)
+
+
 # The value of a command-line option, quoted or not.
 ARGUMENT = r"[\"']?(?P<v>[^\s\"'<>|]{4,200})"
 OPTIONS = r"[^\n|;&]{0,120}?[ \t]"
@@ -508,6 +326,11 @@ COMMANDS: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
         is_password,
     ),
 )
+
+# Quotes, escaped or not; what stands between a name and its value; names that mean the secret itself.
+MARK = r"[\\\"']{0,3}"
+EQUALS = r"[ \t]{0,3}[:=][ \t]{0,3}"
+NAMED_SECRET = r"(?:password|passwd|passphrase|secret|token|api_?key|access_?key)"
 
 CONTEXT_RULES: list[Rule] = [
     context(
@@ -547,6 +370,27 @@ CONTEXT_RULES: list[Rule] = [
         r"(?:echo|printf)[ \t]{1,3}[\"']?(?P<v>[^\s\"'|]{4,128})[\"']?[ \t]{0,3}\|[ \t]{0,3}sudo -S",
         is_password,
         at_anchor=False,
+    ),
+    context(  # os.environ.get("DB_PASSWORD", "default")
+        "password",
+        ("getenv", "environ.get", "environ["),
+        rf"(?:getenv|environ\.get|environ\[)[^\n]{{0,12}}?\w{{0,40}}(?:pass|pwd|pw|secret|token|key)\w{{0,20}}{MARK}"
+        r"(?:[ \t]{0,3},[ \t]{0,3}|\)[ \t]{1,2}(?:or|\|\||\?\?)[ \t]{1,2})"
+        r"[bru]?\\?[\"'](?P<v>[^\s\"\\]{6,128}?)\\?[\"']",
+        is_password,
+    ),
+    context(  # {"name": "DB_PASSWORD", "value": "..."}, and the same in YAML
+        "password",
+        ("name", "key"),
+        rf"(?:name|key){MARK}{EQUALS}{MARK}[\w.-]{{0,40}}{NAMED_SECRET}{MARK}[ \t]{{0,3}},?\s{{1,40}}"
+        rf"{MARK}value{MARK}{EQUALS}{MARK}(?P<v>[^\s\"'\\,]{{6,300}})",
+        is_value,
+    ),
+    context(  # property lists: <key>Password</key><string>...</string>
+        "password",
+        ("<key>",),
+        rf"<key>[\w .-]{{0,40}}{NAMED_SECRET}</key>\s{{0,40}}<string>(?P<v>[^\s<]{{6,300}})</string>",
+        is_value,
     ),
     context(  # .pgpass: host:port:database:user:password
         "password",

@@ -5,6 +5,7 @@ from dataclasses import field
 
 from kho.kernel import Background, Database, Leases
 from kho.kernel.limits.quotas import Quotas, no_quotas
+from kho.kernel.ports import Screen
 from kho.lib.clock import Clock, system_clock
 from kho.lib.dataclass import dataclass
 from kho.search.indexing.embedding_queue import EmbeddingQueue
@@ -26,3 +27,6 @@ class Core:
     """Name of the embedding model; empty if there is none."""
     clock: Clock = system_clock
     quotas: Quotas = field(default_factory=no_quotas)
+    screen: Screen | None = None
+    """Looks for secrets in what is stored. The registry does it for the parameters of every call; a slice that reads
+    files does it for their texts."""

@@ -8,6 +8,7 @@ from typing import Any, cast
 from kho.kernel.ports import Tx, Value
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, marks, update, where
+from kho.sanitizer.policy import mask_secrets
 
 MAX_CALLS = 10_000
 """Maximum calls kept per tenant."""
@@ -47,7 +48,7 @@ CALLS = Table("device_calls", LoggedCall, json=("arguments",), names={"call": "n
 
 
 def masked(value: Any) -> Any:
-    """Return the value with secrets masked: by the name of an argument, and inside URLs."""
+    """Return the value with secrets masked: by the name of an argument, inside URLs, and by their form."""
     if isinstance(value, dict):
         return {
             name: MASK if isinstance(name, str) and _SECRET.search(name) else masked(inner)
@@ -57,6 +58,8 @@ def masked(value: Any) -> Any:
         return [masked(inner) for inner in cast(list[Any], value)]
     if isinstance(value, str):
         plain = _ADDRESS.sub(lambda found: f"{found[1] or found[2]}{MASK}{'@' if found[1] else ''}", value)
+        # Not all of a long one: what is kept is cut anyway.
+        plain = mask_secrets(plain[: 2 * MAX_ARGUMENT])
         return plain if len(plain) <= MAX_ARGUMENT else plain[:MAX_ARGUMENT] + "…"
     return value
 

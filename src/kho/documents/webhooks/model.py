@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from kho.documents.events import EVENTS
 from kho.documents.model import Cursor, Page
-from kho.kernel.params import Id, Params, Reason, Result, Time
+from kho.kernel.params import Id, NotScreened, Params, Reason, Result, Time
 from kho.lib.addresses import AddressRefused, parse
 
 
@@ -41,8 +41,11 @@ class AddWebhook(Params):
     secret: Annotated[
         str | None,
         Field(
-            min_length=16, max_length=256, description="The secret that events are signed with; generated if left out."
+            min_length=16,
+            max_length=256,
+            description="The secret that events are signed with; generated if left out.",
         ),
+        NotScreened(),
     ] = None
 
 

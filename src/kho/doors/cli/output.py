@@ -51,6 +51,8 @@ def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
         show(found.value, text(found, spell))
         if found.operation.remarks is not None and (beside := found.operation.remarks(found.result)):
             click.echo(beside, err=True)
+    for warning in found.warnings:
+        click.secho(f"warning: {warning}", err=True, fg="yellow")
     return 1 if error or failed_in_part(found) else 0
 
 

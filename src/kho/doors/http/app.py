@@ -28,6 +28,7 @@ from kho.doors.http.openapi import openapi
 from kho.doors.http.slice_channel import request_of
 from kho.doors.http.slice_routes import WebDoor
 from kho.doors.http.uvicorn_protocols import STOP
+from kho.doors.logs import shown_path
 from kho.doors.mcp.http import PRINCIPAL, McpHttp
 from kho.doors.mcp.server import Context, McpDoor
 from kho.doors.metrics import Metrics
@@ -38,6 +39,8 @@ from kho.kernel.errors import Forbidden
 from kho.kernel.limits.limiter import Limiter
 from kho.lib.dataclass import dataclass
 
+MAX_WARNINGS, MAX_HEADER = 5, 1_000
+"""Warnings that an answer over HTTP carries, and bytes of each."""
 Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
 
 
@@ -157,7 +160,7 @@ async def _no_route(request: Request, problem: Exception) -> Response:
     """Answer in JSON, as all other errors: callers parse the response."""
     refused = cast(HTTPException, problem)
     why = (
-        f"There is nothing at {request.url.path}."
+        f"There is nothing at {shown_path(request.url.path)}."
         if refused.status_code == 404
         else f"{request.method} is not served here."
     )
@@ -165,6 +168,11 @@ async def _no_route(request: Request, problem: Exception) -> Response:
     message = f"{why}{allowed} GET /openapi.json lists what is served."
     error = {"code": HTTPStatus(refused.status_code).name, "message": message}
     return Response(orjson.dumps({"error": error}), refused.status_code, refused.headers, media_type="application/json")
+
+
+def _warned(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """Return the headers that say what a contract leaves no room for in the body."""
+    return [(b"kho-warning", one.encode("ascii", "backslashreplace")[:MAX_HEADER]) for one in warnings[:MAX_WARNINGS]]
 
 
 def _principal_of(ctx: Context) -> Principal:
@@ -178,17 +186,18 @@ def _routes(
     actions, described = Actions(hub), openapi(hub)
 
     async def on_jsonrpc(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
-        answer = await rpc.answer(await read_body(receive), principal)
+        warnings: list[str] = []
+        answer = await rpc.answer(await read_body(receive), principal, warnings)
         if answer is None:
             await send({"type": "http.response.start", "status": 204, "headers": []})
             await send({"type": "http.response.body"})
         else:
-            await send_bytes(send, 200, answer)
+            await send_bytes(send, 200, answer, headers=_warned(warnings))
 
     async def on_actions(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         reply = await actions.answer(await read_body(receive), principal)
         headers = [(name.encode(), value.encode()) for name, value in reply.headers.items()]
-        await send_bytes(send, reply.status, reply.body, headers=headers)
+        await send_bytes(send, reply.status, reply.body, headers=[*headers, *_warned(reply.warnings)])
 
     async def on_mcp(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         scope[PRINCIPAL] = principal

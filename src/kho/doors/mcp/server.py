@@ -253,6 +253,8 @@ def tool_result(outcome: Outcome) -> Any:
     value = outcome.value if error is None else operation.failure(error)
     told = operation.text(outcome.result) if operation.markdown and operation.text and error is None else None
     content = [{"type": "text", "text": orjson.dumps(value).decode() if told is None else told}]
+    # Beside the result, whose keys a contract may fix, and where models see them.
+    content += [{"type": "text", "text": f"Warning: {warning}"} for warning in outcome.warnings]
     # A plain dict in wire form: the SDK validates it when sending, so building its model first would be double work.
     result: dict[str, Any] = {"resultType": "complete", "content": content, "isError": error is not None}
     if operation.output_schema is not None:

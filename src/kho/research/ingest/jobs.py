@@ -7,7 +7,7 @@ other process continues. A process that stops normally releases it at once.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, field
 from functools import partial
 
@@ -25,6 +25,8 @@ log = logging.getLogger("kho.research")
 LOOKED_AT = 100
 """Maximum abandoned jobs read in one query."""
 
+MAX_NAMED = 20
+"""Files with secrets that an audit row names at most."""
 UNEXPECTED = "It failed inside Kho. The log says why."
 GIVEN_UP = "The process that read these files stopped, and no other may read them. Start the ingest again."
 
@@ -63,6 +65,8 @@ class Running:
     """The previous process died while running it: one of the files may have crashed it."""
     counts: Counts = field(default_factory=Counts)
     """Counts as stored."""
+    sightings: list[str] = field(default_factory=list[str])
+    """Files with secrets in them that it stored."""
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it is cancelled from within this process."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -198,7 +202,7 @@ class Jobs:
         finally:
             try:
                 if over:
-                    await self._finish(running.job, error)
+                    await self._finish(running.job, error, running.sightings)
                 else:
                     await self.db.write(lambda tx: self.lease.release(tx, running.job.tenant, running.job.id))
             finally:
@@ -233,13 +237,13 @@ class Jobs:
                 if not await self.db.write(lambda tx: self.lease.hold(tx, running.job.tenant, running.job.id)):
                     return
 
-    async def _finish(self, job: Job, error: str | None) -> None:
+    async def _finish(self, job: Job, error: str | None, sightings: Sequence[str] = ()) -> None:
         now, state = self.clock(), "done" if error is None else "failed"
 
         def work(tx: Tx) -> None:
             ended = job_store.finish(tx, self.lease, job, state, error, now)
             if ended is not None:
-                _audit(tx, ended, now)
+                _audit(tx, ended, now, sightings)
 
         await self.db.write(work)
 
@@ -257,18 +261,19 @@ class Jobs:
         await self.background.pause_until(over, max(0.0, seconds))
 
 
-def _audit(tx: Tx, job: Job, now: int) -> None:
+def _audit(tx: Tx, job: Job, now: int, sightings: Sequence[str] = ()) -> None:
     """Write the audit event of a finished job, if it changed anything, in the name of the caller who started it. One
     event per ingest, however it ended."""
     counts = {name: count for name, count in asdict(job.counts).items() if name in ("added", "changed", "removed")}
     if any(counts.values()):
+        secrets = {"secrets": sightings[:MAX_NAMED]} if sightings else {}
         event = AuditEvent(
             tenant=job.tenant,
             operation="ingest_documents",
             capability="research",
             subject=job.id,
             actor=job.sub,
-            details={"collection_id": job.collection_id, "state": job.state, "failed": job.failed, **counts},
+            details={"collection_id": job.collection_id, "state": job.state, "failed": job.failed, **counts, **secrets},
             at=now,
         )
         record(tx, event)

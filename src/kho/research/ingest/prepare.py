@@ -5,6 +5,8 @@ import hashlib
 import uuid
 from typing import Protocol
 
+from kho.kernel.errors import NotSanitized
+from kho.kernel.ports import Screen
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.parsers.model import ParsedFile, UnreadableFile
@@ -50,6 +52,9 @@ class Preparing:
     limit: int
     """Maximum file size in bytes."""
     force: bool
+    screen: Screen | None = None
+    sightings: list[str]
+    """Gets the files with secrets in them."""
     suspect: bool = False
     """The previous process died while running this job: one of the files may have crashed it."""
 
@@ -57,6 +62,8 @@ class Preparing:
         try:
             return await self._prepare(wanted)
         except DocumentError as problem:
+            return Failure(wanted.path, problem.message, problem.code, problem.guidance)
+        except NotSanitized as problem:
             return Failure(wanted.path, problem.message, problem.code, problem.guidance)
         except UnreadableFile as problem:
             return Failure(wanted.path, sentence(problem.reason), Unreadable.code, problem.advice)
@@ -92,6 +99,8 @@ class Preparing:
             updated_at=now,
         )
         del data
+        if self.screen is not None:
+            self.sightings += await self.screen.screen_file("research", wanted.path, found.text)
         return await asyncio.to_thread(indexing.make, self.job.tenant, doc, found.text, found.chunks, self.index)
 
     def _bytes(self, wanted: Wanted) -> tuple[bytes, str]:

@@ -12,8 +12,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import aclosing
 from dataclasses import field, replace
 
+from cachetools import LRUCache
+
 from kho.kernel import Background, Call, Hint, Leases, Op, Tx
 from kho.kernel.limits.quotas import SOON, Quotas, no_quotas
+from kho.kernel.ports import Screen
 from kho.lib.dataclass import dataclass
 from kho.research import commands, errors, markdown
 from kho.research.contract import RESEARCH, ResearchService
@@ -36,6 +39,8 @@ BATCH = 32
 BATCH_CHUNKS = 300
 """Maximum files of a transaction, and the number of chunks at which it is closed: other writers are waiting."""
 REMOVED_AT_ONCE = 100
+REMEMBERED = 100
+"""Jobs whose files with secrets are remembered."""
 MAX_KINDS = 50
 """Maximum name endings that a job lists of files that were not read."""
 AHEAD = 4
@@ -81,8 +86,11 @@ class Ingest(ResearchService):
     allowed_paths: AllowedPaths
     background: Background
     leases: Leases
+    screen: Screen | None = None
     job_limits: JobLimits = field(default_factory=JobLimits)
     quotas: Quotas = field(default_factory=no_quotas)
+    sightings: LRUCache[str, list[str]] = field(default_factory=lambda: LRUCache(REMEMBERED))
+    """Files with secrets in them, by the job of this process that stored them."""
     host: str = field(default_factory=socket.gethostname)
     jobs: Jobs = field(init=False)
 
@@ -150,6 +158,8 @@ class Ingest(ResearchService):
         if params.create:
             self.tell(call.tenant)
         job = await self.jobs.follow(job, call, self._patience(params, call))
+        if self.screen is not None:
+            self.screen.tell(call, self.sightings.get(job.id, ()))
         if call.receipt is None:
             return await self.db.read(lambda tx: report.ingest(tx, job))
         return await call.commit(self.db, lambda tx: report.ingest(tx, job))
@@ -216,7 +226,10 @@ class Ingest(ResearchService):
             limit=self.settings.max_file,
             force=request.force,
             suspect=running.suspect,
+            screen=self.screen,
+            sightings=running.sightings,
         )
+        self.sightings[job.id] = running.sightings
         batch = _Batch()
         async with aclosing(ahead(found.wanted, preparing.prepare)) as prepared:
             async for one in prepared:

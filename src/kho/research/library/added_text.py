@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from kho.kernel import Arg, Call, Hint, Tx
+from kho.kernel.ports import Screen
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.parsers.clean import one_line
@@ -48,6 +49,7 @@ class _Again(Exception):
 class Augment(ResearchService):
     store: DocumentStore
     reader: Reader
+    screen: Screen | None = None
 
     @RESEARCH.write(
         "augment_knowledge",
@@ -109,6 +111,8 @@ class Augment(ResearchService):
         except UnreadableFile as problem:
             advice = problem.advice or None
             raise Unreadable(sentence(problem.reason), guidance=advice, path=name) from None
+        if self.screen is not None:
+            self.screen.tell(call, await self.screen.screen_file("research", name, found.text))
         title = one_line(params.title or "") or found.title
         doc = replace(
             self._draft(collection, "upload", raw, name, title, found.tags if params.tags is None else params.tags),

@@ -10,6 +10,7 @@ from kho.research import errors, markdown, names, views
 from kho.research.contract import READ, RESEARCH, ResearchService, simple
 from kho.research.errors import InvalidQuery
 from kho.research.model import AskedQuestion, ClearHistory, HistoryAnswer, HistoryCleared, QueryHistory
+from kho.sanitizer.policy import without_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,10 @@ class History(ResearchService):
     async def record(
         self, tenant: str, sub: str, query: str, collections: Sequence[str], results: int, best: float, took_us: int
     ) -> None:
-        """Store an answered question. Called after the answer was sent, so that nobody waits for it."""
-        asked = Question(str(uuid.uuid4()), sub, query, [*collections], results, best, took_us, self.clock())
+        """Store an answered question, without its secrets. Called after the answer was sent, so that nobody waits for
+        it."""
+        text = await without_secrets(query)
+        asked = Question(str(uuid.uuid4()), sub, text, [*collections], results, best, took_us, self.clock())
         await self.db.write(lambda tx: add(tx, tenant, asked, self.max_questions))
 
     @RESEARCH.read(
