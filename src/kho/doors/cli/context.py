@@ -28,6 +28,7 @@ class HttpSettings(Protocol):
     public_url: str
     tls_cert: Path | None
     tls_key: Path | None
+    other_accounts: bool
 
     @property
     def local_address(self) -> str: ...

@@ -17,6 +17,7 @@ from kho.doors.auth.credentials import is_loopback
 from kho.doors.cli import models
 from kho.doors.cli.context import HttpSettings, Program, Tls, fail
 from kho.kernel.hub import Hub
+from kho.lib import peer_account
 from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def register(group: click.Group, program: Program) -> None:
         if mqtt_broker is not None:
             _listen_mqtt(program, f"{host}:{MQTT_PORT}" if mqtt_broker == HERE else mqtt_broker)
         # Open the hub once before the server does: wrong settings are a sentence here, but a traceback there.
-        if not program.run(partial(_has_keys, tools=tools), *program.slices) and not is_loopback(host):
+        keyless = not program.run(partial(_has_keys, tools=tools), *program.slices)
+        if keyless and not is_loopback(host):
             if not first_key:
                 raise fail(
                     f"{host} can be reached from other machines, so callers need a key, and there is none yet. Make "
@@ -102,6 +104,8 @@ def register(group: click.Group, program: Program) -> None:
         elif warning := _in_clear(host, http):
             click.echo(warning, err=True)
         ready = f"Kho {program.version} answers at {_addresses(host, port, tls)} (data in {program.where})"
+        if keyless and is_loopback(host):
+            ready += _let_in(program)
         Thread(target=_announce, args=(host, port, ready), daemon=True).start()
         program.serve(host, port, workers, reload, tls)
 
@@ -139,6 +143,13 @@ def _in_clear(host: str, http: HttpSettings) -> str:
         "Warning: keys and data travel unencrypted between this hub and other machines. Start it with --tls-cert and "
         "--tls-key, or behind a proxy that speaks HTTPS, and name that address in KHO_HTTP__PUBLIC_URL=https://…."
     )
+
+
+def _let_in(program: Program) -> str:
+    """Return who is let in without keys, if it is more than this account."""
+    if not program.http.other_accounts and peer_account.known():
+        return ""
+    return f"\nWithout keys every account of this machine is let in. '{program.name} keys create' changes that."
 
 
 def _addresses(host: str, port: int, tls: Tls | None = None) -> str:
