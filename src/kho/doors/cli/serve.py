@@ -16,6 +16,7 @@ import click
 from kho.doors.auth.credentials import is_loopback
 from kho.doors.cli import models
 from kho.doors.cli.context import HttpSettings, Program, Tls, fail
+from kho.doors.cli.terminal import echo
 from kho.kernel.hub import Hub
 from kho.lib import peer_account
 from kho.lib.lazy_module import lazy
@@ -84,8 +85,8 @@ def register(group: click.Group, program: Program) -> None:
                     "listen on 127.0.0.1."
                 )
             key = program.run(partial(_first_key, program), *program.slices)
-            click.echo(f"The first key, which is not shown again: {key}", err=True)
-            click.echo(
+            echo(f"The first key, which is not shown again: {key}", err=True)
+            echo(
                 f"Callers send it as 'Authorization: Bearer …'. More keys: '{program.name} keys create NAME'; no "
                 f"longer this one: '{program.name} keys revoke ID'.",
                 err=True,
@@ -102,7 +103,7 @@ def register(group: click.Group, program: Program) -> None:
         if tls is not None:
             os.environ["KHO_HTTP__TLS_CERT"], os.environ["KHO_HTTP__TLS_KEY"] = tls
         elif warning := _in_clear(host, http):
-            click.echo(warning, err=True)
+            echo(warning, err=True)
         ready = f"Kho {program.version} answers at {_addresses(host, port, tls)} (data in {program.where})"
         if keyless and is_loopback(host):
             ready += _let_in(program)
@@ -177,7 +178,7 @@ def _announce(host: str, port: int, ready: str) -> None:
         except OSError:
             time.sleep(0.02)
         else:
-            click.echo(ready, err=True)
+            echo(ready, err=True)
             return
 
 

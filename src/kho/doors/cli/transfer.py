@@ -16,6 +16,7 @@ from kho.doors.cli import confirmation, embedding_progress, output, parameters
 from kho.doors.cli.context import Program, fail
 from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.operations import subgroup
+from kho.doors.cli.terminal import echo
 from kho.kernel import Capability, Command, Hub, KhoError, Operation, Registry, Transfer
 from kho.kernel.registry import Outcome
 from kho.lib.markdown import counted
@@ -90,7 +91,7 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
         with _written(file, force=force) as target:
             count = program.run(partial(work, file=target), capability.name)
         kinds = [counted(number, kind) if kind else str(number) for kind, number in count.items()]
-        click.echo(f"{', '.join(kinds) or 0} exported.", err=True)
+        echo(f"{', '.join(kinds) or 0} exported.", err=True)
 
     return click.Command(
         "export",
@@ -169,12 +170,12 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
             output.as_json({**done, "failed": failed} if failed else done)
         else:
             for one in refused[:SHOWN]:
-                click.secho(f"error: {one}", err=True, fg="red")
+                echo(f"error: {one}", err=True, fg="red")
             if len(refused) > SHOWN:
-                click.echo(f"… and {len(refused) - SHOWN} more (--json shows all)", err=True)
+                echo(f"… and {len(refused) - SHOWN} more (--json shows all)", err=True)
             left = sum(one.last - one.first + 1 for one in refused)
             not_imported = f", {counted(left, 'line')} not imported" if left else ""
-            click.echo(", ".join(_told(done[key], words) for key, words in transfer.told.items()) + f"{not_imported}.")
+            echo(", ".join(_told(done[key], words) for key, words in transfer.told.items()) + f"{not_imported}.")
         if refused:
             raise SystemExit(1)
 

@@ -17,6 +17,7 @@ from kho.doors.cli import embedding_progress, inputs, jobs, output
 from kho.doors.cli.context import Program
 from kho.doors.cli.hints import Spell
 from kho.doors.cli.progress import following
+from kho.doors.cli.terminal import echo
 from kho.kernel import Command, Hub, Operation
 from kho.kernel.registry import Outcome
 
@@ -69,7 +70,7 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
         try:
             status = program.run(work, operation.capability)
         except KeyboardInterrupt:
-            click.echo("Stopped watching.", err=True)
+            echo("Stopped watching.", err=True)
             status = 0
         raise SystemExit(status)
 
