@@ -199,6 +199,13 @@ async def test_a_key_allows_what_its_scopes_say(settings: Settings) -> None:
             assert (await hub.act(denied, query, key=key)).status_code == 403
 
 
+async def test_who_may_only_read_cannot_clear_the_history_either(settings: Settings) -> None:
+    reader, writer = await new_key(settings, "acme", "research:read"), await new_key(settings, "acme", "research:write")
+    async with served(settings) as hub:
+        for key, status in ((reader, 403), (writer, 200)):
+            assert (await hub.act("clear_history", {}, key=key)).status_code == status
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_over_mcp_a_key_sees_only_the_tools_it_may_use(settings: Settings, era: str) -> None:
     reader = await new_key(settings, "acme", "exp:read")

@@ -19,6 +19,7 @@ from kho.documents.deletion import CurrentReads
 from kho.documents.folder_sync.front_matter import NotADocument
 from kho.documents.folder_sync.layout import FolderEntry, FolderScan, load, scan
 from kho.kernel import Call, Tx
+from kho.lib import private_file
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import digest
 
@@ -52,7 +53,7 @@ class Manifest(BaseModel):
         """Save atomically, because two processes may use the same folder."""
         new = folder / f"{NAME}.{uuid4()}"
         try:
-            new.write_text(self.model_dump_json(indent=2), "utf-8")
+            private_file.write(new, self.model_dump_json(indent=2).encode())
             new.replace(folder / NAME)
         finally:
             new.unlink(missing_ok=True)

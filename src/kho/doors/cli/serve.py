@@ -91,6 +91,8 @@ def register(group: click.Group, program: Program) -> None:
                 f"longer this one: '{program.name} keys revoke ID'.",
                 err=True,
             )
+        if warning := _open_home(program.home):
+            echo(warning, err=True)
         models.offer(program)
         port = _free_port(host, port)
         # The application, here or in a worker process, reads its own settings, so options are passed as environment
@@ -151,6 +153,21 @@ def _let_in(program: Program) -> str:
     if not program.http.other_accounts and peer_account.known():
         return ""
     return f"\nWithout keys every account of this machine is let in. '{program.name} keys create' changes that."
+
+
+def _open_home(home: Path) -> str:
+    """Return a warning if other accounts can look into the folder of the hub's data. It may be a mounted volume, or
+    hold other things, so its mode is left as it is."""
+    try:
+        mode = home.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return ""
+    if os.name != "posix" or not mode & 0o077:
+        return ""
+    return (
+        f"Warning: other accounts of this machine can look into {home} (mode {mode:04o}); Kho's own files in it are "
+        f"closed to them. 'chmod 700 {home}' closes it."
+    )
 
 
 def _addresses(host: str, port: int, tls: Tls | None = None) -> str:

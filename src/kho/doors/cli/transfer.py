@@ -19,6 +19,7 @@ from kho.doors.cli.operations import subgroup
 from kho.doors.cli.terminal import echo
 from kho.kernel import Capability, Command, Hub, KhoError, Operation, Registry, Transfer
 from kho.kernel.registry import Outcome
+from kho.lib import private_file
 from kho.lib.markdown import counted
 
 BATCH = 500
@@ -124,7 +125,7 @@ def _written(name: str, *, force: bool) -> Generator[IO[bytes], None, None]:
     target = path.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with part.open("xb") as file:
+        with private_file.create(part) as file:
             yield file
         part.replace(target)
     except OSError as problem:
