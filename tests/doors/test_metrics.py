@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from tests.doors.doors import Boards, Served, bearer, new_key, served
+from tests.doors.doors import Boards, Json, Served, bearer, new_key, served
 from tests.stores.fill import until
 
 from kho.app import open_database, open_hub
@@ -100,7 +100,12 @@ async def test_what_a_tenant_s_boards_can_do_is_nobody_else_s(settings: Settings
     boards.plug("secret_lamp")
     owner, other = await new_key(settings, "acme"), await new_key(settings, "umbrella", METRICS)
     async with served(settings, boards.capability) as hub:
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "secret_lamp", "arguments": {}}}
+        call: Json = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "secret_lamp", "arguments": {}},
+        }
         accept = {"accept": "application/json, text/event-stream"}
         answer = await hub.post("/mcp?tools=all", call, **accept, **bearer(owner))
         assert "secret_lamp" in answer.text
