@@ -27,6 +27,8 @@ NAME = ".kho-export.json"
 
 Files = Mapping[str, str]
 """Document ids by the path of their file in the folder."""
+MAX_BYTES = 256 * 1024 * 1024
+"""A line for each document has some 150."""
 
 
 class Manifest(BaseModel):
@@ -43,9 +45,13 @@ class Manifest(BaseModel):
 
     @classmethod
     def of(cls, folder: Path) -> "Manifest":
-        """Load the folder's manifest; an empty one if there is none or it cannot be read."""
+        """Load the folder's manifest; an empty one if there is none, it cannot be read, or it is none of ours: a pipe
+        would be waited for, and one of any size read into memory."""
+        file = folder / NAME
         try:
-            return cls.model_validate_json((folder / NAME).read_bytes())
+            if not file.is_file() or file.stat().st_size > MAX_BYTES:
+                return cls()
+            return cls.model_validate_json(file.read_bytes())
         except (OSError, ValidationError):
             return cls()
 

@@ -25,6 +25,8 @@ from kho.lib.markdown import counted
 BATCH = 500
 BATCH_BYTES = 8_000_000
 """Approximate maximum size of a batch, even if that is only a few lines."""
+MAX_LINE = 32 * 1024 * 1024
+"""Bytes of a line. The longest that an export writes, of a document of 4 MiB in escapes, has fewer."""
 OURS = ("cursor", "limit")
 """Parameters of an export that the command sets itself."""
 SHOWN = 20
@@ -201,9 +203,11 @@ def _batches(file: Path, refused: list[Refused]) -> Iterator[tuple[int, list[Num
     """Yield (its bytes, its numbered records) for each batch. Lines that are not JSON are added to `refused`."""
     size, batch = 0, list[Numbered]()
     with file.open("rb") as source:
-        for number, line in enumerate(source, 1):
+        for number, line in enumerate(_lines(source), 1):
             size += len(line)
-            if line.strip():
+            if len(line) > MAX_LINE:
+                refused.append(Refused(number, number, f"it is longer than {MAX_LINE // (1024 * 1024)} MiB"))
+            elif line.strip():
                 try:
                     batch.append((number, orjson.loads(line)))
                 except orjson.JSONDecodeError as problem:
@@ -213,6 +217,15 @@ def _batches(file: Path, refused: list[Refused]) -> Iterator[tuple[int, list[Num
                 size, batch = 0, []
     if batch:
         yield size, batch
+
+
+def _lines(source: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines. One that is too long is cut, and its rest skipped: a file may be a single line of any length."""
+    while line := source.readline(MAX_LINE + 1):
+        rest = line
+        while len(rest) > MAX_LINE and not rest.endswith(b"\n"):
+            rest = source.readline(MAX_LINE + 1)
+        yield line
 
 
 async def _sent(send: Send, batch: Sequence[Numbered], refused: list[Refused]) -> AsyncIterator[dict[str, int]]:
