@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+import orjson
 
 from kho.doors.cli.context import Happening, Program, fail, json_option
 from kho.doors.cli.lazy_group import Group
@@ -58,7 +59,7 @@ def register(group: Group, program: Program) -> None:
         def tell(happening: Happening) -> None:
             if json:
                 said = {"device": happening.device, "what": happening.what, **happening.more}
-                echo_json(said)
+                echo_json(orjson.dumps(said).decode())
             else:
                 echo(f"{happening.device} {happening.text}")
 
@@ -81,7 +82,7 @@ def register(group: Group, program: Program) -> None:
         address = click.prompt("Address", hide_input=True, err=True) if url == "-" else url
 
         def tell(what: str, text: str) -> None:
-            echo_json({"what": what, "message": text}) if json else echo(text)
+            echo_json(orjson.dumps({"what": what, "message": text}).decode()) if json else echo(text)
 
         _until_interrupted(program, lambda: program.attach(address, list(tools), tell))
 

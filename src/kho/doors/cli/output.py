@@ -24,7 +24,7 @@ SHOWN = 40
 
 
 def as_json(value: Any) -> None:
-    echo_json(value, orjson.OPT_INDENT_2)
+    echo_json(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:

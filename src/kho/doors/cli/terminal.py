@@ -1,9 +1,6 @@
 """The one way in which the command line prints: no stored text, file name or error can drive the terminal."""
 
-from typing import Any
-
 import click
-import orjson
 
 from kho.lib.visible import escaped, visible
 
@@ -13,6 +10,6 @@ def echo(text: object = "", *, err: bool = False, fg: str | None = None) -> None
     click.secho(visible(str(text)), err=err, fg=fg)
 
 
-def echo_json(value: Any, option: int = 0) -> None:
+def echo_json(text: str) -> None:
     """Print JSON. Control characters stand in it as escapes."""
-    click.echo(escaped(orjson.dumps(value, option=option).decode()))
+    click.echo(escaped(text))
