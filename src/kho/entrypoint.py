@@ -126,8 +126,18 @@ def collect_garbage() -> None:
 
 def serve(chosen: Settings, host: str, port: int, workers: int, reload: bool, tls: context.Tls | None) -> None:
     collect_garbage()
-    times = {"header_timeout": chosen.http.header_timeout, "body_timeout": chosen.http.body_timeout}
-    server.run("kho.app:asgi", host, port, workers, reload, tls=tls, modules=app.modules(chosen), **times)
+    server.run(
+        "kho.app:asgi",
+        host,
+        port,
+        workers,
+        reload,
+        tls=tls,
+        modules=app.modules(chosen),
+        trusted_proxies=chosen.http.trusted_proxies,
+        header_timeout=chosen.http.header_timeout,
+        body_timeout=chosen.http.body_timeout,
+    )
 
 
 def evaluate(chosen: Settings, *arguments: Any, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:

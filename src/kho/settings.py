@@ -29,7 +29,7 @@ from kho.kernel import validation
 from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.limits.settings import LimitSettings
-from kho.kernel.section import HostName, Origin, Section, WebAddress
+from kho.kernel.section import HostName, Network, Origin, Section, WebAddress
 from kho.kernel.validation import Problem
 from kho.lib.merge import merged
 from kho.memory.settings import MemorySettings
@@ -65,6 +65,10 @@ class Http(Section):
     """Allowed origins besides the loopback ones, e.g. 'https://kho.example.org'."""
     public_url: WebAddress = ""
     """Address of the hub in links, e.g. 'https://kho.example.org'; made of host and port if empty."""
+    other_accounts: bool = False
+    """Without keys, also answer programs of this machine's other accounts, where the hub can tell (Linux)."""
+    trusted_proxies: list[Network] = Field(default_factory=list[Network])
+    """Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, e.g. '127.0.0.1'."""
     tls_cert: Path | None = None
     """Certificate in PEM form, with those that it is signed by; with `tls_key` the hub speaks HTTPS."""
     tls_key: Path | None = None

@@ -77,7 +77,7 @@ class World:
         """That of a board that asks to be let in."""
         pages = [page for one in self.hub.registry.capabilities for page in one.web if isinstance(page, Page)]
         [page] = [page for page in pages if page.path == "/xiaozhi/ota/"]
-        headers = {"device-id": BOARD, "client-id": "c", "host": "localhost"}
+        headers = {"device-id": BOARD, "client-id": "c" * 16, "host": "localhost"}
         reply = await page.answer(WebRequest("POST", page.path, headers=headers, body=b"{}", peer="127.0.0.1"))
         return orjson.loads(reply.body)["activation"]["code"]
 

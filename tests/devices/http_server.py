@@ -45,13 +45,13 @@ class Served:
     http: httpx2.AsyncClient
     app: Application
 
-    async def ota(self, device: str, client: str = "c-1", body: Any = None, **headers: str) -> Json:
+    async def ota(self, device: str, client: str = "client-one-00001", body: Any = None, **headers: str) -> Json:
         answer = await self.post("/xiaozhi/ota/", device, client, body, **headers)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     async def post(
-        self, path: str, device: str, client: str = "c-1", body: Any = None, **headers: str
+        self, path: str, device: str, client: str = "client-one-00001", body: Any = None, **headers: str
     ) -> httpx2.Response:
         named = {"device-id": device, "client-id": client} | {k.replace("_", "-"): v for k, v in headers.items()}
         return await self.http.post(path, json={} if body is None else body, headers=named)

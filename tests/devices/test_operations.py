@@ -49,7 +49,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
 @asynccontextmanager
 async def dialled(url: str, board: Board) -> AsyncGenerator[Dialled, None]:
     address = url.replace("http", "ws") + "/xiaozhi/v1/"
-    headers = {"device-id": board.id, "client-id": "c-1"}
+    headers = {"device-id": board.id, "client-id": "client-one-00001"}
     async with connect(address, additional_headers=headers, proxy=None, compression=None) as socket:
         yield Dialled(board, socket)
 
@@ -168,7 +168,7 @@ async def test_a_tenants_boards_are_nobody_elses(settings: Settings) -> None:
     mine = await new_key(settings, "acme", "*", "admin")
     other = await new_key(settings, "umbrella")
     async with served(settings) as hub:
-        headers = {"device-id": B, "client-id": "c-1"}
+        headers = {"device-id": B, "client-id": "client-one-00001"}
         asked = (await hub.http.post("/xiaozhi/ota/", json={}, headers=headers)).json()
         code = asked["activation"]["code"]
         approved = await rpc(hub.http, "device_approve", {"code": code}, **bearer(mine))

@@ -12,6 +12,7 @@ from kho.devices import notifications, store
 from kho.devices.calls import call_log
 from kho.devices.errors import DeviceBusy, DeviceFailed
 from kho.devices.notifications import Notification, Notifications
+from kho.devices.pairing.rate_limits import TooManyBoards
 from kho.devices.pairing.registrations import Registrations, approve_code
 from kho.devices.pairing.tokens import SigningKey
 from kho.kernel.ports import Tx
@@ -19,6 +20,7 @@ from kho.simulator.board import Board
 
 pytestmark = pytest.mark.anyio
 A, B = "ff:01", "ff:02"
+CLIENT = "client-one-00001"
 
 
 def entry(**more: Any) -> call_log.LoggedCall:
@@ -87,17 +89,50 @@ async def test_so_many_calls_wait_and_no_more(worker: HubWorker) -> None:
     assert [one["code"] for one in several.value.details["devices"]] == ["DEVICE_BUSY"]
 
 
-async def test_boards_that_wait_for_approval_are_bounded(workers: Callable[..., HubWorker]) -> None:
+def pending_ids(worker: HubWorker) -> Callable[[Tx], list[str]]:
+    return lambda tx: [one.id for one in store.pending(tx, worker.tenant, worker.clock(), 100)]
+
+
+def nobody_waits(tx: Tx) -> None:
+    tx.run("DELETE FROM devices WHERE tenant = ''")
+
+
+async def test_boards_that_wait_for_approval_are_bounded_and_none_is_pushed_aside(
+    workers: Callable[..., HubWorker],
+) -> None:
     worker = workers(by_code=True)
     worker.registrations.most_pending = 5
-    codes = [(await worker.registrations.register(f"pending:{n}", "c", {})).code for n in range(8)]
-    assert len({*codes}) == 8
+    await worker.db.write(nobody_waits)
+    codes = [(await worker.registrations.register(f"pending:{n}", CLIENT, {})).code for n in range(5)]
+    assert len({*codes}) == 5
+    with pytest.raises(TooManyBoards, match="5 boards wait"):
+        await worker.registrations.register("pending:6", CLIENT, {})
+    assert (await worker.registrations.register("pending:0", CLIENT, {})).code == codes[0], "who waits may ask again"
+    assert sorted(await worker.db.read(pending_ids(worker))) == [f"pending:{n}" for n in range(5)]
 
-    def work(tx: Tx) -> list[str]:
-        return [one.id for one in store.pending(tx, worker.tenant, worker.clock(), 100)]
+    worker.clock.pass_(3600)  # the codes have expired, so there is room again
+    await worker.registrations.register("pending:6", CLIENT, {})
+    assert await worker.db.read(pending_ids(worker)) == ["pending:6"]
+    await worker.db.write(nobody_waits)
 
-    assert await worker.db.read(work) == [f"pending:{n}" for n in (7, 6, 5, 4, 3)]
-    await worker.db.write(lambda tx: [store.forget_pending(tx, f"pending:{n}") for n in range(8)])
+
+async def test_who_states_the_id_of_a_waiting_board_does_not_take_its_place(workers: Callable[..., HubWorker]) -> None:
+    worker = workers(by_code=True)
+    board = await worker.registrations.register("ff:08", CLIENT, {"board": "x"})
+    stranger = await worker.registrations.register("ff:08", "somebody-else-000", {"board": "evil"})
+    assert stranger.code != board.code
+    assert await worker.db.read(pending_ids(worker)) == ["ff:08", "ff:08"]
+    again = await worker.registrations.register("ff:08", CLIENT, {"board": "x"})
+    assert (again.code, again.info) == (board.code, {"board": "x"})
+    await worker.ask("device_approve", {"code": board.code})
+    approved = await worker.registrations.find("ff:08", CLIENT)
+    assert approved is not None
+    assert approved.approved
+    other = await worker.registrations.find("ff:08", "somebody-else-000")
+    assert other is not None
+    assert not other.approved
+    await worker.ask("device_forget", {"device": "ff:08"})
+    assert await worker.registrations.find("ff:08") is None
 
 
 async def test_boards_that_are_alike_share_their_tools(worker: HubWorker) -> None:

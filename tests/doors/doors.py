@@ -114,7 +114,9 @@ def bearer(key: str) -> dict[str, str]:
 @asynccontextmanager
 async def listening(app: Application) -> AsyncGenerator[tuple[str, httpx2.AsyncClient]]:
     """Its address, and a client of it."""
-    config = uvicorn.Config(app, http=guarded_protocol(), log_config=None, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app, http=guarded_protocol(), log_config=None, timeout_graceful_shutdown=1, proxy_headers=False
+    )
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)

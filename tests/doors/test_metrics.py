@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from tests.doors.doors import Served, bearer, new_key, served
+from tests.doors.doors import Boards, Json, Served, bearer, new_key, served
 from tests.stores.fill import until
 
 from kho.app import open_database, open_hub
@@ -95,6 +95,27 @@ async def test_boards_webhooks_and_disk(both_settings: Settings) -> None:
         document = {"metadata": {"title": "Kettle", "category": "note"}, "content": {"body": "Descale it."}}
         assert (await hub.act("create_document", document, key=admin)).status_code == 200
         await shows(kho_webhook_deliveries_given_up=1, kho_webhook_deliveries_waiting=0)
+
+
+async def test_what_a_tenant_s_boards_can_do_is_nobody_else_s(settings: Settings) -> None:
+    """The figures are of the whole hub, and tools of boards are named by them."""
+    boards = Boards("acme")
+    boards.plug("secret_lamp")
+    owner, other = await new_key(settings, "acme"), await new_key(settings, "umbrella", METRICS)
+    async with served(settings, boards.capability) as hub:
+        call: Json = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "secret_lamp", "arguments": {}},
+        }
+        accept = {"accept": "application/json, text/event-stream"}
+        answer = await hub.post("/mcp?tools=all", call, **accept, **bearer(owner))
+        assert "secret_lamp" in answer.text
+        assert '"isError":true' not in answer.text.replace(" ", "")
+        shown = (await hub.get("/metrics", **bearer(other))).text
+        assert 'operation="boards.live"' in shown
+        assert "secret_lamp" not in shown
 
 
 async def test_a_scope_for_it_alone(settings: Settings) -> None:

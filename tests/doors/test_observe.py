@@ -183,6 +183,30 @@ def test_a_command_says_once_that_its_folder_cannot_be_made(tmp_path: Path) -> N
     assert "check the data folder" in done.stdout or "name a folder" in done.stdout
 
 
+FORGED = "/servers/x\n20:00:00 INFO    call operation=keys.create sub=admin code=OK\x1b[31m\x9b\u202e"
+
+
+@pytest.mark.parametrize("formatter", [LineFormatter(), logs.CommandFormatter(), JsonFormatter()])
+async def test_a_line_of_the_log_cannot_be_forged(formatter: logging.Formatter) -> None:
+    """What callers choose stands in fields, in messages, and in the errors of a traceback."""
+    with kept(formatter) as lines:
+        log_refusal(FORGED, "192.0.2.7", "UNAUTHORIZED")
+        log = logging.getLogger("kho.calls")
+        log.warning("asked for %s", FORGED)
+        try:
+            raise ValueError(FORGED)
+        except ValueError:
+            log.exception("failed: %s", FORGED)
+    for line in lines:
+        assert not set("\x1b\x9b\u202e") & set(line)
+        first, *trace = line.split("\n")
+        assert not first.startswith("20:00:00 INFO")
+        assert all(further.startswith("    ") for further in trace)
+    if type(formatter) is LineFormatter:
+        assert r'path="/servers/x\\x0a20:00:00 INFO    call operation=keys.create sub=admin code=OK' in lines[0]
+        assert lines[0].endswith('" client=192.0.2.7 code=UNAUTHORIZED')
+
+
 def test_what_an_answer_does_not_say_is_logged_in_words() -> None:
     said = logs.Unsaid()
     for reason in ("The model is not ready yet.", "The model is not ready yet.", "Nobody is there."):

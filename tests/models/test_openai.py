@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import SecretStr, ValidationError
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from tests.models.model_server import ModelServer, embeddings, serving, vectors_of
 
 from kho.kernel.errors import KhoError, Unavailable
@@ -221,10 +222,71 @@ async def test_a_silent_server_times_out() -> None:
 
     async with serving(silence) as server:
         async with client(server, timeout=0.05) as model:
-            with pytest.raises(Unavailable, match="ReadTimeout"):
+            with pytest.raises(Unavailable, match=r"ReadTimeout|did not end"):
                 await model.query("x")
             assert len(server.asked) == 2, "a query is tried twice: somebody waits"
         forever.set()
+
+
+async def test_a_server_that_sends_a_byte_now_and_then_is_not_waited_for() -> None:
+    async def drip() -> AsyncGenerator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.01)
+
+    async def slowly(body: Any) -> Response:
+        return StreamingResponse(drip(), media_type="application/json")
+
+    async with serving(slowly) as server, client(server, timeout=0.1) as model:
+        with pytest.raises(Unavailable, match=r"did not end its answer within 0\.1 s"):
+            await model.query("x")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+async def test_an_answer_without_an_end_is_not_kept(packed: bool) -> None:
+    """Nor is one that is small until it is unpacked."""
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, 31)
+
+    async def endless() -> AsyncGenerator[bytes]:
+        yield b'{"data": ["'
+        for _ in range(2_000):
+            yield b"x" * 65_536
+
+    async def bomb() -> AsyncGenerator[bytes]:
+        async for part in endless():
+            yield squeeze.compress(part)
+            if chunk := squeeze.flush(zlib.Z_SYNC_FLUSH):
+                yield chunk
+
+    async def flood(body: Any) -> Response:
+        headers = {"content-encoding": "gzip"} if packed else {}
+        return StreamingResponse(bomb() if packed else endless(), media_type="application/json", headers=headers)
+
+    async with serving(flood) as server, client(server) as model:
+        with pytest.raises(Unavailable, match="sent more than 32 MiB"):
+            await model.query("x")
+        assert len(server.asked) == 1, "it is not asked again"
+
+
+@pytest.mark.parametrize("vector", [[0.1] * 16_385, [1e308] * 8, ["x"] * 8, [[0.1]] * 8, [None] * 8, "abcdefgh"])
+async def test_a_vector_that_is_none_is_refused(vector: Any) -> None:
+    async def answer(body: Any) -> Response:
+        return JSONResponse({"data": [{"index": 0, "embedding": vector}]})
+
+    async with serving(answer) as server, client(server) as model:
+        with pytest.raises(Unavailable):
+            await model.query("x")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 1_000_000, b'{"data":' * 100_000, b"[" + b"0," * 2_000_000 + b"0]", b'{"data": 1e999}', b"\xff" * 99],
+)
+async def test_nonsense_of_any_depth_is_an_error_in_words(content: bytes) -> None:
+    async with serving() as server, client(server, attempts=1) as model:
+        server.answers[:] = [Response(content)]
+        with pytest.raises(Unavailable, match=r"JSON|unknown form"):
+            await model.query("x")
 
 
 async def test_nobody_there() -> None:

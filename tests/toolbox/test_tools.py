@@ -128,6 +128,33 @@ async def test_the_same_question_is_not_asked_twice() -> None:
         tries.clear()
 
 
+async def test_how_fast_a_page_or_an_answer_comes_does_not_tell_what_another_tenant_asked() -> None:
+    asked: list[str] = []
+
+    def counting(query: str, settings: ToolboxSettings) -> Sequence[dict[str, Any]]:
+        asked.append(query)
+        return hits(query, settings)
+
+    def page(path: str, host: str) -> bytes:
+        asked.append(path)
+        return ok(b"text")
+
+    async with server(page) as port:
+        tools = registry(duckduckgo.tool(DuckDuckGo(ToolboxSettings(), counting)), fetch_url.tool(web(port), read))
+        operation = tools.method("tool-server/tools/call")
+        assert operation is not None
+        for name, arguments in (
+            ("duckduckgo_search", {"query": "kettle"}),
+            ("fetch_url", {"url": f"http://open.example:{port}/a"}),
+        ):
+            for tenant, count in (("one", 1), ("one", 1), ("two", 2), ("two", 2), ("one", 2)):
+                call = Call(Principal("someone", tenant, frozenset({"*"})))
+                outcome = await tools.call(operation, {"name": name, "arguments": arguments}, call)
+                assert outcome.error is None
+                assert len(asked) == count, (name, tenant)
+            asked.clear()
+
+
 async def test_the_real_search_behind_a_wall() -> None:
     """The kept package itself, through a proxy on this machine that lets nothing out."""
 

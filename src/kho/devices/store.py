@@ -67,6 +67,12 @@ def by_id(tx: Tx, id: str) -> list[Device]:
     return DEVICES.all(tx, "id = $1 ORDER BY tenant", id)
 
 
+def waiting(tx: Tx, id: str, client: str | None = None) -> Device | None:
+    """Return the pending board of this id that was seen last; with `client` that of this client."""
+    condition, values = where({"tenant =": PENDING, "id =": id, "client =": client})
+    return DEVICES.first(tx, f"{condition} ORDER BY last_seen DESC", *values)
+
+
 def by_label(tx: Tx, tenant: str, label: str) -> list[Device]:
     return DEVICES.all(tx, "tenant = $1 AND label = $2 ORDER BY id", tenant, label)
 
@@ -113,8 +119,13 @@ def seen(tx: Tx, tenant: str, id: str, client: str, info: dict[str, Any], now: i
     update(tx, "devices", {"client": client, "info": to_json(info), "last_seen": now}, tenant=tenant, id=id)
 
 
-def set_code(tx: Tx, id: str, code: str, until: int) -> None:
-    update(tx, "devices", {"code": code, "code_until": until}, tenant=PENDING, id=id)
+def still_waiting(tx: Tx, id: str, client: str, info: dict[str, Any], now: int) -> None:
+    """Update info and last_seen of a pending board."""
+    update(tx, "devices", {"info": to_json(info), "last_seen": now}, tenant=PENDING, id=id, client=client)
+
+
+def set_code(tx: Tx, id: str, client: str, code: str, until: int) -> None:
+    update(tx, "devices", {"code": code, "code_until": until}, tenant=PENDING, id=id, client=client)
 
 
 def forget_pending(tx: Tx, id: str, client: str | None = None) -> None:
@@ -129,14 +140,16 @@ def forget(tx: Tx, device: Device) -> None:
     _drop_unused(tx, device.tenant, device.toolset)
 
 
-def make_room(tx: Tx, now: int, most: int = MAX_PENDING) -> None:
-    """Delete expired pending boards, and the oldest ones beyond the limit: anybody may request a code."""
-    tx.run("DELETE FROM devices WHERE tenant = '' AND code_until <= $1", now - PENDING_LASTS)
-    tx.run(
-        "DELETE FROM devices WHERE tenant = '' AND id NOT IN "
-        "(SELECT id FROM devices WHERE tenant = '' ORDER BY last_seen DESC LIMIT $1)",
-        most - 1,
-    )
+def has_room(tx: Tx, now: int, most: int = MAX_PENDING) -> bool:
+    """Delete pending boards whose code expired long ago, and if that is not enough all whose code expired. False if as
+    many as may wait show a valid code: anybody may request one, and nobody may push a waiting board aside."""
+    return any(_is_room_without(tx, expired, most) for expired in (now - PENDING_LASTS, now))
+
+
+def _is_room_without(tx: Tx, expired: int, most: int) -> bool:
+    tx.run("DELETE FROM devices WHERE tenant = '' AND code_until <= $1", expired)
+    row = tx.one("SELECT COUNT(*) FROM devices WHERE tenant = ''")
+    return row is not None and row[0] < most
 
 
 def approve(tx: Tx, tenant: str, id: str, by: str, now: int) -> None:

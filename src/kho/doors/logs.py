@@ -1,20 +1,25 @@
 """Logging: one line per call, on stderr. Never a request body, never a credential."""
 
+import json
 import logging
 import re
 import sys
 from datetime import UTC, datetime
+from textwrap import indent
 from typing import Any
 
 import orjson
 
 from kho.kernel import Call, Operation
 from kho.kernel.registry import Outcome
+from kho.lib.lazy_regex import pattern
+from kho.lib.visible import escaped, one_line, visible
 
 log = logging.getLogger("kho.calls")
 
 FIELDS = "fields"
 """Attribute of a log record that holds the fields beside its message."""
+_NEEDS_QUOTES = pattern(r'[\s="]|^$')
 
 
 class JsonFormatter(logging.Formatter):
@@ -30,7 +35,7 @@ class JsonFormatter(logging.Formatter):
         line.update(getattr(record, FIELDS, ()))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        return escaped(orjson.dumps(line, default=str).decode())
 
 
 TOLD_BY_COMMANDS = (
@@ -47,21 +52,32 @@ IN_ANSWERS = "kho.search.query"
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as a readable line for a terminal."""
+    """Formats a record as a readable line for a terminal. What callers send stands in messages and fields, so control
+    characters are escaped, and a value with a blank in it is quoted: nobody can write a line, or a field, that looks
+    like one of ours."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = getattr(record, FIELDS, {})
-        extra = " ".join(f"{name}={value}" for name, value in fields.items())
-        line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname:7} {record.getMessage()} {extra}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        extra = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
+        message = one_line(record.getMessage())
+        line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname:7} {message} {extra}".rstrip()
+        return line + self.trace(record)
+
+    def trace(self, record: logging.LogRecord) -> str:
+        """Indented, because an error may repeat what a caller sent."""
+        return f"\n{indent(visible(self.formatException(record.exc_info)), '    ')}" if record.exc_info else ""
 
 
-class CommandFormatter(logging.Formatter):
+def _value(value: Any) -> str:
+    text = one_line(str(value))
+    return json.dumps(text, ensure_ascii=False) if _NEEDS_QUOTES.search(text) else text
+
+
+class CommandFormatter(LineFormatter):
     """Formats a record as what a command says."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{record.levelname.lower()}: {record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{record.levelname.lower()}: {one_line(record.getMessage())}{self.trace(record)}"
 
 
 class Unsaid(logging.Handler):

@@ -31,7 +31,9 @@ class Metrics:
         self.content_type = CONTENT_TYPE_LATEST.encode()
 
     def observe(self, operation: Operation, call: Call, outcome: Outcome, seconds: float) -> None:
-        key = (operation.name, call.door, outcome.error.code if outcome.error else "OK")
+        # A tenant's own operations, such as its boards' tools, are counted together: their names are its own.
+        name = f"{operation.capability}.live" if operation.tenant else operation.name
+        key = (name, call.door, outcome.error.code if outcome.error else "OK")
         children = self._children.get(key)
         if children is None:  # looking up a child by its labels costs more than incrementing it
             children = self._children[key] = (self._calls.labels(*key), self._seconds.labels(*key[:2]))

@@ -32,6 +32,7 @@ ANSWER_TIMEOUT = 120.0
 class _Http:
     max_body: int = 8 * 1024 * 1024
     allowed_hosts: list[str] = field(default_factory=list[str])
+    other_accounts: bool = False
     allowed_origins: list[str] = field(default_factory=list[str])
 
 

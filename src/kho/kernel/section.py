@@ -42,6 +42,9 @@ HostName = Annotated[
         "must be a name or an address without http://, such as 'kho.example.org' or '192.168.1.20:8001'",
     ),
 ]
+Network = Annotated[
+    str, _in_form(r"[\da-fA-F:.]+(/\d{1,3})?", "must be an address or a network, such as '127.0.0.1' or '10.0.0.0/8'")
+]
 Origin = Annotated[
     str, _in_form(r"[a-zA-Z][\w+.-]*://[^/\s*]+(:\*)?", "must be an origin such as 'https://kho.example.org'")
 ]

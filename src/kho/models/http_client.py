@@ -28,6 +28,8 @@ T = TypeVar("T")
 RETRIED_STATUSES = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 MAX_BACKOFF = 30.0
 """If a server asks for a longer pause, the request fails; the embedding queue retries later."""
+MAX_ANSWER = 32 * 1024 * 1024
+"""Bytes of an answer, unpacked. The largest that is meant, of 64 vectors of 4,096 numbers, has some 6 MB."""
 QUOTED_STATUSES = {400, 404, 413, 422}
 """For these the server's own message helps (unknown model, text too long). In others it may quote the rejected key."""
 
@@ -72,15 +74,17 @@ class ModelClient:
         for attempt in range(1, attempts + 1):
             pause = random.uniform(0, self.patience.backoff * 2 ** (attempt - 1))
             try:
-                response = await self._http().post(self.url.rstrip("/") + path, content=content)
+                response, answer = await self._ask(path, content)
             except httpx2.TransportError as problem:
                 trouble = f"{self._place} cannot be reached ({type(problem).__name__})"
             except (httpx2.RequestError, httpx2.InvalidURL) as problem:
                 raise Unavailable(f"{self._host} cannot be asked ({type(problem).__name__})") from None
+            except TimeoutError:
+                trouble = f"{self._place} did not end its answer within {self.patience.timeout:g} s"
             else:
                 if response.is_success:
-                    return await asyncio.to_thread(self._parse, response.content, read)
-                trouble = self._complaint(response)
+                    return await asyncio.to_thread(self._parse, answer, read)
+                trouble = self._complaint(response.status_code, answer)
                 if response.status_code not in RETRIED_STATUSES:
                     raise Unavailable(trouble)
                 pause = max(pause, _retry_after(response.headers.get("retry-after", "")))
@@ -88,6 +92,21 @@ class ModelClient:
                 raise Unavailable(trouble)
             await asyncio.sleep(pause)
         raise AssertionError("at least one attempt is made")
+
+    async def _ask(self, path: str, content: bytes) -> "tuple[httpx2.Response, bytes]":
+        """Return the response and its body. The time is for all of it: a server that sends a byte now and then would
+        hold its caller for ever."""
+        body = bytearray()
+        url = self.url.rstrip("/") + path
+        async with (
+            asyncio.timeout(self.patience.timeout),
+            self._http().stream("POST", url, content=content) as response,
+        ):
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_ANSWER:
+                    raise Unavailable(f"{self._host} sent more than {MAX_ANSWER // (1024 * 1024)} MiB")
+        return response, bytes(body)
 
     async def aclose(self) -> None:
         if self._client is not None:
@@ -112,12 +131,12 @@ class ModelClient:
         except (KeyError, TypeError, ValueError, IndexError):
             raise Unavailable(f"{self._host} answered in an unknown form") from None
 
-    def _complaint(self, response: "httpx2.Response") -> str:
-        trouble = f"{self._host} answered {response.status_code}"
-        if response.status_code in {401, 403}:
+    def _complaint(self, status: int, answer: bytes) -> str:
+        trouble = f"{self._host} answered {status}"
+        if status in {401, 403}:
             return f"{trouble}: the key is missing or not accepted"
-        if response.status_code in QUOTED_STATUSES:
-            words = " ".join(response.text[:300].split())
+        if status in QUOTED_STATUSES:
+            words = " ".join(answer[:1200].decode(errors="replace")[:300].split())
             return f"{trouble}: {words.replace(self.api_key, '…') if self.api_key else words}"
         return trouble
 

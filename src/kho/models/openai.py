@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 24_000
 """Characters of one text that are sent. Servers reject texts longer than their model's limit."""
+MAX_DIMENSION = 16_384
+"""Numbers in a vector. The longest of a known model has 8,192; each passage keeps as many."""
 MAX_REQUEST = 200_000
 """Characters in one request."""
 QUERY_ATTEMPTS = 2
@@ -179,10 +181,13 @@ def _vectors(answer: Any, count: int) -> "Matrix":
         rows[place] = item["embedding"]
     if len({len(row) for row in rows}) != 1 or not rows[0]:
         raise Unavailable("the embedding server sent vectors of different lengths")
+    if len(rows[0]) > MAX_DIMENSION:
+        raise Unavailable(f"the embedding server sent vectors of more than {MAX_DIMENSION:,} numbers")
     vectors = np.asarray(rows, np.float64)  # null becomes NaN; a string raises ValueError
     if vectors.ndim != 2:
         raise Unavailable("the embedding server sent vectors of vectors")
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    with np.errstate(over="ignore"):  # a length that is too large becomes infinite, and is refused
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not lengths.all():
         raise Unavailable("the embedding server sent a vector that is all zeros or not finite")
     return (vectors / lengths).astype(np.float32)

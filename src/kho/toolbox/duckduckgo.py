@@ -42,7 +42,8 @@ class DuckDuckGo:
     def __init__(self, settings: ToolboxSettings, search: Search | None = None, ttl: float = ANSWER_TTL) -> None:
         self._settings = settings
         self._search = search or ask
-        self._answers: TTLCache[str, Sequence[dict[str, Any]]] = TTLCache(MAX_ANSWERS, ttl)
+        self._answers: TTLCache[tuple[str, str], Sequence[dict[str, Any]]] = TTLCache(MAX_ANSWERS, ttl)
+        # By tenant: how fast an answer comes must not tell what others have asked.
 
     async def run(self, params: SearchWeb, call: Call) -> str:
         """Search, and return the results in the contract's layout."""
@@ -50,7 +51,7 @@ class DuckDuckGo:
 
     async def results(self, query: str, call: Call) -> Sequence[dict[str, Any]]:
         """Return results with title, href and body. Raises ToolFailed."""
-        known = self._answers.get(query)
+        known = self._answers.get((call.tenant, query))
         if known is not None:
             return known
         try:
@@ -60,7 +61,7 @@ class DuckDuckGo:
             raise ToolFailed(
                 f"The web search did not answer within {self._settings.search_timeout:g} s. Is this machine online?"
             ) from None
-        self._answers[query] = answer
+        self._answers[call.tenant, query] = answer
         return answer
 
     async def _ask(self, query: str) -> Sequence[dict[str, Any]]:

@@ -39,15 +39,17 @@ class FetchUrl(Params):
 class Fetcher:
     web: Web
     read: Read
-    answers: TTLCache[str, str]
+    answers: TTLCache[tuple[str, str], str]
+    """By tenant and address: how fast a page comes must not tell what others have read."""
 
     async def run(self, params: FetchUrl, call: Call) -> str:
-        text = self.answers.get(params.url)
+        cached = call.tenant, params.url
+        text = self.answers.get(cached)
         if text is None:
             page = await self.web.fetch(params.url, call.remaining(self.web.timeout))
             body = await self.read(page.content, _name(page))
             text = f"Source: {page.url}\n\n{body.strip()}"
-            self.answers[params.url] = text
+            self.answers[cached] = text
         if len(text) <= params.max_chars:
             return text
         return text[: params.max_chars] + f"\n\n[cut: {len(text) - params.max_chars} characters more]"

@@ -68,7 +68,7 @@ async def status(worker: HubWorker, device: str) -> str:
 
 
 async def dialled(hub: Served, **headers: str) -> Dialled:
-    board = Dialled(Board(BAD), await hub.dial(**{"device_id": BAD, "client_id": "c-1", **headers}))
+    board = Dialled(Board(BAD), await hub.dial(**{"device_id": BAD, "client_id": "client-one-00001", **headers}))
     await noted(hub.worker, BAD)
     return board
 
@@ -205,7 +205,7 @@ async def test_an_impostor_is_refused_and_the_real_board_stays(worker: HubWorker
         link = worker.live.find(worker.tenant, BAD)
         for wrong in ("nonsense", token[:-2] + "xx", other):
             with pytest.raises(InvalidStatus) as refused:
-                await hub.dial(device_id=BAD, client_id="c-1", authorization=f"Bearer {wrong}")
+                await hub.dial(device_id=BAD, client_id="client-one-00001", authorization=f"Bearer {wrong}")
             assert refused.value.response.status_code == 401
             assert json.loads(refused.value.response.body or b"")["error"]["code"] == "UNAUTHORIZED"
         assert worker.live.find(worker.tenant, BAD) is link
@@ -223,7 +223,7 @@ async def test_a_revoked_board_is_cut_off_and_its_token_opens_nothing(worker: Hu
         code, reason = await board.closed()
         assert (code, reason) == (1008, "This device was revoked.")
         with pytest.raises(InvalidStatus) as refused:
-            await hub.dial(device_id=BAD, client_id="c-1", authorization=f"Bearer {token}")
+            await hub.dial(device_id=BAD, client_id="client-one-00001", authorization=f"Bearer {token}")
         assert refused.value.response.status_code == 401
         assert "revoked" in json.loads(refused.value.response.body or b"")["error"]["message"]
         with pytest.raises(NotApproved) as problem:
@@ -239,7 +239,7 @@ async def test_of_two_boards_with_one_id_the_newer_wins(worker: HubWorker) -> No
         async with asyncio.timeout(PATIENCE):
             while "tools/call" not in str(older.frames):  # noqa: ASYNC110 - nobody tells what a board hears
                 await asyncio.sleep(0)
-        newer = Dialled(Board(BAD), await hub.dial(device_id=BAD, client_id="c-1"))
+        newer = Dialled(Board(BAD), await hub.dial(device_id=BAD, client_id="client-one-00001"))
         code, reason = await older.closed()
         assert (code, reason) == (1000, "A newer connection of this device took its place.")
         with pytest.raises(BoardGone):

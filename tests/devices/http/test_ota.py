@@ -9,6 +9,7 @@ from tests.devices.factories import HubWorker
 from tests.devices.http_server import Json, MakeWorker, refused, web
 from tests.doors.doors import PLAIN
 
+from kho.devices.pairing.rate_limits import TooManyBoards
 from kho.devices.pairing.registrations import approve_code
 from kho.devices.store import Device
 
@@ -18,7 +19,7 @@ SYSTEM: Json = {
     "flash_size": 16777216,
     "minimum_free_heap_size": "8123456",
     "mac_address": "aa:bb:cc:00:00:01",
-    "uuid": "c-1",
+    "uuid": "client-one-00001",
     "chip_model_name": "esp32s3",
     "application": {"name": "xiaozhi", "version": "2.4.2", "compile_time": "…", "idf_version": "v5.5"},
     "board": {"type": "bread-compact-wifi", "name": "bread-compact", "ssid": "secret home", "ip": "192.168.1.9"},
@@ -31,7 +32,7 @@ async def approve(worker: HubWorker, code: str, tenant: str | None = None) -> De
 
 async def test_a_board_gets_the_time_its_own_version_and_a_websocket_with_a_token(workers: MakeWorker) -> None:
     async with web(workers()) as hub:
-        answer = await hub.ota("AA:BB:CC:00:00:01", "c-1", SYSTEM)
+        answer = await hub.ota("AA:BB:CC:00:00:01", "client-one-00001", SYSTEM)
         assert set(answer) == {"server_time", "firmware", "websocket"}, "with mqtt there, it would not use the socket"
         assert abs(answer["server_time"]["timestamp"] - hub.worker.clock() // 1000) < 60_000
         assert isinstance(answer["server_time"]["timezone_offset"], int)
@@ -40,7 +41,11 @@ async def test_a_board_gets_the_time_its_own_version_and_a_websocket_with_a_toke
         assert answer["websocket"]["version"] == 1
         claims = hub.tokens.check(answer["websocket"]["token"], "socket", hub.worker.clock())
         assert claims is not None
-        assert (claims.tenant, claims.device, claims.client) == (hub.worker.tenant, "aa:bb:cc:00:00:01", "c-1")
+        assert (claims.tenant, claims.device, claims.client) == (
+            hub.worker.tenant,
+            "aa:bb:cc:00:00:01",
+            "client-one-00001",
+        )
         known = await hub.worker.registrations.of(hub.worker.tenant, "aa:bb:cc:00:00:01")
         assert known is not None
         about = {"board": "bread-compact", "chip": "esp32s3", "firmware": "2.4.2", "language": "vi-VN"}
@@ -52,7 +57,7 @@ async def test_a_get_works_too_and_without_a_board_it_says_what_this_is(workers:
     async with web(workers(), public_url="https://kho.example") as hub:
         looked = await hub.http.get("/xiaozhi/ota/")
         assert looked.json()["websocket"] == {"url": "wss://kho.example/xiaozhi/v1/"}
-        named = {"device-id": "aa:01", "client-id": "c-1", "user-agent": "bread-compact/1.9.0"}
+        named = {"device-id": "aa:01", "client-id": "client-one-00001", "user-agent": "bread-compact/1.9.0"}
         answer = (await hub.http.get("/xiaozhi/ota", headers=named)).json()
         assert answer["firmware"] == {"version": "1.9.0"}
         assert answer["websocket"]["url"] == "wss://kho.example/xiaozhi/v1/"
@@ -76,14 +81,16 @@ async def test_with_a_broker_boards_get_mqtt_and_nothing_else(workers: MakeWorke
 async def test_by_code_a_board_waits_until_somebody_approves_the_digits_it_shows(workers: MakeWorker) -> None:
     worker = workers(by_code=True)
     async with web(worker, by_code=True) as hub:
-        first = await hub.ota("d0:01", "c-1", SYSTEM)
+        first = await hub.ota("d0:01", "client-one-00001", SYSTEM)
         activation = first["activation"]
         assert set(activation) == {"code", "message", "challenge", "timeout_ms"}
         assert len(activation["code"]) == 6
         assert activation["code"].isdigit()
         assert activation["code"] in activation["message"]
         assert first["websocket"]["token"] == ""
-        assert (await hub.ota("d0:01", "c-1", SYSTEM))["activation"]["code"] == activation["code"], "it stays the same"
+        assert (await hub.ota("d0:01", "client-one-00001", SYSTEM))["activation"]["code"] == activation["code"], (
+            "it stays the same"
+        )
 
         signed = {
             "algorithm": "hmac-sha256",
@@ -92,11 +99,11 @@ async def test_by_code_a_board_waits_until_somebody_approves_the_digits_it_shows
             "hmac": "00" * 32,
         }
         for body in ({}, signed):
-            assert (await hub.post("/xiaozhi/ota/activate", "d0:01", "c-1", body)).status_code == 202
+            assert (await hub.post("/xiaozhi/ota/activate", "d0:01", "client-one-00001", body)).status_code == 202
         assert await approve(worker, activation["code"]) is not None
         for body in ({}, signed):
-            assert (await hub.post("/xiaozhi/ota/activate", "d0:01", "c-1", body)).status_code == 200
-        after = await hub.ota("d0:01", "c-1", SYSTEM)
+            assert (await hub.post("/xiaozhi/ota/activate", "d0:01", "client-one-00001", body)).status_code == 200
+        after = await hub.ota("d0:01", "client-one-00001", SYSTEM)
         assert "activation" not in after
         assert hub.tokens.check(after["websocket"]["token"], "socket", worker.clock()) is not None
 
@@ -104,13 +111,52 @@ async def test_by_code_a_board_waits_until_somebody_approves_the_digits_it_shows
 async def test_who_only_knows_the_board_s_address_does_not_get_its_token(workers: MakeWorker) -> None:
     worker = workers(by_code=True)
     async with web(worker, by_code=True) as hub:
-        code = (await hub.ota("d0:11", "c-1"))["activation"]["code"]
+        code = (await hub.ota("d0:11", "client-one-00001"))["activation"]["code"]
         await approve(worker, code)
-        stranger = await hub.ota("d0:11", "c-other")
+        stranger = await hub.ota("d0:11", "client-other-0001")
         assert stranger["websocket"]["token"] == ""
         assert stranger["activation"]["code"]
-        assert (await hub.post("/xiaozhi/ota/activate", "d0:11", "c-other")).status_code == 202
-        assert (await hub.ota("d0:11", "c-1"))["websocket"]["token"], "the board itself goes on"
+        assert (await hub.post("/xiaozhi/ota/activate", "d0:11", "client-other-0001")).status_code == 202
+        assert (await hub.ota("d0:11", "client-one-00001"))["websocket"]["token"], "the board itself goes on"
+
+
+async def test_by_code_a_board_states_a_client_id_that_nobody_can_guess(workers: MakeWorker) -> None:
+    """Its MAC is no secret: who states that alone gets no token, whoever approved what."""
+    worker = workers(by_code=True)
+    async with web(worker, by_code=True) as hub:
+        for short in ("", "x" * 15):
+            board = await worker.registrations.register("d0:12", short, {})  # as a hub before took it
+            assert board.code is not None
+            assert await approve(worker, board.code) is not None
+            asked = await hub.post("/xiaozhi/ota/", "d0:12", short)
+            refused(asked, 400, "INVALID_ARGUMENT")
+            assert "Client-Id of at least 16" in asked.json()["error"]["message"]
+        assert "activation" in await hub.ota("d0:12", "x" * 16)
+    async with web(workers()) as hub:  # approval is automatic: whoever reaches the hub may be a board
+        assert (await hub.ota("d0:13", ""))["websocket"]["token"]
+
+
+async def test_who_knows_the_address_of_a_waiting_board_does_not_void_its_code(workers: MakeWorker) -> None:
+    worker = workers(by_code=True)
+    async with web(worker, by_code=True) as hub:
+        shown = (await hub.ota("d0:14"))["activation"]["code"]
+        other = (await hub.ota("d0:14", "client-other-0001"))["activation"]["code"]
+        assert other != shown
+        assert (await hub.ota("d0:14"))["activation"]["code"] == shown
+        await approve(worker, shown)
+        assert (await hub.ota("d0:14"))["websocket"]["token"]
+        assert not (await hub.ota("d0:14", "client-other-0001"))["websocket"]["token"]
+
+
+async def test_an_ipv6_network_is_one_source_of_new_boards(workers: MakeWorker) -> None:
+    newcomers = workers(by_code=True).registrations.newcomers
+    newcomers.most = 3
+    for number in range(3):
+        newcomers.admit(f"2001:db8:0:1::{number}", number)
+    with pytest.raises(TooManyBoards):
+        newcomers.admit("2001:db8:0:1:ffff::9", 4)
+    for other in ("2001:db8:0:2::1", "::ffff:192.0.2.1", "192.0.2.1", "mqtt://broker"):
+        newcomers.admit(other, 5)
 
 
 async def test_a_code_is_its_board_s_alone_and_runs_out(workers: MakeWorker) -> None:
@@ -160,7 +206,7 @@ async def test_whatever_shape_the_system_info_has_it_does_no_harm(workers: MakeW
     ]
     async with web(workers()) as hub:
         for body in odd:
-            assert (await hub.ota("aa:61", "c-1", body))["websocket"]["token"]
+            assert (await hub.ota("aa:61", "client-one-00001", body))["websocket"]["token"]
         known = await hub.worker.registrations.of(hub.worker.tenant, "aa:61")
         assert known is not None
         assert len(known.info["board"]) == 128

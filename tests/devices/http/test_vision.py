@@ -44,13 +44,15 @@ async def seeing(worker: HubWorker, **chosen: Any) -> AsyncGenerator[tuple[Serve
 
 
 def photo_token(hub: Served, ahead: int = 0) -> str:
-    return hub.tokens.issue(hub.worker.tenant, DEVICE, "c-1", "vision", hub.worker.clock() + ahead)
+    return hub.tokens.issue(hub.worker.tenant, DEVICE, "client-one-00001", "vision", hub.worker.clock() + ahead)
 
 
 async def ask(
     hub: Served, image: bytes = JPEG, question: str | None = "Cái gì đây?", token: str | None = None, **headers: str
 ) -> httpx2.Response:
-    named = {"device-id": DEVICE, "client-id": "c-1"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    named = {"device-id": DEVICE, "client-id": "client-one-00001"} | {
+        k.replace("_", "-"): v for k, v in headers.items()
+    }
     return await hub.http.post(
         "/vision/explain",
         data={} if question is None else {"question": question},
@@ -104,7 +106,7 @@ async def test_as_the_firmware_sends_it_in_chunks(workers: MakeWorker) -> None:
             "content-type": "multipart/form-data; boundary=ESP32",
             "authorization": f"Bearer {photo_token(hub)}",
             "device-id": DEVICE,
-            "client-id": "c-1",
+            "client-id": "client-one-00001",
         }
         answer = await hub.http.post("/vision/explain", content=chunks(), headers=headers)
         assert answer.json()["response"] == "A cup."
@@ -172,7 +174,7 @@ async def test_only_the_board_s_own_token_for_photos_opens_it(workers: MakeWorke
 async def test_while_a_board_stays_connected_its_token_does_not_run_out(workers: MakeWorker) -> None:
     async with seeing(workers()) as (hub, model):
         model.answers.append(saying("A cup."))
-        async with hub.dial(device_id=DEVICE, client_id="c-1") as socket:
+        async with hub.dial(device_id=DEVICE, client_id="client-one-00001") as socket:
             dialled = Dialled(Board(DEVICE), socket)
             await ready(hub.worker, DEVICE)
             initialize: Any = next(frame for frame in dialled.frames if frame["type"] == "mcp")

@@ -38,7 +38,7 @@ async def turned_away(hub: Served, path: str = "/xiaozhi/v1/", **headers: str) -
     return refused.value.response.status_code, error["message"]
 
 
-async def approved(worker: HubWorker, device: str, client: str = "c-1") -> None:
+async def approved(worker: HubWorker, device: str, client: str = "client-one-00001") -> None:
     board = await worker.registrations.register(device, client, {})
     assert board.code is not None
     code = board.code
@@ -50,7 +50,10 @@ async def approved(worker: HubWorker, device: str, client: str = "c-1") -> None:
 
 @pytest.mark.parametrize("path", ["/xiaozhi/v1/", "/xiaozhi/v1", "/devices/ws"])
 async def test_a_board_says_hello_and_is_asked_as_the_contract_shows(workers: MakeWorker, path: str) -> None:
-    async with web(workers()) as hub, hub.dial(path, Device_Id="AA:BB:CC:00:00:01", Client_Id="c-1") as socket:
+    async with (
+        web(workers()) as hub,
+        hub.dial(path, Device_Id="AA:BB:CC:00:00:01", Client_Id="client-one-00001") as socket,
+    ):
         await socket.send(json.dumps(HELLO))
         hello = await heard(socket)
         assert hello["type"] == "hello"
@@ -66,7 +69,7 @@ async def test_a_board_says_hello_and_is_asked_as_the_contract_shows(workers: Ma
         assert vision["url"] == f"{hub.url}/vision/explain"
         claims = hub.tokens.check(vision["token"], "vision", hub.worker.clock())
         assert claims is not None
-        assert (claims.device, claims.client) == ("aa:bb:cc:00:00:01", "c-1")
+        assert (claims.device, claims.client) == ("aa:bb:cc:00:00:01", "client-one-00001")
         known = await hub.worker.registrations.of(hub.worker.tenant, "aa:bb:cc:00:00:01")
         assert known is not None
         assert known.approved
@@ -105,7 +108,7 @@ async def test_sound_and_talk_about_sound_are_ignored_and_a_ping_is_answered(wor
 async def test_a_browser_may_say_in_the_query_what_a_board_says_in_headers(workers: MakeWorker) -> None:
     async with web(workers()) as hub:
         token = (await hub.ota("aa:01"))["websocket"]["token"]
-        query = f"?device-id=AA%3A01&client-id=c-1&authorization=Bearer%20{token}"
+        query = f"?device-id=AA%3A01&client-id=client-one-00001&authorization=Bearer%20{token}"
         async with hub.dial(f"/xiaozhi/v1/{query}") as socket:
             await socket.send(json.dumps(HELLO))
             assert (await heard(socket))["type"] == "hello"
@@ -127,11 +130,13 @@ async def test_a_wrong_token_is_refused_before_the_handshake(workers: MakeWorker
         worker = hub.worker
         token = (await hub.ota("aa:01"))["websocket"]["token"]
         await hub.ota("aa:02", "c-2")
-        later = hub.tokens.issue(worker.tenant, "aa:01", "c-1", "socket", worker.clock() - 31 * DAY)
-        photos = hub.tokens.issue(worker.tenant, "aa:01", "c-1", "vision", worker.clock())
-        unknown = hub.tokens.issue(worker.tenant, "aa:09", "c-1", "socket", worker.clock())
+        later = hub.tokens.issue(worker.tenant, "aa:01", "client-one-00001", "socket", worker.clock() - 31 * DAY)
+        photos = hub.tokens.issue(worker.tenant, "aa:01", "client-one-00001", "vision", worker.clock())
+        unknown = hub.tokens.issue(worker.tenant, "aa:09", "client-one-00001", "socket", worker.clock())
         for wrong in (token[:-2] + "xx", "nonsense", later, photos, unknown):
-            status, _ = await turned_away(hub, device_id="aa:01", client_id="c-1", authorization=f"Bearer {wrong}")
+            status, _ = await turned_away(
+                hub, device_id="aa:01", client_id="client-one-00001", authorization=f"Bearer {wrong}"
+            )
             assert status == 401
         replayed = f"Bearer {token}"
         assert await turned_away(hub, device_id="aa:02", client_id="c-2", authorization=replayed) == (
@@ -140,7 +145,7 @@ async def test_a_wrong_token_is_refused_before_the_handshake(workers: MakeWorker
         )
         assert (await turned_away(hub, device_id="aa:01", client_id="c-9", authorization=replayed))[0] == 401
         for good in (replayed, token):
-            async with hub.dial(device_id="aa:01", client_id="c-1", authorization=good) as socket:
+            async with hub.dial(device_id="aa:01", client_id="client-one-00001", authorization=good) as socket:
                 await socket.send(json.dumps(HELLO))
                 assert (await heard(socket))["type"] == "hello"
 
@@ -161,10 +166,13 @@ async def test_who_does_not_say_who_it_is_is_told_what_is_missing(workers: MakeW
 
 
 async def test_an_unapproved_board_may_say_hello_and_is_told_the_code(workers: MakeWorker) -> None:
-    async with web(workers(by_code=True), by_code=True) as hub, hub.dial(device_id="aa:91", client_id="c-1") as socket:
+    async with (
+        web(workers(by_code=True), by_code=True) as hub,
+        hub.dial(device_id="aa:91", client_id="client-one-00001") as socket,
+    ):
         await socket.send(json.dumps(HELLO))
         alert = await heard(socket)
-        pending = await hub.worker.registrations.find("aa:91", "c-1")
+        pending = await hub.worker.registrations.find("aa:91", "client-one-00001")
         assert pending is not None
         assert pending.code is not None
         assert (alert["type"], alert["message"]) == ("alert", f"Not approved yet: kho devices approve {pending.code}")
@@ -177,9 +185,9 @@ async def test_where_codes_count_an_approved_board_must_show_its_token(workers: 
     worker = workers(by_code=True)
     async with web(worker, by_code=True) as hub:
         await approved(worker, "aa:11")
-        assert (await turned_away(hub, device_id="aa:11", client_id="c-1"))[0] == 401
+        assert (await turned_away(hub, device_id="aa:11", client_id="client-one-00001"))[0] == 401
         token = (await hub.ota("aa:11"))["websocket"]["token"]
-        async with hub.dial(device_id="aa:11", client_id="c-1", authorization=token) as socket:
+        async with hub.dial(device_id="aa:11", client_id="client-one-00001", authorization=token) as socket:
             Dialled(Board("aa:11"), socket)
             await ready(worker, "aa:11")
 
@@ -193,12 +201,12 @@ async def test_a_revoked_board_stays_out_with_the_tokens_it_had_even_when_it_is_
         old = (await hub.ota("aa:21"))["websocket"]["token"]
         worker.clock.pass_(1)
         await worker.ask("device_revoke", {"device": "aa:21"})
-        assert (await turned_away(hub, device_id="aa:21", client_id="c-1", authorization=old))[0] == 401
+        assert (await turned_away(hub, device_id="aa:21", client_id="client-one-00001", authorization=old))[0] == 401
         worker.clock.pass_(1)
         await approved(worker, "aa:21")
-        assert (await turned_away(hub, device_id="aa:21", client_id="c-1", authorization=old))[0] == 401
+        assert (await turned_away(hub, device_id="aa:21", client_id="client-one-00001", authorization=old))[0] == 401
         new = (await hub.ota("aa:21"))["websocket"]["token"]
-        async with hub.dial(device_id="aa:21", client_id="c-1", authorization=new) as socket:
+        async with hub.dial(device_id="aa:21", client_id="client-one-00001", authorization=new) as socket:
             await socket.send(json.dumps(HELLO))
             assert (await heard(socket))["type"] == "hello"
 
@@ -207,12 +215,12 @@ async def test_unknown_boards_from_one_address_are_limited_and_known_ones_are_no
     async with web(workers(by_code=True), by_code=True) as hub:
         hub.worker.registrations.newcomers.most = 2
         for device in ("bb:01", "bb:02", "bb:01"):
-            await (await hub.dial(device_id=device)).close()
-        status, message = await turned_away(hub, device_id="bb:03")
+            await (await hub.dial(device_id=device, client_id="client-one-00001")).close()
+        status, message = await turned_away(hub, device_id="bb:03", client_id="client-one-00001")
         assert status == 429
         assert "Too many boards" in message
         hub.worker.clock.pass_(601)
-        await (await hub.dial(device_id="bb:03")).close()
+        await (await hub.dial(device_id="bb:03", client_id="client-one-00001")).close()
 
 
 async def test_a_hub_with_keys_lets_boards_in_without_a_key(workers: MakeWorker) -> None:

@@ -13,7 +13,7 @@ from tests.timeouts import PATIENCE
 
 from kho.doors.auth.credentials import is_loopback
 from kho.experiences.settings import ExperienceSettings
-from kho.settings import Settings
+from kho.settings import Http, Settings
 
 KETTLE = {"title": "kettle", "problem_description": "p", "solution": "s"}
 ROUTES = ("/servers", "/servers/experiences-server/capabilities", "/openapi.json", "/metrics", "/mcp")
@@ -60,8 +60,10 @@ async def test_without_keys_nobody_else_gets_an_answer(shared_hub: Served, addre
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
-async def test_every_loopback_address_is_this_machine(shared_hub: Served, address: str) -> None:
-    async with elsewhere(shared_hub, address) as http:
+async def test_every_loopback_address_is_this_machine(home: Path, address: str) -> None:
+    # The connection is invented, so it belongs to no account.
+    settings = Settings(home=home, database_url=None, http=Http(other_accounts=True))
+    async with served(settings) as hub, elsewhere(hub, address) as http:
         assert (await http.get("/servers")).status_code == 200
 
 
@@ -195,6 +197,13 @@ async def test_a_key_allows_what_its_scopes_say(settings: Settings) -> None:
         assert (await hub.rpc("query_experiences", query, **bearer(reader)))["result"]["data"]["total"] == 1
         for denied, key in (("submit_experience", reader), ("query_experiences", writer)):
             assert (await hub.act(denied, query, key=key)).status_code == 403
+
+
+async def test_who_may_only_read_cannot_clear_the_history_either(settings: Settings) -> None:
+    reader, writer = await new_key(settings, "acme", "research:read"), await new_key(settings, "acme", "research:write")
+    async with served(settings) as hub:
+        for key, status in ((reader, 403), (writer, 200)):
+            assert (await hub.act("clear_history", {}, key=key)).status_code == status
 
 
 @pytest.mark.parametrize("era", ERAS)

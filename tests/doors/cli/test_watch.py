@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -58,6 +59,33 @@ async def test_a_collection_is_kept_in_step_with_a_folder(
     assert (watching.returncode, told.decode().splitlines()[-1]) == (0, "Stopped watching.")
     listed = json.loads((await kho(home, "kb", "list-documents", "--json")).out)["documents"]
     assert [one["title"] for one in listed] == ["A"]
+
+
+async def test_a_file_that_never_rests_does_not_keep_others_out(
+    watching: asyncio.subprocess.Process, tmp_path: Path
+) -> None:
+    """Nor do pipes, links in a circle, and names that are too long for their place."""
+    notes = tmp_path / "notes"
+    await round_of(watching)
+    os.mkfifo(notes / "pipe.md")
+    (notes / "circle").symlink_to(notes, target_is_directory=True)
+    (notes / "nowhere.md").symlink_to(notes / "nowhere.md")
+
+    async def scribble() -> None:
+        with (notes / "growing.log").open("a", encoding="utf-8") as file:
+            while True:
+                file.write("more\n")
+                file.flush()
+                await asyncio.sleep(0.01)
+
+    scribbling = asyncio.ensure_future(scribble())
+    try:
+        (notes / "b.md").write_text("# B\n\nTwo.\n", "utf-8")
+        while (await round_of(watching))["added"] < 1:
+            pass
+    finally:
+        scribbling.cancel()
+    assert watching.returncode is None
 
 
 async def test_what_cannot_be_watched_ends_at_once(home: Path, tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ class Ota:
         return _json({}, 200) if board.approved else _json({"message": "Nobody has approved this board yet."}, 202)
 
     async def _register(self, asked: BoardHeaders, info: dict[str, Any], peer: str) -> Device:
+        await self.registrations.need_client(asked.client)
         if await self.registrations.find(asked.device, asked.client) is None:
             await self.registrations.admit_unknown(peer)
         await self.tokens.ready()

@@ -76,7 +76,8 @@ class WebSocketDoor:
         await self.tokens.ready()
         if asked.token:
             return await self._by_token(asked)
-        known = await self.registrations.find(asked.named.device, asked.client)
+        await self.registrations.need_client(asked.named.client)
+        known = await self.registrations.find(asked.device, asked.client)
         if known is None:
             await self.registrations.admit_unknown(peer)
         elif known.approved and await self.registrations.approval() == "code":

@@ -4,6 +4,7 @@ approve; and with thousands of codes in use, a random guess would hit one."""
 
 from collections import deque
 from dataclasses import field
+from ipaddress import ip_address, ip_network
 
 from cachetools import LRUCache
 
@@ -72,9 +73,20 @@ class RateLimit:
 
     def admit(self, address: str, now: int) -> None:
         """Count a board. Raises TooManyBoards."""
-        came = self.came.setdefault(address, deque())
+        came = self.came.setdefault(_source(address), deque())
         while came and came[0] <= now - self.within:
             came.popleft()
         if len(came) >= self.most:
             raise TooManyBoards(retry_after=((came[0] if came else now) + self.within - now) // SECOND + 1)
         came.append(now)
+
+
+def _source(address: str) -> str:
+    """Return what one source has: of IPv6 the network, as everybody has 2^64 addresses in it."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:  # a broker's name
+        return address
+    if parsed.version == 4 or parsed.ipv4_mapped is not None:
+        return address
+    return str(ip_network((int(parsed) >> 64 << 64, 64)))

@@ -7,14 +7,21 @@ from typing import Any
 
 from kho.devices import store
 from kho.devices.pairing import rate_limits
-from kho.devices.pairing.rate_limits import RateLimit
+from kho.devices.pairing.rate_limits import RateLimit, TooManyBoards
 from kho.devices.pairing.tokens import SigningKey
 from kho.devices.settings import Approval
 from kho.devices.store import Device
-from kho.kernel import Database, KhoError, Tx
+from kho.kernel import Database, InvalidParams, KhoError, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.tenancy import in_all_tenants, in_tenant
+
+MIN_CLIENT = 16
+"""Characters of a client id. Firmware sends a UUID, which it makes at its first start."""
+NEED_CLIENT = (
+    f"Boards must be approved here, so this one must state a Client-Id of at least {MIN_CLIENT} characters that nobody "
+    "can guess, such as the UUID that firmware makes at its first start. Device-Id alone is no secret."
+)
 
 Approving = Callable[[], Awaitable[Approval]]
 
@@ -46,6 +53,12 @@ class Registrations:
         TooManyBoards."""
         if await self.approval() == "code":
             self.newcomers.admit(address, self.clock())
+
+    async def need_client(self, client: str) -> None:
+        """Raise InvalidParams for a board that states no client id, or a short one, unless approval is automatic: the
+        board's own id is no secret, and whoever states both gets its token."""
+        if len(client) < MIN_CLIENT and await self.approval() == "code":
+            raise InvalidParams(NEED_CLIENT, field="Client-Id")
 
     async def register(self, device: str, client: str, info: dict[str, Any]) -> Device:
         """Register a board or update it. It is approved if it was before under the same client id, or if approval is
@@ -86,20 +99,18 @@ class Registrations:
         return self._pending(tx, device, client, info, code, now)
 
     def _pending(self, tx: Tx, device: str, client: str, info: dict[str, Any], code: str, now: int) -> Device:
-        waiting = store.get(tx, store.PENDING, device)
-        if waiting is not None and waiting.client != client:
-            store.forget_pending(tx, device)
-            waiting = None
+        waiting = store.waiting(tx, device, client)
         if waiting is None:
-            store.make_room(tx, now, self.most_pending)
+            if not store.has_room(tx, now, self.most_pending):
+                raise TooManyBoards(f"{self.most_pending} boards wait to be approved, and no more may.")
             store.add(tx, store.PENDING, device, client, info, now)
         else:
-            store.seen(tx, store.PENDING, device, client, info, now)
+            store.still_waiting(tx, device, client, info, now)
         if waiting is None or waiting.code is None or (waiting.code_until or 0) <= now:
             while store.by_code(tx, code, now) is not None:
                 code = f"{secrets.randbelow(1_000_000):06}"
-            store.set_code(tx, device, code, now + rate_limits.LASTS)
-        return _need(store.get(tx, store.PENDING, device))
+            store.set_code(tx, device, client, code, now + rate_limits.LASTS)
+        return _need(store.waiting(tx, device, client))
 
 
 def approve_code(tx: Tx, tenant: str, code: str, by: str, now: int) -> Device | None:
@@ -111,7 +122,7 @@ def approve_code(tx: Tx, tenant: str, code: str, by: str, now: int) -> Device | 
         store.add(tx, tenant, found.id, found.client, found.info, now)
     else:
         store.seen(tx, tenant, found.id, found.client, found.info, now)
-    store.forget_pending(tx, found.id)
+    store.forget_pending(tx, found.id, found.client)
     store.approve(tx, tenant, found.id, by, now)
     return store.get(tx, tenant, found.id)
 

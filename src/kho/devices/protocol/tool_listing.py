@@ -18,6 +18,10 @@ MAX_DESCRIPTION = 1000
 MAX_SCHEMA_BYTES = 16 * 1024
 MAX_SCHEMA_DEPTH = 12
 MAX_PROPERTIES = 64
+MAX_TEXT = 300
+"""Characters of each text in a schema."""
+VALUES = frozenset(("enum", "const", "default", "examples", "pattern", "required"))
+"""Keywords whose texts are right as they are, or not at all."""
 
 ANYTHING: dict[str, Any] = {"type": "object"}
 """Replaces an unusable schema: any object."""
@@ -95,7 +99,64 @@ def _schema(value: Any) -> dict[str, Any] | None:
         and not deeper_than(schema, MAX_SCHEMA_DEPTH)
         and len(orjson.dumps(schema)) <= MAX_SCHEMA_BYTES
     )
-    return {**schema, "type": "object", "properties": named} if sound else None
+    if not sound or not _names_are_plain(schema):
+        return None
+    return {**cast(dict[str, Any], _cleaned(schema)), "type": "object", "properties": _properties(named)}
+
+
+def _names_are_plain(schema: Any) -> bool:
+    """True if all names of properties, at any depth, can be shown to models as they are: the board knows them by no
+    other."""
+    match schema:
+        case dict():
+            parts = cast(dict[str, Any], schema)
+            named = parts.get("properties")
+            plain = not isinstance(named, dict) or all(map(_callable, cast(dict[str, Any], named)))
+            return plain and all(map(_names_are_plain, parts.values()))
+        case list():
+            return all(map(_names_are_plain, cast(list[Any], schema)))
+        case _:
+            return True
+
+
+def _cleaned(schema: Any) -> Any:
+    """Clean and cut every text, and leave out what points elsewhere (`$ref`, `$schema`, `$id` and the like) and values
+    that a model could not send back as they are."""
+    if isinstance(schema, list):
+        return [_cleaned(one) for one in cast(list[Any], schema)]
+    if isinstance(schema, str):
+        return clean(schema, MAX_TEXT)
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for name, value in cast(dict[str, Any], schema).items():
+        if name.startswith("$") or not _callable(name):
+            continue
+        if name == "properties" and isinstance(value, dict):
+            kept[name] = _properties(cast(dict[str, Any], value))
+        elif name not in VALUES:
+            kept[name] = _cleaned(value)
+        elif isinstance(value, list) and name != "default":
+            kept |= {name: values} if (values := [one for one in cast(list[Any], value) if _is_clean(one)]) else {}
+        elif _is_clean(value):
+            kept[name] = value
+    return kept
+
+
+def _properties(named: dict[str, Any]) -> dict[str, Any]:
+    return {name: _cleaned(schema) for name, schema in named.items()}
+
+
+def _is_clean(value: Any) -> bool:
+    match value:
+        case str():
+            return clean(value, MAX_TEXT) == value
+        case dict():
+            return all(_callable(name) and _is_clean(one) for name, one in cast(dict[str, Any], value).items())
+        case list():
+            return all(map(_is_clean, cast(list[Any], value)))
+        case _:
+            return True
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from kho.documents.folder_sync.manifest import Manifest, place_of
 from kho.documents.folder_sync.model import ExportDocuments, ExportedFolder
 from kho.documents.store import StoredDocument, body_of
 from kho.kernel import Call, Command, InvalidParams, Tx
+from kho.lib import private_file
 from kho.lib.dataclass import dataclass
 
 BATCH = 50
@@ -171,7 +172,7 @@ def _write(folder: Path, files: Files) -> int:
             raise WouldOverwrite("A link in the folder leads out of it.", files=[name])
         if not (file.is_file() and file.read_bytes() == content):
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
+            private_file.write(file, content)
             count += 1
     return count
 

@@ -156,6 +156,8 @@ def load(file: Path) -> DocumentFile:
     try:
         if file.stat().st_size > MAX_BODY + MAX_FRONT_MATTER:
             raise NotADocument("The file is too large: a document has at most 4 MiB.")
+        if beside and beside.is_file() and beside.stat().st_size > MAX_FRONT_MATTER:
+            raise NotADocument(f"{beside.name} is longer than {MAX_FRONT_MATTER // 1024} KiB.")
         return read(ending, file.read_bytes(), beside.read_bytes() if beside and beside.is_file() else None)
     except OSError as problem:
         raise NotADocument(f"The file cannot be read: {problem.strerror}.") from None

@@ -19,6 +19,7 @@ from kho.documents.deletion import CurrentReads
 from kho.documents.folder_sync.front_matter import NotADocument
 from kho.documents.folder_sync.layout import FolderEntry, FolderScan, load, scan
 from kho.kernel import Call, Tx
+from kho.lib import private_file
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import digest
 
@@ -26,6 +27,8 @@ NAME = ".kho-export.json"
 
 Files = Mapping[str, str]
 """Document ids by the path of their file in the folder."""
+MAX_BYTES = 256 * 1024 * 1024
+"""A line for each document has some 150."""
 
 
 class Manifest(BaseModel):
@@ -42,9 +45,13 @@ class Manifest(BaseModel):
 
     @classmethod
     def of(cls, folder: Path) -> "Manifest":
-        """Load the folder's manifest; an empty one if there is none or it cannot be read."""
+        """Load the folder's manifest; an empty one if there is none, it cannot be read, or it is none of ours: a pipe
+        would be waited for, and one of any size read into memory."""
+        file = folder / NAME
         try:
-            return cls.model_validate_json((folder / NAME).read_bytes())
+            if not file.is_file() or file.stat().st_size > MAX_BYTES:
+                return cls()
+            return cls.model_validate_json(file.read_bytes())
         except (OSError, ValidationError):
             return cls()
 
@@ -52,7 +59,7 @@ class Manifest(BaseModel):
         """Save atomically, because two processes may use the same folder."""
         new = folder / f"{NAME}.{uuid4()}"
         try:
-            new.write_text(self.model_dump_json(indent=2), "utf-8")
+            private_file.write(new, self.model_dump_json(indent=2).encode())
             new.replace(folder / NAME)
         finally:
             new.unlink(missing_ok=True)

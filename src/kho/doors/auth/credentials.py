@@ -8,22 +8,36 @@ from collections import OrderedDict
 
 from starlette.types import Scope
 
-from kho.doors.http.asgi import header
 from kho.doors.logs import log_refusal
 from kho.kernel import Call, Forbidden, Hub, InvalidParams, KhoError, Principal, Unauthorized, api_keys
 from kho.kernel.api_keys import KeyState
 from kho.kernel.toolset import Selection
+from kho.lib import peer_account
 
 FRESH = 0.5
 """Seconds between two looks at the key table. Together with the time that a look takes, the longest that a revoked key
 is still accepted, and that a call or a stream of it goes on: less than a second."""
 REMEMBERED = 1024
+FORWARDED = (b"forwarded", b"via", b"x-real-ip", b"x-forwarded-")
+"""Beginnings of headers that only proxies send."""
+OWN_ACCOUNT = "kho.own_account"
+"""Key in a scope: its connection was this account's when the request came. It may be closed by now."""
+NO_KEYS = "Without API keys the hub answers this machine only. See 'kho keys create'."
+BY_PROXY = (
+    "Without API keys the hub answers this machine only, and this request comes through a proxy, so anybody may have "
+    "sent it. See 'kho keys create'."
+)
+OTHER_ACCOUNT = (
+    "Without API keys the hub answers only the account that runs it, and this request comes from another account of "
+    "the machine. Who runs it can make a key ('kho keys create') or let all accounts in: KHO_HTTP__OTHER_ACCOUNTS=true."
+)
 
 
 class Auth:
-    def __init__(self, hub: Hub, fresh: float = FRESH) -> None:
+    def __init__(self, hub: Hub, fresh: float = FRESH, *, other_accounts: bool = False) -> None:
         self._hub = hub
         self.fresh = fresh
+        self._own_account_only = not other_accounts and peer_account.known()
         self._state: KeyState = KeyState(-1, in_use=False)
         self._asked = -math.inf
         self._asking = asyncio.Lock()
@@ -51,18 +65,28 @@ class Auth:
         return self._state
 
     async def admit(self, scope: Scope) -> bool:
-        """True if the credential must be checked. Without keys, callers on this machine act as its user and all others
-        are refused, even at open pages."""
+        """True if the credential must be checked. Without keys, programs of this machine's user act as this user and
+        all others are refused, even at open pages."""
         if (await self._current()).in_use:
             return True
         if not _loopback(scope):
-            raise Unauthorized("Without API keys the hub answers this machine only. See 'kho keys create'.")
+            raise Unauthorized(NO_KEYS)
+        if _forwarded(scope):
+            raise Unauthorized(BY_PROXY)
+        if self._own_account_only and not scope.get(OWN_ACCOUNT):
+            server = scope.get("server")
+            if server is None or not peer_account.is_own(scope["client"], server):
+                raise Unauthorized(OTHER_ACCOUNT)
+            scope[OWN_ACCOUNT] = True
         return False
 
     async def principal(self, scope: Scope) -> Principal:
         if not await self.admit(scope):
             return self._hub.local
-        credential = header(scope, b"authorization")
+        credentials = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(credentials) > 1:
+            raise Unauthorized("Send one Authorization header.")
+        credential = credentials[0].decode("latin-1") if credentials else None
         if credential is None:
             if self._hub.public is None:
                 raise Unauthorized
@@ -71,7 +95,7 @@ class Auth:
         if scheme.lower() != "bearer":
             raise Unauthorized
         text = text.strip()
-        if self._hub.local_token.matches(text) and _loopback(scope):
+        if self._hub.local_token.matches(text) and _loopback(scope) and not _forwarded(scope):
             return self._hub.local
         return await self._by_key(text)
 
@@ -133,6 +157,11 @@ def _loopback(scope: Scope) -> bool:
         return False
     host: str = client[0]
     return host == "127.0.0.1" or is_loopback(host)
+
+
+def _forwarded(scope: Scope) -> bool:
+    """True if a proxy passed the request on: then this machine's address is the proxy's, not the caller's."""
+    return any(name.startswith(FORWARDED) for name, _ in scope["headers"])
 
 
 def is_loopback(host: str) -> bool:

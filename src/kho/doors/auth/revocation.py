@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import anyio
 from starlette.types import Message, Scope, Send
 
-from kho.doors.auth.credentials import Auth
+from kho.doors.auth.credentials import OWN_ACCOUNT, Auth
 from kho.doors.http.asgi import send_error
 from kho.doors.logs import log_refusal
 from kho.kernel import KhoError, Principal, Unauthorized
@@ -92,7 +92,7 @@ class _Credential:
         self.refused = False
         self.principal = principal
         self._auth = auth
-        self._scope: Scope = {name: scope.get(name) for name in ("headers", "client", "path")}
+        self._scope: Scope = {name: scope.get(name) for name in ("headers", "client", "path", OWN_ACCOUNT)}
 
     async def still_allowed(self) -> bool:
         """True if the credential is still valid. If that cannot be determined (the database does not answer), what it

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Sequence
 from functools import cache, partial
+from io import StringIO
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kho.doors.cli.lazy_group import TYPED, Group, Unloaded, help_text
+from kho.doors.cli.terminal import echo
 from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
@@ -142,15 +144,25 @@ class Top(Group):
             if refused.ctx is not None and context.wants_json(refused.ctx):
                 with refused.ctx.scope(cleanup=False):
                     raise context.fail(refused.format_message().removeprefix("Invalid value: ")) from refused
-            refused.show()
+            _show(refused)
             if isinstance(refused, click.MissingParameter) and refused.ctx is not None:
-                click.echo("".join((refused.ctx.command.help or "").rpartition("Example:\n")[1:]).strip(), err=True)
+                echo("".join((refused.ctx.command.help or "").rpartition("Example:\n")[1:]).strip(), err=True)
             raise click.exceptions.Exit(1) from refused
         except click.exceptions.NoArgsIsHelpError as nothing:
             if isinstance(nothing.ctx.command, click.Group):
                 raise
             nothing.show()
             raise click.exceptions.Exit(1) from nothing
+        except click.ClickException as refused:
+            _show(refused)
+            raise click.exceptions.Exit(refused.exit_code) from refused
+
+
+def _show(refused: click.ClickException) -> None:
+    """Print what click says: it may repeat what was typed, or what a script passed on."""
+    said = StringIO()
+    refused.show(said)
+    echo(said.getvalue().rstrip(), err=True)
 
 
 def main(program: Callable[[str], Program], version: str) -> None:

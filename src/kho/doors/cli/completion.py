@@ -4,6 +4,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from kho.doors.cli.context import Program
+from kho.doors.cli.terminal import echo
 
 HELP = """Print the script that completes commands in your shell.
 
@@ -20,4 +21,4 @@ def register(group: click.Group, program: Program) -> None:
         assert kind is not None
         # The environment variable by which the script calls the program, as Click names it.
         variable = f"_{program.name}_COMPLETE".replace("-", "_").upper()
-        click.echo(kind(group, {}, program.name, variable).source())
+        echo(kind(group, {}, program.name, variable).source())

@@ -14,6 +14,7 @@ from kho.doors.auth.credentials import is_loopback
 from kho.doors.cli import output
 from kho.doors.cli.confirmation import somebody_is_there
 from kho.doors.cli.context import Program, fail, json_option
+from kho.doors.cli.terminal import echo
 from kho.doors.connect import editors, hooks, launch, plan, rules
 from kho.doors.connect.clients import CLIENTS, ENTRY, KEY_VARIABLE, OWN_KEYS, SCOPES, Client, Places, Scope
 from kho.doors.connect.errors import CannotConnect
@@ -104,14 +105,14 @@ def _connect(program: Program) -> click.Command:
             output.as_json(_told(chosen, scope, changes, written=not dry_run, notes=notes))
             return
         if dry_run:
-            click.echo("Nothing was written (--dry-run).", err=True)
+            echo("Nothing was written (--dry-run).", err=True)
         elif all(change.action == "unchanged" for change in changes):
-            click.echo(f"{chosen.title} is connected already; nothing was changed.")
+            echo(f"{chosen.title} is connected already; nothing was changed.")
         else:
-            click.echo(f"{chosen.title} is connected. {chosen.next_step}")
-            click.echo(f"'{program.name} disconnect {client}' puts everything back.")
+            echo(f"{chosen.title} is connected. {chosen.next_step}")
+            echo(f"'{program.name} disconnect {client}' puts everything back.")
         for note in notes:
-            click.echo(note, err=True)
+            echo(note, err=True)
 
     return connect
 
@@ -150,9 +151,9 @@ def _disconnect(program: Program) -> click.Command:
         if json:
             output.as_json(_told(chosen, scope, changes, written=bool(changes) and not dry_run, notes=[]))
         elif dry_run:
-            click.echo("Nothing was written (--dry-run).", err=True)
+            echo("Nothing was written (--dry-run).", err=True)
         else:
-            click.echo(f"{chosen.title} is disconnected." if changes else _nothing_to_undo(program, chosen))
+            echo(f"{chosen.title} is disconnected." if changes else _nothing_to_undo(program, chosen))
 
     return disconnect
 
@@ -317,7 +318,7 @@ def _confirmed(changes: list[Change], *, json: bool, yes: bool) -> list[Change]:
 def _show(changes: list[Change]) -> None:
     for change in changes:
         for line in _hidden(change.difference()).splitlines():
-            click.secho(line, fg=COLOURS.get(line[:1]))
+            echo(line, fg=COLOURS.get(line[:1]))
 
 
 def _hidden(difference: str) -> str:
@@ -345,7 +346,7 @@ def _steps(program: Program, tools: str, *, json: bool) -> None:
     if json:
         output.as_json({"client": "chatgpt", "written": False, "steps": lines})
     else:
-        click.echo("\n".join(lines))
+        echo("\n".join(lines))
 
 
 def _list(program: Program, *, json: bool) -> None:
@@ -359,8 +360,8 @@ def _list(program: Program, *, json: bool) -> None:
             "connected" if row["connected"] else "here" if row["here"] else "not found" if row["files"] else "by hand"
         )
         shown = [f"{one['path']} ({one['scope']}, {one['transport']})" for one in row["connected"]] or row["files"][:1]
-        click.echo(f"{row['name']:<15} {state:<10} {'; '.join(shown)}".rstrip())
-    click.echo(f"\n'{program.name} connect NAME' connects one; it shows what it changes and asks first.")
+        echo(f"{row['name']:<15} {state:<10} {'; '.join(shown)}".rstrip())
+    echo(f"\n'{program.name} connect NAME' connects one; it shows what it changes and asks first.")
 
 
 def _state(client: Client, where: Places) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import click
 
 from kho.doors.cli import output
 from kho.doors.cli.lazy_group import TYPED, help_text
+from kho.doors.cli.terminal import echo
 from kho.kernel import Call, Command, Hub, KhoError, Operation, Principal, Problem, Registry
 from kho.kernel.call import Progress
 from kho.kernel.operation import invalid_params
@@ -28,6 +29,7 @@ class HttpSettings(Protocol):
     public_url: str
     tls_cert: Path | None
     tls_key: Path | None
+    other_accounts: bool
 
     @property
     def local_address(self) -> str: ...
@@ -181,7 +183,7 @@ def fail(problem: KhoError | str) -> click.exceptions.Exit:
         output.as_json(_failure(context.command, problem))
     else:
         message = problem if isinstance(problem, str) else problem.message
-        click.secho(f"error: {message}", err=True, fg="red")  # click drops the colour if there is no terminal
+        echo(f"error: {message}", err=True, fg="red")  # click drops the colour if there is no terminal
     return click.exceptions.Exit(1)
 
 

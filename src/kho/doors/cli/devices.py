@@ -1,15 +1,16 @@
 """`kho devices simulate` and `kho devices attach`: both run until interrupted."""
 
-import json as json_
 from collections.abc import Callable
 from typing import Any
 
 import click
+import orjson
 
 from kho.doors.cli.context import Happening, Program, fail, json_option
 from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.operations import subgroup
 from kho.doors.cli.serve import host_port, tools_option
+from kho.doors.cli.terminal import echo, echo_json
 
 
 def register(group: Group, program: Program) -> None:
@@ -58,9 +59,9 @@ def register(group: Group, program: Program) -> None:
         def tell(happening: Happening) -> None:
             if json:
                 said = {"device": happening.device, "what": happening.what, **happening.more}
-                click.echo(json_.dumps(said, ensure_ascii=False))
+                echo_json(orjson.dumps(said).decode())
             else:
-                click.echo(f"{happening.device} {happening.text}")
+                echo(f"{happening.device} {happening.text}")
 
         _until_interrupted(
             program, lambda: program.simulate(count, url, first=first, mqtt=mqtt, faults=fault, tell=tell)
@@ -81,7 +82,7 @@ def register(group: Group, program: Program) -> None:
         address = click.prompt("Address", hide_input=True, err=True) if url == "-" else url
 
         def tell(what: str, text: str) -> None:
-            click.echo(json_.dumps({"what": what, "message": text}, ensure_ascii=False) if json else text)
+            echo_json(orjson.dumps({"what": what, "message": text}).decode()) if json else echo(text)
 
         _until_interrupted(program, lambda: program.attach(address, list(tools), tell))
 
@@ -90,6 +91,6 @@ def _until_interrupted(program: Program, work: Callable[[], Any]) -> None:
     try:
         program.finish(work())
     except KeyboardInterrupt:
-        click.echo("Stopped.", err=True)
+        echo("Stopped.", err=True)
     except ExceptionGroup as problems:
         raise fail("; ".join(sorted({str(problem) for problem in problems.exceptions}))) from None

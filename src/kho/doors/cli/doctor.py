@@ -7,6 +7,7 @@ import click
 from kho.doors.cli import output
 from kho.doors.cli.context import Program, json_option
 from kho.doors.cli.progress import reporting
+from kho.doors.cli.terminal import echo
 from kho.kernel.errors import DamagedDatabase, DatabaseError, KhoError
 
 Found = dict[str, Any]
@@ -45,7 +46,7 @@ def register(group: click.Group, program: Program) -> None:
             output.as_json(found)
         else:
             for line in _words(found):
-                click.echo(line)
+                echo(line)
         raise SystemExit(0 if found["ok"] else 1)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import click
 
 from kho.doors.cli.progress import reporting
+from kho.doors.cli.terminal import echo
 from kho.kernel.hub import Backlog, Hub, Settled
 from kho.kernel.registry import Outcome
 
@@ -85,4 +86,4 @@ def _passages(count: int) -> str:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    echo(text, err=True)

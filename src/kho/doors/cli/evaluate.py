@@ -9,7 +9,9 @@ import click
 from kho.doors.cli import output
 from kho.doors.cli.context import Ask, Program, json_option
 from kho.doors.cli.progress import reporting
+from kho.doors.cli.terminal import echo
 from kho.kernel.hub import Hub
+from kho.lib.visible import visible
 
 HELP = """Measure search on files of questions.
 
@@ -94,7 +96,13 @@ def _print(rows: list[Row]) -> None:
         against = cast(Row, row.get("against", {}))
         change = [f"{against['ndcg@10']:+.3f}", str(against["better"]), str(against["worse"])] if against else []
         table.add_row(
-            row["task"], row["configuration"], *figures, str(row["queries"]), str(row["empty"]), *times, *change
+            visible(row["task"]),
+            visible(row["configuration"]),
+            *figures,
+            str(row["queries"]),
+            str(row["empty"]),
+            *times,
+            *change,
         )
     for column in table.columns[2:]:
         column.justify = "right"
@@ -104,4 +112,4 @@ def _print(rows: list[Row]) -> None:
     console.print(table)
     for row in rows:
         if "noted" in row:
-            click.echo(f"{row['task']}, {row['configuration']}: {row['noted']} answers said: {row['note']}", err=True)
+            echo(f"{row['task']}, {row['configuration']}: {row['noted']} answers said: {row['note']}", err=True)

@@ -14,6 +14,7 @@ import click
 import orjson
 
 from kho.doors.cli.context import Program
+from kho.doors.cli.terminal import echo
 from kho.doors.connect import transcript
 from kho.doors.connect.transcript import Said
 from kho.kernel.errors import KhoError
@@ -58,7 +59,7 @@ def _harmless(work: Callable[[Asked], None]) -> None:
     except (KhoError, OSError, ValueError, click.exceptions.Exit) as problem:
         # A failure of the hub has told what it is; its status is no concern of the session.
         if not isinstance(problem, click.exceptions.Exit):
-            click.echo(f"kho hook: {problem}", err=True)
+            echo(f"kho hook: {problem}", err=True)
 
 
 def _recent(program: Program, asked: Asked) -> None:
@@ -70,9 +71,9 @@ def _recent(program: Program, asked: Asked) -> None:
     others = [one for one in latest if one["id"] not in known][: RECENT - len(found)]
     for heading, items in ((f"{HEADING}, about {project}:", found), (f"{HEADING}:", others)):
         if items:  # a session need not be told that there is nothing
-            click.echo("\n".join([heading, *(_line(program, one) for one in items), ""]))
+            echo("\n".join([heading, *(_line(program, one) for one in items), ""]))
     if found or others:
-        click.echo(DATA)
+        echo(DATA)
 
 
 def _asked(program: Program, *questions: Asked) -> list[list[dict[str, Any]]]:
@@ -144,7 +145,7 @@ async def _append(hub: Hub, program: Program, conversation: str, said: list[Said
         if added.error is not None and added.error.status >= 500:
             raise added.error
         if added.error is not None:  # it will be refused the next time, too
-            click.echo(f"kho hook: message {one.id} was not stored: {added.error.message}", err=True)
+            echo(f"kho hook: message {one.id} was not stored: {added.error.message}", err=True)
     return said[-1].id
 
 

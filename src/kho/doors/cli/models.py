@@ -10,6 +10,7 @@ from kho.doors.cli import output
 from kho.doors.cli.confirmation import somebody_is_there
 from kho.doors.cli.context import Program, fail, json_option
 from kho.doors.cli.progress import reporting
+from kho.doors.cli.terminal import echo
 from kho.kernel import KhoError
 from kho.lib.folders import private_folder
 
@@ -38,8 +39,8 @@ def offer(program: Program) -> None:
                 return
             private_folder(models.folder)  # the next start does not ask again
         except KhoError as problem:
-            click.echo(problem.message, err=True)
-    click.echo(LATER.format(name=program.name), err=True)
+            echo(problem.message, err=True)
+    echo(LATER.format(name=program.name), err=True)
 
 
 def _list(program: Program) -> click.Command:
@@ -57,7 +58,7 @@ def _list(program: Program) -> click.Command:
             output.as_json(found)
             return
         for line in _words(found):
-            click.echo(line)
+            echo(line)
         if found["problem"]:
             raise SystemExit(1)
 
@@ -117,9 +118,9 @@ def _install(program: Program) -> click.Command:
         if json:
             output.as_json({"installed": needed, **files[0]})
         elif needed:
-            click.echo(f"The model is in {files[0]['path']}. {AFTER}")
+            echo(f"The model is in {files[0]['path']}. {AFTER}")
         else:
-            click.echo(f"Nothing to do: the model is there, brought by {files[0]['from']} ({files[0]['path']}).")
+            echo(f"Nothing to do: the model is there, brought by {files[0]['from']} ({files[0]['path']}).")
 
     return install
 

@@ -11,6 +11,7 @@ from kho.doors.cli.context import Answering, Program
 from kho.doors.cli.hints import Spell
 from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.progress import following
+from kho.doors.cli.terminal import echo
 from kho.kernel import Capability, Command, Hint, Hub, Operation, Registry
 from kho.kernel.registry import Outcome
 
@@ -123,10 +124,10 @@ def _callback(server: str, operation: Operation, command: Command, program: Prog
             if not asked and not command.unattended:
                 output.outcome(outcome, json=False, spell=spell)
                 if "--yes" not in spell.about(outcome.error, outcome.error.guidance):
-                    click.echo("  Add --yes to do it all the same.", err=True)
+                    echo("  Add --yes to do it all the same.", err=True)
                 raise SystemExit(1)
             if asked:
-                click.echo(outcome.error.message, err=True)
+                echo(outcome.error.message, err=True)
                 click.confirm("Go on?", abort=True, err=True)
             arguments[parameters.CONFIRM] = True
             outcome = program.run(work, operation.capability)

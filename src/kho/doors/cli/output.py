@@ -3,15 +3,16 @@
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-import click
 import orjson
 
 from kho.doors.cli.hints import NAMING, Spell, problems_of
+from kho.doors.cli.terminal import echo, echo_json
 from kho.kernel.errors import about, in_words
 from kho.kernel.hints import presenting
 from kho.kernel.registry import Outcome
 from kho.lib.lazy_module import lazy
 from kho.lib.shown_time import local_times
+from kho.lib.visible import visible
 
 if TYPE_CHECKING:
     from kho.lib import terminal_markdown
@@ -23,7 +24,7 @@ SHOWN = 40
 
 
 def as_json(value: Any) -> None:
-    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    echo_json(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
@@ -34,25 +35,25 @@ def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
         as_json(found.value if error is None else found.operation.failure(error))
     elif error is not None:
         message = spell.about(error, error.message)
-        click.secho(f"error: {message} ({error.code})", err=True, fg="red")
+        echo(f"error: {message} ({error.code})", err=True, fg="red")
         for problem in problems_of(error):
-            click.echo(f"  {about(spell.parameter(problem['field']), problem['message'])}", err=True)
+            echo(f"  {about(spell.parameter(problem['field']), problem['message'])}", err=True)
         for name, detail in error.details.items():
             several = cast(list[Any], detail) if isinstance(detail, list) else [detail]
             for one in several[:SHOWN]:
                 said = in_words(spell.detail(name, one))
                 if name not in NAMING or said not in message:
-                    click.echo(f"  {name}: {said}", err=True)
+                    echo(f"  {name}: {said}", err=True)
             if len(several) > SHOWN:
-                click.echo(f"  {name}: … and {len(several) - SHOWN} more (`--json` shows all)", err=True)
+                echo(f"  {name}: … and {len(several) - SHOWN} more (`--json` shows all)", err=True)
         if error.guidance:
-            click.echo(f"  {spell.about(error, error.guidance)}", err=True)
+            echo(f"  {spell.about(error, error.guidance)}", err=True)
     else:
         show(found.value, text(found, spell))
         if found.operation.remarks is not None and (beside := found.operation.remarks(found.result)):
-            click.echo(beside, err=True)
+            echo(beside, err=True)
     for warning in found.warnings:
-        click.secho(f"warning: {warning}", err=True, fg="yellow")
+        secho(f"warning: {warning}", err=True, fg="yellow")
     return 1 if error or failed_in_part(found) else 0
 
 
@@ -78,9 +79,9 @@ def show(value: Any, text: str | None) -> None:
 
 def _rendered(markdown: str) -> None:
     if not sys.stdout.isatty():
-        click.echo(markdown)
+        echo(markdown)
         return
-    terminal_markdown.show(markdown)
+    terminal_markdown.show(visible(markdown))
 
 
 def data(value: Any) -> Any:
@@ -91,7 +92,7 @@ def data(value: Any) -> Any:
 def lines(value: Any) -> None:
     """Print `name: value`, one per line."""
     if not isinstance(value, dict):
-        click.echo(value if isinstance(value, str) else orjson.dumps(value).decode())
+        echo(value if isinstance(value, str) else orjson.dumps(value).decode())
         return
     for name, item in cast(dict[str, Any], value).items():
-        click.echo(f"{name}: {item if isinstance(item, str) else orjson.dumps(item).decode()}")
+        echo(f"{name}: {item if isinstance(item, str) else orjson.dumps(item).decode()}")

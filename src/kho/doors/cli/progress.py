@@ -5,9 +5,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
+from kho.doors.cli.terminal import echo
 from kho.kernel import call
+from kho.lib.visible import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, Task, TaskID
@@ -32,7 +32,7 @@ def reporting(*, lines: bool = True) -> Generator[Report, None, None]:
             if what not in tasks:
                 for earlier in tasks.values():
                     bar.update(earlier, visible=False)
-                tasks[what] = bar.add_task(what, total=total or None)
+                tasks[what] = bar.add_task(visible(what), total=total or None)
             bar.update(tasks[what], completed=done, total=total or None)
 
         yield report
@@ -50,7 +50,8 @@ def following(*, quiet: bool) -> Generator[call.Progress, None, None]:
         task = bar.add_task("", total=None, visible=False)
 
         async def report(done: float, total: float | None, message: str | None) -> None:
-            bar.update(task, visible=True, completed=done, total=total, description=message)
+            shown = None if message is None else visible(message)
+            bar.update(task, visible=True, completed=done, total=total, description=shown)
 
         yield report
 
@@ -99,6 +100,6 @@ def _lines() -> Report:
     def report(what: str, done: int, total: int) -> None:
         if what not in begun and (total == 0 or done < total):
             begun.add(what)
-            click.echo(f"{what}: {total - done} to do" if total else f"{what} …", err=True)
+            echo(f"{what}: {total - done} to do" if total else f"{what} …", err=True)
 
     return report

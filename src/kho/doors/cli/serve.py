@@ -16,7 +16,9 @@ import click
 from kho.doors.auth.credentials import is_loopback
 from kho.doors.cli import models
 from kho.doors.cli.context import HttpSettings, Program, Tls, fail
+from kho.doors.cli.terminal import echo
 from kho.kernel.hub import Hub
+from kho.lib import peer_account
 from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ def register(group: click.Group, program: Program) -> None:
         if mqtt_broker is not None:
             _listen_mqtt(program, f"{host}:{MQTT_PORT}" if mqtt_broker == HERE else mqtt_broker)
         # Open the hub once before the server does: wrong settings are a sentence here, but a traceback there.
-        if not program.run(partial(_has_keys, tools=tools), *program.slices) and not is_loopback(host):
+        keyless = not program.run(partial(_has_keys, tools=tools), *program.slices)
+        if keyless and not is_loopback(host):
             if not first_key:
                 raise fail(
                     f"{host} can be reached from other machines, so callers need a key, and there is none yet. Make "
@@ -82,12 +85,14 @@ def register(group: click.Group, program: Program) -> None:
                     "listen on 127.0.0.1."
                 )
             key = program.run(partial(_first_key, program), *program.slices)
-            click.echo(f"The first key, which is not shown again: {key}", err=True)
-            click.echo(
+            echo(f"The first key, which is not shown again: {key}", err=True)
+            echo(
                 f"Callers send it as 'Authorization: Bearer …'. More keys: '{program.name} keys create NAME'; no "
                 f"longer this one: '{program.name} keys revoke ID'.",
                 err=True,
             )
+        if warning := _open_home(program.home):
+            echo(warning, err=True)
         models.offer(program)
         port = _free_port(host, port)
         # The application, here or in a worker process, reads its own settings, so options are passed as environment
@@ -100,8 +105,10 @@ def register(group: click.Group, program: Program) -> None:
         if tls is not None:
             os.environ["KHO_HTTP__TLS_CERT"], os.environ["KHO_HTTP__TLS_KEY"] = tls
         elif warning := _in_clear(host, http):
-            click.echo(warning, err=True)
+            echo(warning, err=True)
         ready = f"Kho {program.version} answers at {_addresses(host, port, tls)} (data in {program.where})"
+        if keyless and is_loopback(host):
+            ready += _let_in(program)
         Thread(target=_announce, args=(host, port, ready), daemon=True).start()
         program.serve(host, port, workers, reload, tls)
 
@@ -141,6 +148,28 @@ def _in_clear(host: str, http: HttpSettings) -> str:
     )
 
 
+def _let_in(program: Program) -> str:
+    """Return who is let in without keys, if it is more than this account."""
+    if not program.http.other_accounts and peer_account.known():
+        return ""
+    return f"\nWithout keys every account of this machine is let in. '{program.name} keys create' changes that."
+
+
+def _open_home(home: Path) -> str:
+    """Return a warning if other accounts can look into the folder of the hub's data. It may be a mounted volume, or
+    hold other things, so its mode is left as it is."""
+    try:
+        mode = home.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return ""
+    if os.name != "posix" or not mode & 0o077:
+        return ""
+    return (
+        f"Warning: other accounts of this machine can look into {home} (mode {mode:04o}); Kho's own files in it are "
+        f"closed to them. 'chmod 700 {home}' closes it."
+    )
+
+
 def _addresses(host: str, port: int, tls: Tls | None = None) -> str:
     """Return addresses that work: 0.0.0.0 is one to listen on, not one to call."""
     scheme = "http" if tls is None else "https"
@@ -166,7 +195,7 @@ def _announce(host: str, port: int, ready: str) -> None:
         except OSError:
             time.sleep(0.02)
         else:
-            click.echo(ready, err=True)
+            echo(ready, err=True)
             return
 
 

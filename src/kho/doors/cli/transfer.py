@@ -16,13 +16,17 @@ from kho.doors.cli import confirmation, embedding_progress, output, parameters
 from kho.doors.cli.context import Program, fail
 from kho.doors.cli.lazy_group import Group
 from kho.doors.cli.operations import subgroup
+from kho.doors.cli.terminal import echo
 from kho.kernel import Capability, Command, Hub, KhoError, Operation, Registry, Transfer
 from kho.kernel.registry import Outcome
+from kho.lib import private_file
 from kho.lib.markdown import counted
 
 BATCH = 500
 BATCH_BYTES = 8_000_000
 """Approximate maximum size of a batch, even if that is only a few lines."""
+MAX_LINE = 32 * 1024 * 1024
+"""Bytes of a line. The longest that an export writes, of a document of 4 MiB in escapes, has fewer."""
 OURS = ("cursor", "limit")
 """Parameters of an export that the command sets itself."""
 SHOWN = 20
@@ -91,7 +95,7 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
         with _written(file, force=force) as target:
             count = program.run(partial(work, file=target), capability.name)
         kinds = [counted(number, kind) if kind else str(number) for kind, number in count.items()]
-        click.echo(f"{', '.join(kinds) or 0} exported.", err=True)
+        echo(f"{', '.join(kinds) or 0} exported.", err=True)
 
     return click.Command(
         "export",
@@ -128,7 +132,7 @@ def _written(name: str, *, force: bool) -> Generator[IO[bytes], None, None]:
     target = path.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with private_file.create(part) as file:
             yield file
         part.replace(target)
     except OSError as problem:
@@ -174,12 +178,12 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
             output.as_json({**done, "failed": failed} if failed else done)
         else:
             for one in refused[:SHOWN]:
-                click.secho(f"error: {one}", err=True, fg="red")
+                echo(f"error: {one}", err=True, fg="red")
             if len(refused) > SHOWN:
-                click.echo(f"… and {len(refused) - SHOWN} more (--json shows all)", err=True)
+                echo(f"… and {len(refused) - SHOWN} more (--json shows all)", err=True)
             left = sum(one.last - one.first + 1 for one in refused)
             not_imported = f", {counted(left, 'line')} not imported" if left else ""
-            click.echo(", ".join(_told(done[key], words) for key, words in transfer.told.items()) + f"{not_imported}.")
+            echo(", ".join(_told(done[key], words) for key, words in transfer.told.items()) + f"{not_imported}.")
         if refused:
             raise SystemExit(1)
 
@@ -204,9 +208,11 @@ def _batches(file: Path, refused: list[Refused]) -> Iterator[tuple[int, list[Num
     """Yield (its bytes, its numbered records) for each batch. Lines that are not JSON are added to `refused`."""
     size, batch = 0, list[Numbered]()
     with file.open("rb") as source:
-        for number, line in enumerate(source, 1):
+        for number, line in enumerate(_lines(source), 1):
             size += len(line)
-            if line.strip():
+            if len(line) > MAX_LINE:
+                refused.append(Refused(number, number, f"it is longer than {MAX_LINE // (1024 * 1024)} MiB"))
+            elif line.strip():
                 try:
                     batch.append((number, orjson.loads(line)))
                 except orjson.JSONDecodeError as problem:
@@ -216,6 +222,15 @@ def _batches(file: Path, refused: list[Refused]) -> Iterator[tuple[int, list[Num
                 size, batch = 0, []
     if batch:
         yield size, batch
+
+
+def _lines(source: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines. One that is too long is cut, and its rest skipped: a file may be a single line of any length."""
+    while line := source.readline(MAX_LINE + 1):
+        rest = line
+        while len(rest) > MAX_LINE and not rest.endswith(b"\n"):
+            rest = source.readline(MAX_LINE + 1)
+        yield line
 
 
 async def _sent(send: Send, batch: Sequence[Numbered], refused: list[Refused]) -> AsyncIterator[dict[str, int]]:

@@ -17,6 +17,7 @@ from kho.doors.cli import embedding_progress, inputs, jobs, output
 from kho.doors.cli.context import Program
 from kho.doors.cli.hints import Spell
 from kho.doors.cli.progress import following
+from kho.doors.cli.terminal import echo
 from kho.kernel import Command, Hub, Operation
 from kho.kernel.registry import Outcome
 
@@ -29,6 +30,8 @@ interval_option = click.Option(
 )
 REST = 10
 """Polling takes at most one part in this many of the time."""
+MAX_RESTLESS = 30
+"""Polls in a row that may differ."""
 CHANGES = ("added", "changed", "removed", "failed")
 
 
@@ -45,15 +48,17 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
                 return await jobs.followed(hub, program, f"{server}/{command.follows}", outcome, progress)
 
         async def work(hub: Hub) -> int:
-            seen, before, first = "", "", True
+            seen, before, first, restless = "", "", True, 0
             task = asyncio.current_task()
             # Check for cancellation here, too: a round that is just ending when it is cancelled may not have noticed.
             while task is not None and not task.cancelling():
                 began = time.monotonic()
                 now = await asyncio.to_thread(_look, folder)
                 took = time.monotonic() - began
-                # Wait until two polls in a row agree, so that a file that is still being written can be finished.
-                quiet, before = first or now == before, now
+                # Wait until two polls in a row agree, so that a file that is still being written can be finished; but
+                # not for ever, or one file that never rests would keep all others out.
+                restless = 0 if now == before else restless + 1
+                quiet, before = first or not restless or restless >= MAX_RESTLESS, now
                 if quiet and now != seen:
                     outcome = await once(hub)
                     if first or outcome.error is not None or any(map(jobs.job_of(outcome).get, CHANGES)):
@@ -62,14 +67,14 @@ def callback(server: str, operation: Operation, command: Command, program: Progr
                         running = program.running_hub
                         left = await embedding_progress.for_vectors(hub, wait=True, running_hub=running)
                         output.outcome(embedding_progress.with_pending(outcome, left), json=json, spell=spell)
-                    seen, first = now, False
+                    seen, first, restless = now, False, 0
                 await asyncio.sleep(max(interval, REST * took))
             raise asyncio.CancelledError
 
         try:
             status = program.run(work, operation.capability)
         except KeyboardInterrupt:
-            click.echo("Stopped watching.", err=True)
+            echo("Stopped watching.", err=True)
             status = 0
         raise SystemExit(status)
 
@@ -86,7 +91,7 @@ def _look(folder: str) -> str:
             path = os.path.join(place, name)  # noqa: PTH118 (there may be very many)
             try:
                 status = os.lstat(path)
-            except FileNotFoundError:
+            except OSError:  # gone again, in a folder that may be listed but not entered, or with too long a path
                 continue
             digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()

@@ -53,6 +53,8 @@ class HttpDoorSettings(Protocol):
     def allowed_hosts(self) -> list[str]: ...
     @property
     def allowed_origins(self) -> list[str]: ...
+    @property
+    def other_accounts(self) -> bool: ...
 
 
 class McpSettings(Protocol):
@@ -131,7 +133,7 @@ class Application:
             door = McpDoor(hub, background, _principal_of, selection, self._mcp.page_size)
             self._customise(door)
             streams = EventStreams(self._heartbeat)
-            auth = Auth(hub, self._fresh)
+            auth = Auth(hub, self._fresh, other_accounts=self._http.other_accounts)
             revocation = Revocation(auth)
             mcp = McpHttp(door, self._http.max_body, streams, revocation, metrics, hub.limiter)
             gc_freezer = GcFreezer()

@@ -29,11 +29,13 @@ def run(
     *,
     tls: tuple[str, str] | None,
     modules: Sequence[str],
+    trusted_proxies: Sequence[str],
     header_timeout: float,
     body_timeout: float,
 ) -> None:
     """Run uvicorn. `asgi` is where a worker process finds the application; `modules` are the modules that it
-    imports; `tls` are the files of a certificate and of its key."""
+    imports; `tls` are the files of a certificate and of its key. Only `trusted_proxies` can say that a request comes
+    from another address than its connection: uvicorn believes every program of this machine by default."""
     make_room(CONNECTIONS)
     certificate, private_key = tls or (None, None)
     if workers == 1 and not reload:
@@ -50,6 +52,8 @@ def run(
         workers=None if reload else workers,
         reload=reload,
         http=protocol,
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
         access_log=False,
         log_config=None,
         server_header=False,

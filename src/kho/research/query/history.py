@@ -7,7 +7,7 @@ from kho.kernel import Call, Command, Tx, paging
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table
 from kho.research import errors, markdown, names, views
-from kho.research.contract import READ, RESEARCH, ResearchService, simple
+from kho.research.contract import RESEARCH, ResearchService, simple
 from kho.research.errors import InvalidQuery
 from kho.research.model import AskedQuestion, ClearHistory, HistoryAnswer, HistoryCleared, QueryHistory
 from kho.sanitizer.policy import without_secrets
@@ -90,7 +90,6 @@ class History(ResearchService):
     @RESEARCH.destroy(
         "clear_history",
         tool=False,
-        scope=READ,
         invalid=errors.invalid_query,
         text=markdown.message,
         cli=Command("kb clear-history", final=True),

@@ -9,6 +9,7 @@ passages at once. A dropped passage may still be returned until the next deliver
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -48,6 +49,8 @@ MAX_REQUESTS = 4
 OVERSAMPLING = 2.0
 """Multiple of the limit that Qdrant takes by its int8 copies before it scores with the vectors themselves."""
 EF_SEARCH = 128
+MAX_ID = 2**63 - 1
+"""Of a passage, as databases count. Others cannot be ours."""
 MAX_HITS = 10_000
 """Maximum number of hits requested: Qdrant answers in one message."""
 
@@ -197,7 +200,7 @@ class QdrantVectors:
 
         try:
             return work(self._connected())
-        except (ApiException, OSError) as error:
+        except (ApiException, OSError, ValueError, TypeError, RecursionError) as error:  # or an answer in no known form
             log.warning("qdrant: %s: %s", type(error).__name__, error)
             raise errors.Unavailable(
                 "Qdrant does not answer as it should. Try again; the log has the details."
@@ -264,7 +267,11 @@ class QdrantVectors:
             limit=limit,
             with_payload=False,
         )
-        found = [(int(point.id), min(1.0, max(-1.0, point.score))) for point in answer.points]
+        found = [
+            (point.id, min(1.0, max(-1.0, point.score)))
+            for point in answer.points
+            if isinstance(point.id, int) and 0 <= point.id <= MAX_ID and math.isfinite(point.score)
+        ]
         return sorted(found, key=lambda hit: (-hit[1], -hit[0]))
 
 
