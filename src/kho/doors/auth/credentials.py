@@ -8,7 +8,6 @@ from collections import OrderedDict
 
 from starlette.types import Scope
 
-from kho.doors.http.asgi import header
 from kho.doors.logs import log_refusal
 from kho.kernel import Call, Forbidden, Hub, InvalidParams, KhoError, Principal, Unauthorized, api_keys
 from kho.kernel.api_keys import KeyState
@@ -62,7 +61,10 @@ class Auth:
     async def principal(self, scope: Scope) -> Principal:
         if not await self.admit(scope):
             return self._hub.local
-        credential = header(scope, b"authorization")
+        credentials = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(credentials) > 1:
+            raise Unauthorized("Send one Authorization header.")
+        credential = credentials[0].decode("latin-1") if credentials else None
         if credential is None:
             if self._hub.public is None:
                 raise Unauthorized

@@ -41,9 +41,8 @@ class AsgiChannel:
     async def refuse(self, error: KhoError) -> None:
         self._refused(self._scope, error)
         reply = told(error)
-        await refuse_websocket(
-            self._scope, self._receive, self._send, Refusal(reply.status, error.code, error.message, reply.body)
-        )
+        refusal = Refusal(reply.status, error.code, error.message, reply.body, encoded(reply))
+        await refuse_websocket(self._scope, self._receive, self._send, refusal)
 
     async def receive(self) -> str | bytes | None:
         if not self._open:
@@ -119,9 +118,15 @@ def request_of(scope: Scope, body: bytes, principal: Principal | None) -> WebReq
 
 
 def told(error: KhoError) -> WebReply:
-    # A plain challenge, as in asgi.send_error.
-    challenge = {"www-authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
-    return WebReply(error.status, orjson.dumps({"error": error.as_dict()}), headers=challenge)
+    return WebReply(error.status, orjson.dumps({"error": error.as_dict()}))
+
+
+def encoded(reply: WebReply) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a reply; a 401 has a plain challenge, as in asgi.send_error."""
+    headers = {name.lower(): value for name, value in reply.headers.items()}
+    if reply.status == Unauthorized.status:
+        headers.setdefault("www-authenticate", "Bearer")
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
 
 
 def _short(reason: str) -> str:

@@ -12,7 +12,7 @@ from kho.doors.http.asgi import BareEndpoint, send_bytes, send_error
 from kho.doors.http.event_stream import EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.guard import BodyTooLarge, Refusal, refuse
-from kho.doors.http.slice_channel import AsgiChannel, request_of, told
+from kho.doors.http.slice_channel import AsgiChannel, encoded, request_of, told
 from kho.kernel import Call, Forbidden, KhoError, Page, Principal, Served, Socket, Stream, Unauthorized
 from kho.kernel.access import Open
 from kho.kernel.checkpoint import Checkpoint
@@ -64,8 +64,7 @@ class WebDoor:
                 if isinstance(error, Unauthorized):  # from a credential that the page itself checks
                     self.auth.refused(scope, error)
                 reply = refused(error)
-        headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
-        await send_bytes(send, reply.status, reply.body, reply.mime_type.encode(), headers)
+        await send_bytes(send, reply.status, reply.body, reply.mime_type.encode(), encoded(reply))
 
     async def _stream(self, stream: Stream, scope: Scope, receive: Receive, send: Send) -> None:
         try:
