@@ -195,12 +195,15 @@ async def test_nothing_that_a_tenant_is_answered_depends_on_another(
         await other.fill("", PREFIX)
         headers = await other.approve(THEIR_BOARD)
         await stack.enter_async_context(other.board(THEIR_BOARD, headers))
+        await other.waiting(THEIR_BOARD)  # it asks again, with new firmware
         await looked_through(filled, other)
         await furnish(filled.ours, stack)
         before = await dump(settings, THEIRS)
         assert sum(map(len, before.values())) > 40
         walk = await walked(filled, other)
         after = await dump(settings, THEIRS)
+        boards = await other.do("devices-server/devices_list", {})
+        assert [one.get("shows_code") for one in boards["devices"] if one["device"] == THEIR_BOARD] == [True]
         forgotten = {operation.name for _, operation in in_order(filled.hub.registry.capabilities)} - filled.done
         seen = Walk(filled.hub, filled.served, other.key, principal(other.key))
         await seen.surface(filled.hub.registry.capabilities, resource_uris(other.ids, {}), global_ids(other.ids, {}))

@@ -185,7 +185,8 @@ class Management:
 
         def work(tx: Tx) -> Device:
             waiting = store.get(tx, store.PENDING, normal(params.device))
-            if waiting is not None and not known_as(tx, call.tenant, params.device):
+            mine = known_as(tx, call.tenant, params.device)
+            if waiting is not None and not mine and store.concerns(waiting, call.tenant):
                 store.forget_pending(tx, waiting.id)
                 return waiting
             device = the_one(tx, call.tenant, params.device)

@@ -14,6 +14,8 @@ from kho.lib.sql import Table, delete, insert, number, replacing, to_json, updat
 
 PENDING = ""
 """Tenant of boards that are not approved yet."""
+KNOWN_TO = "known_to"
+"""In the info of a pending board: the tenants that know it."""
 MAX_PENDING = 1_000
 """Maximum pending boards."""
 PENDING_LASTS = DAY
@@ -86,7 +88,14 @@ def pending(tx: Tx, tenant: str, now: int, most: int) -> list[Device]:
     """Return boards with a valid code that the tenant does not know yet."""
     unknown = "NOT EXISTS (SELECT 1 FROM devices AS mine WHERE mine.tenant = $2 AND mine.id = devices.id)"
     waiting = f"tenant = '' AND code_until > $1 AND {unknown} ORDER BY last_seen DESC LIMIT $3"
-    return DEVICES.all(tx, waiting, now, tenant, most)
+    return [one for one in DEVICES.all(tx, waiting, now, tenant, most) if concerns(one, tenant)]
+
+
+def concerns(waiting: Device, tenant: str) -> bool:
+    """True if a pending board may be shown to the tenant: it is nobody's so far, or was the tenant's before. That
+    another tenant's board asks again, with new firmware or after it was revoked, is for that tenant to see."""
+    owners: Sequence[str] = waiting.info.get(KNOWN_TO, ())
+    return not owners or tenant in owners
 
 
 def asking_again(tx: Tx, tenant: str, now: int) -> set[str]:
