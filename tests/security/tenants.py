@@ -7,6 +7,7 @@ example works as it stands. The other tenant has the same names with other texts
 import base64
 import json
 import re
+import secrets
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,12 @@ class Mark:
     """What makes a tenant's data known. `secret` is in every text and name that nobody else ever states."""
 
     secret: str
+
+    @classmethod
+    def new(cls, beginning: str) -> "Mark":
+        """Random, but no text that could be taken for a credential."""
+        syllables = (secrets.choice("bdfgklmnprstvz") + secrets.choice("aeiou") for _ in range(8))
+        return cls(f"{beginning}{''.join(syllables)}")
 
     def of(self, capability: str) -> str:
         return f"{self.secret}{capability}"
@@ -378,9 +385,14 @@ class Walk:
     principal: Principal
     answers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Each with what was asked."""
+    compared: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Those that another hub must answer alike."""
+    compares: bool = True
 
     def note(self, asked: str, answer: str) -> None:
         self.answers.append((asked, answer))
+        if self.compares:
+            self.compared.append((asked, answer))
 
     @property
     def text(self) -> str:

@@ -8,7 +8,6 @@ arguments of its example; if these do not work, the test fails until `SPECIAL` s
 """
 
 import re
-import secrets
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -60,6 +59,10 @@ NEVER_DONE = {
     "administration.list_settings": "only the hub's own tenant may",
 }
 """Operations that no call of a tenant's key succeeds at, and why."""
+
+NOT_COMPARED: dict[str, str] = {}
+"""Operations that must show what all tenants share, such as a number that counts for the whole hub, and why. Their
+answers are looked through all the same."""
 
 
 @dataclass
@@ -126,6 +129,7 @@ async def walked(world: World, them: Tenant) -> Walk:
     await walk.surface(capabilities, uris, ids)
     every_cursor = sorted({cursor for cursors in them.cursors.values() for cursor in cursors})
     for capability, operation in in_order(capabilities):
+        walk.compares = operation.name not in NOT_COMPARED
         cursors = them.cursors.get(operation.name) or every_cursor[:4]
         base = working(operation, ours.ids)
         await walk.calls(capability.server, operation, probes(operation, ours.ids, them.ids, cursors))
@@ -133,6 +137,7 @@ async def walked(world: World, them: Tenant) -> Walk:
         if operation.rpc is not None:
             await walk.elsewhere(operation, base)
         await walk.pages(capability.server, operation, base)
+    walk.compares = True
     for stated in ({"tenant_id": THEIRS}, {"sub": "theirs"}, {"tenant_id": THEIRS, "roles": ["admin"]}):
         body = {"action": "list_facts", "payload": {}, "principal": stated}
         answer = await world.served.post("/actions", body, **bearer(ours.key))
@@ -187,7 +192,7 @@ def decoded(text: str) -> str:
 async def test_nothing_that_a_tenant_is_answered_depends_on_another(
     request: pytest.FixtureRequest, tmp_path: Path, both_settings: Settings
 ) -> None:
-    ours, them = Mark(f"own{secrets.token_hex(4)}x"), Mark(f"zq{secrets.token_hex(8)}x")
+    ours, them = Mark.new("own"), Mark.new("zq")
     folder = tmp_path / "notes"
     settings = settings_for(both_settings, folder)
     async with world(settings, ours, them, folder) as filled, AsyncExitStack() as stack:
@@ -202,6 +207,8 @@ async def test_nothing_that_a_tenant_is_answered_depends_on_another(
         assert sum(map(len, before.values())) > 40
         walk = await walked(filled, other)
         after = await dump(settings, THEIRS)
+        monitor = await add_key(filled.hub, OURS, METRICS, sub="monitor")  # its figures are of the whole hub, by design
+        metrics = (await filled.served.get("/metrics", **bearer(monitor))).text
         boards = await other.do("devices-server/devices_list", {})
         assert [one.get("shows_code") for one in boards["devices"] if one["device"] == THEIR_BOARD] == [True]
         forgotten = {operation.name for _, operation in in_order(filled.hub.registry.capabilities)} - filled.done
@@ -210,6 +217,8 @@ async def test_nothing_that_a_tenant_is_answered_depends_on_another(
     assert forgotten == NEVER_DONE.keys(), "these need arguments that work: SPECIAL"
     assert {table: rows for table, rows in after.items() if rows != before[table]} == {}, "something of theirs changed"
     assert them.secret not in decoded(walk.text), leak(walk, them.secret)
+    assert "kho_calls" in metrics
+    assert [word for word in (them.secret, THEIRS, THEIR_BOARD) if word in metrics] == []
     assert ours.secret in walk.text
     assert ours.secret not in decoded(seen.text), leak(seen, ours.secret)
     assert them.secret in seen.text
@@ -234,7 +243,7 @@ def leak(walk: Walk, secret: str) -> str:
 
 
 def compare(filled: Walk, empty: Walk) -> None:
-    one, two = normal(filled.answers), normal(empty.answers)
+    one, two = normal(filled.compared), normal(empty.compared)
     assert [asked for asked, _ in one] == [asked for asked, _ in two]
     differing = [(asked, parted(a, b)) for (asked, a), (_, b) in zip(one, two, strict=True) if a != b]
     assert differing == [], f"{len(differing)} answers know of the other tenant"
@@ -251,7 +260,7 @@ def parted(one: str, two: str) -> tuple[str, str]:
 
 
 async def test_nobody_hears_what_another_tenant_does(tmp_path: Path, both_settings: Settings) -> None:
-    ours, them = Mark(f"own{secrets.token_hex(4)}x"), Mark(f"zq{secrets.token_hex(8)}x")
+    ours, them = Mark.new("own"), Mark.new("zq")
     folder = tmp_path / "notes"
     async with world(settings_for(both_settings, folder), ours, them, folder) as here, AsyncExitStack() as stack:
         streams = [one.path for c in here.hub.registry.capabilities for one in c.web if isinstance(one, Stream)]
@@ -293,7 +302,7 @@ TRAIL = "audit"
 
 
 async def test_a_key_gets_nothing_of_a_slice_whose_scope_it_lacks(tmp_path: Path, both_settings: Settings) -> None:
-    ours = Mark(f"own{secrets.token_hex(4)}x")
+    ours = Mark.new("own")
     folder = tmp_path / "notes"
     async with world(settings_for(both_settings, folder), ours, ours, folder) as here, AsyncExitStack() as stack:
         await furnish(here.ours, stack)
