@@ -8,13 +8,18 @@ arguments of its example; if these do not work, the test fails until `SPECIAL` s
 """
 
 import re
+import socket
+import uuid
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.doors.conftest import both_settings as both_settings
+from tests.doors.conftest import home as home
 from tests.doors.doors import Served, add_key, bearer, listening
 from tests.doors.streams import hearing
 from tests.security.tenants import (
@@ -38,6 +43,7 @@ from tests.security.tenants import (
 
 from kho.app import open_database, open_hub
 from kho.doors.http.app import Application
+from kho.experiences import service as experiences
 from kho.kernel.access import METRICS, Open, names
 from kho.kernel.call import Call, Principal
 from kho.kernel.hub import Hub
@@ -48,6 +54,7 @@ from kho.kernel.web import Stream
 from kho.settings import Settings
 
 OURS, THEIRS = "acme", "globex"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 NEVER_DONE = {
     "toolbox.duckduckgo_search": "nobody answers in a test",
@@ -63,6 +70,28 @@ NEVER_DONE = {
 NOT_COMPARED: dict[str, str] = {}
 """Operations that must show what all tenants share, such as a number that counts for the whole hub, and why. Their
 answers are looked through all the same."""
+
+
+@pytest.fixture(autouse=True)
+def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The resolver knows this machine alone: some operations would look up names of others."""
+    real = socket.getaddrinfo
+
+    def resolve(host: Any, *more: Any, **named: Any) -> Any:
+        if host not in (None, *LOOPBACK):
+            raise socket.gaierror(socket.EAI_NONAME, "the tests know no such name")
+        return real(host, *more, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+@pytest.fixture
+def the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hubs that are asked the same answer the same: new ids sort as they were made, and uses of records are counted
+    when the hub stops, not some time after the answer."""
+    numbers = count(0x20000000 << 96, 1 << 80)
+    monkeypatch.setattr(experiences, "COUNT_INTERVAL", 3_600)  # uses that are counted meanwhile would move the rank
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers), version=4))
 
 
 @dataclass
