@@ -105,6 +105,13 @@ def postgres_schema_url(postgres_url: str) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture
+def another_schema_url(postgres_url: str) -> Iterator[str]:
+    """A second one, for what is compared between two stores."""
+    with schema(postgres_url) as url:
+        yield url
+
+
 @pytest.fixture(scope="module")
 def module_schema_url(postgres_url: str) -> Iterator[str]:
     """The same for all tests of a module."""

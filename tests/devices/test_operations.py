@@ -223,3 +223,30 @@ async def test_beside_a_running_hub_and_among_its_workers(settings: Settings, wo
         assert (error["code"], error["guidance"][:4]) == ("DEVICE_OFFLINE", "Wake")  # a hub is running
         assert await asyncio.to_thread(hub.terminate) in (0, -signal.SIGTERM)  # uvicorn ends as it was told to
         assert "Traceback" not in hub.log
+
+
+async def test_a_board_that_asks_again_is_seen_by_its_own_tenant_alone(settings: Settings) -> None:
+    """With new firmware a board asks again. Whose it is already, sees that; others do not learn that there is one."""
+    ours, theirs = [bearer(await new_key(settings, tenant, "*", "admin")) for tenant in ("acme", "globex")]
+    async with served(settings) as hub:
+
+        async def code(client: str) -> str:
+            headers = {"device-id": A, "client-id": f"client-of-a-board-{client}"}
+            return (await hub.post("/xiaozhi/ota/", {}, **headers)).json()["activation"]["code"]
+
+        async def pending(key: dict[str, str]) -> list[str]:
+            return [one["device"] for one in (await rpc(hub.http, "devices_list", {}, **key)).get("pending", [])]
+
+        first = await code("1")
+        assert await pending(ours) == await pending(theirs) == [A]  # nobody's so far: whoever types its code has it
+        await rpc(hub.http, "device_approve", {"code": first}, **ours)
+        again = await code("2")
+        assert await pending(theirs) == []
+        for operation in ("device_forget", "device_revoke", "device_tools"):
+            refused = await rpc(hub.http, operation, {"device": A}, **theirs)
+            unknown = await rpc(hub.http, operation, {"device": B}, **theirs)
+            assert str(refused).replace(A, B) == str(unknown)
+        [mine] = (await rpc(hub.http, "devices_list", {}, **ours))["devices"]
+        assert mine["shows_code"]
+        approved = await rpc(hub.http, "device_approve", {"code": again}, **ours)
+        assert approved["status"] == "approved"

@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
 from tests.doors.doors import HANDSHAKE, MODERN, Json, Served
+from tests.timeouts import PATIENCE
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 from kho.simulator.board import Board, Say
+from kho.simulator.board_tools import FirmwareTool
 
 PREFIX = "io.modelcontextprotocol/"
 META: Json = {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities": {}}
@@ -36,22 +40,57 @@ async def streamed(
         yield response.status_code, lines
 
 
+@dataclass
+class Hearing:
+    """What a caller is told on a stream, which is read in the background for as long as the test goes on."""
+
+    status: int
+    text: str = ""
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def read(self, lines: AsyncIterator[str]) -> None:
+        async for line in lines:
+            self.text += f"{line}\n"
+            self._news.set()
+
+    async def until(self, *words: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not all(word in self.text for word in words):
+                self._news.clear()
+                await self._news.wait()
+
+
 @asynccontextmanager
-async def board_that_speaks(hub: Served, id: str) -> AsyncGenerator[None, None]:
+async def hearing(hub: Served, stream: str, uris: Iterable[str] = (), **headers: str) -> AsyncGenerator[Hearing, None]:
+    async with streamed(hub, stream, uris, **headers) as (status, lines):
+        heard = Hearing(status)
+        reading = asyncio.create_task(heard.read(lines))
+        try:
+            yield heard
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+
+
+@asynccontextmanager
+async def board_that_speaks(
+    hub: Served, id: str, room: str = "secret lab", extra: Iterable[FirmwareTool] = (), **headers: str
+) -> AsyncGenerator[None, None]:
     """A board comes, which is an event and changes the list of tools, and says something, which is an announcement."""
-    board = Board(id)
+    board = Board(id, extra=extra)
 
     async def answer(socket: ClientConnection) -> None:
-        async for text in socket:
-            for said in board.hear(str(text)):
-                assert isinstance(said, Say)
-                await socket.send(said.text)
+        with suppress(ConnectionClosed):  # the hub may end it, as when the board is revoked
+            async for text in socket:
+                for said in board.hear(str(text)):
+                    assert isinstance(said, Say)
+                    await socket.send(said.text)
 
     address = f"{hub.url.replace('http', 'ws')}/xiaozhi/v1/"
-    async with connect(address, additional_headers={"device-id": id}, proxy=None) as socket:
+    async with connect(address, additional_headers={"device-id": id, **headers}, proxy=None) as socket:
         await socket.send(board.hello())
         assert board.hear(str(await socket.recv())) == []
-        [said] = board.say([{"jsonrpc": "2.0", "method": "notifications/motion", "params": {"room": "secret lab"}}])
+        [said] = board.say([{"jsonrpc": "2.0", "method": "notifications/motion", "params": {"room": room}}])
         assert isinstance(said, Say)
         await socket.send(said.text)
         answering = asyncio.ensure_future(answer(socket))

@@ -6,7 +6,6 @@ carries a secret. The callers are, for every scope that anything asks for, a key
 others; anonymous callers on a public tenant; and another tenant's key with every scope.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,7 +18,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import ERAS, PLAIN, Json, Served, add_key, bearer, listening
-from tests.doors.streams import board_that_speaks, streamed
+from tests.doors.streams import Hearing, board_that_speaks, hearing
 from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
@@ -358,38 +357,6 @@ async def test_the_contract_s_own_methods_for_resources_keep_to_the_scope(house:
 # -- what is told, and what is streamed --------------------------------------------------------------------------------
 
 
-@dataclass
-class Hearing:
-    """What a caller is told on a stream, which is read in the background for as long as the test goes on."""
-
-    status: int
-    text: str = ""
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def read(self, lines: AsyncIterator[str]) -> None:
-        async for line in lines:
-            self.text += f"{line}\n"
-            self._news.set()
-
-    async def until(self, *words: str) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not all(word in self.text for word in words):
-                self._news.clear()
-                await self._news.wait()
-
-
-@asynccontextmanager
-async def hearing(house: House, stream: str, caller: Caller, uris: set[str]) -> AsyncGenerator[Hearing, None]:
-    async with streamed(house.served, stream, uris, **caller.headers) as (status, lines):
-        heard = Hearing(status)
-        reading = asyncio.create_task(heard.read(lines))
-        try:
-            yield heard
-        finally:
-            reading.cancel()
-            await asyncio.wait([reading])
-
-
 def told(house: House, kind: str) -> list[Access]:
     return [things[kind] for one in house.capabilities if kind in (things := served_by(one))]
 
@@ -414,7 +381,7 @@ async def test_nobody_hears_more_than_the_scope_and_the_tenant_allow(house: Hous
     async with AsyncExitStack() as stack:
         for caller in house.callers:
             for stream in ("/mcp", "listen", *streams):
-                one = await stack.enter_async_context(hearing(house, stream, caller, uris))
+                one = await stack.enter_async_context(hearing(house.served, stream, uris, **caller.headers))
                 heard[caller.name, stream] = one
                 allowed = caller.may(streams.get(stream, OPEN))
                 assert one.status == (200 if allowed else 403), (caller.name, stream)
@@ -442,7 +409,7 @@ async def test_nobody_hears_more_than_the_scope_and_the_tenant_allow(house: Hous
 
 
 async def test_the_tools_of_boards_are_listed_for_those_who_may_call_them(house: House) -> None:
-    async with hearing(house, "/mcp", house.owner, set()) as heard, board_that_speaks(house.served, BOARD):
+    async with hearing(house.served, "/mcp", **house.owner.headers) as heard, board_that_speaks(house.served, BOARD):
         await heard.until("tools/list_changed")
         live = {one.tool for c in house.capabilities for source in c.sources for one in source.operations()}
         assert live
@@ -456,7 +423,7 @@ async def test_the_tools_of_boards_are_listed_for_those_who_may_call_them(house:
 
 
 async def test_what_asks_for_no_scope_tells_nothing_without_its_own_credentials(house: House) -> None:
-    async with hearing(house, "/mcp", house.owner, set()) as heard, board_that_speaks(house.served, BOARD):
+    async with hearing(house.served, "/mcp", **house.owner.headers) as heard, board_that_speaks(house.served, BOARD):
         await heard.until(BOARD)
         for one in (one for c in house.capabilities for one in c.web if isinstance(one.scope, Open)):
             for method in one.methods if isinstance(one, Page) else ("GET",):

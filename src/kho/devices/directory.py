@@ -106,7 +106,7 @@ class Directory:
 def named(tx: Tx, tenant: str, name: str) -> list[Device]:
     """Return the devices that a name means: an id, or else a label. Raises NotApproved for a pending board."""
     found = known_as(tx, tenant, name)
-    if not found and store.waiting(tx, normal(name)) is not None:
+    if not found and store.waiting_for(tx, tenant, normal(name)) is not None:
         raise NotApproved(f"The device '{name}' waits to be approved.", device=name)
     if not found:
         raise UnknownDevice(f"There is no device '{name}', by id or by label.", device=name)

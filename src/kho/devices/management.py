@@ -188,7 +188,7 @@ class Management:
         """Forget a device, or a board that waits to be approved. The log of its calls stays."""
 
         def work(tx: Tx) -> Device:
-            waiting = store.waiting(tx, normal(params.device))
+            waiting = store.waiting_for(tx, call.tenant, normal(params.device))
             if waiting is not None and not known_as(tx, call.tenant, params.device):
                 store.forget_pending(tx, waiting.id)
                 return waiting

@@ -14,6 +14,8 @@ from kho.lib.sql import Table, delete, insert, number, replacing, to_json, updat
 
 PENDING = ""
 """Tenant of boards that are not approved yet."""
+KNOWN_TO = "known_to"
+"""In the info of a pending board: the tenants that know it."""
 MAX_PENDING = 1_000
 """Maximum pending boards."""
 PENDING_LASTS = DAY
@@ -73,6 +75,12 @@ def waiting(tx: Tx, id: str, client: str | None = None) -> Device | None:
     return DEVICES.first(tx, f"{condition} ORDER BY last_seen DESC", *values)
 
 
+def waiting_for(tx: Tx, tenant: str, id: str) -> Device | None:
+    """Return the pending board of this id that was seen last, of those that the tenant may be shown."""
+    found = DEVICES.all(tx, "tenant = $1 AND id = $2 ORDER BY last_seen DESC", PENDING, id)
+    return next((one for one in found if concerns(one, tenant)), None)
+
+
 def by_label(tx: Tx, tenant: str, label: str) -> list[Device]:
     return DEVICES.all(tx, "tenant = $1 AND label = $2 ORDER BY id", tenant, label)
 
@@ -92,7 +100,14 @@ def pending(tx: Tx, tenant: str, now: int, most: int) -> list[Device]:
     """Return boards with a valid code that the tenant does not know yet."""
     unknown = "NOT EXISTS (SELECT 1 FROM devices AS mine WHERE mine.tenant = $2 AND mine.id = devices.id)"
     waiting = f"tenant = '' AND code_until > $1 AND {unknown} ORDER BY last_seen DESC LIMIT $3"
-    return DEVICES.all(tx, waiting, now, tenant, most)
+    return [one for one in DEVICES.all(tx, waiting, now, tenant, most) if concerns(one, tenant)]
+
+
+def concerns(waiting: Device, tenant: str) -> bool:
+    """True if a pending board may be shown to the tenant: it is nobody's so far, or was the tenant's before. That
+    another tenant's board asks again, with new firmware or after it was revoked, is for that tenant to see."""
+    owners: Sequence[str] = waiting.info.get(KNOWN_TO, ())
+    return not owners or tenant in owners
 
 
 def asking_again(tx: Tx, tenant: str, now: int) -> set[str]:

@@ -89,11 +89,6 @@ class AuditEntry:
     """Id of a further subject; empty for the main one. Further subjects come first, in descending order of their ids,
     and the main one last."""
 
-    @property
-    def position(self) -> tuple[int, str]:
-        """Where the next page begins."""
-        return self.number, self.place
-
 
 _ROWS = Table("audit", AuditEntry, json=("details",))
 _COLUMNS = ", ".join(_ROWS.fields[:-1])
@@ -216,7 +211,7 @@ def log_page(
         tx,
         tenant,
         limit=filters.limit + 1,
-        before=paging.place(filters.cursor, int, str) or NEWEST,
+        before=_position(tx, tenant, paging.place(filters.cursor, int, int, str)),
         capabilities=capabilities,
         operations=operations if filters.action is None else [filters.action],
         subject=subject,
@@ -225,8 +220,27 @@ def log_page(
         until=filters.until,
         outcome=outcome,
     )
-    page, cursor = paging.cut(found, filters.limit, lambda one: one.position)
+    page, cursor = paging.cut(found, filters.limit, lambda one: _place(tx, tenant, one))
     return AuditLogPage(entries=[_logged(one) for one in page], next_cursor=cursor)
+
+
+def _place(tx: Tx, tenant: str, entry: AuditEntry) -> tuple[int, int, str]:
+    """Return a position for a cursor: a time, and how many rows of the tenant have that time from there on. The number
+    itself, which all tenants share, would tell each how much the others write."""
+    sql = "SELECT count(*) FROM audit WHERE tenant = $1 AND number >= $2 AND at = $3"
+    [same] = tx.one(sql, tenant, entry.number, entry.at) or (1,)
+    return entry.at, same, entry.place
+
+
+def _position(tx: Tx, tenant: str, place: tuple[Any, ...] | None) -> tuple[int, str]:
+    if place is None:
+        return NEWEST
+    at, same, further = place
+    if not (0 <= at < NEWEST[0] and 0 < same < NEWEST[0]):
+        raise paging.foreign()
+    sql = "SELECT number FROM audit WHERE tenant = $1 AND at = $2 ORDER BY number DESC LIMIT 1 OFFSET $3"
+    found = tx.one(sql, tenant, at, same - 1)
+    return (found[0], further) if found else (0, "")
 
 
 def _logged(entry: AuditEntry) -> AuditLogEntry:

@@ -96,7 +96,8 @@ class Registrations:
             info = {**approved.info, **info}
             store.seen(tx, approved.tenant, device, client, info, now)
             return replace(approved, info=info, last_seen=now)
-        return self._pending(tx, device, client, info, code, now)
+        owners = sorted({one.tenant for one in known})
+        return self._pending(tx, device, client, {**info, store.KNOWN_TO: owners} if owners else info, code, now)
 
     def _pending(self, tx: Tx, device: str, client: str, info: dict[str, Any], code: str, now: int) -> Device:
         waiting = store.waiting(tx, device, client)
@@ -118,10 +119,11 @@ def approve_code(tx: Tx, tenant: str, code: str, by: str, now: int) -> Device | 
     found = store.by_code(tx, code, now)
     if found is None:
         return None
+    info = {name: value for name, value in found.info.items() if name != store.KNOWN_TO}
     if store.get(tx, tenant, found.id) is None:
-        store.add(tx, tenant, found.id, found.client, found.info, now)
+        store.add(tx, tenant, found.id, found.client, info, now)
     else:
-        store.seen(tx, tenant, found.id, found.client, found.info, now)
+        store.seen(tx, tenant, found.id, found.client, info, now)
     store.forget_pending(tx, found.id, found.client)
     store.approve(tx, tenant, found.id, by, now)
     return store.get(tx, tenant, found.id)

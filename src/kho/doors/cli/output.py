@@ -53,7 +53,7 @@ def outcome(found: Outcome, *, json: bool, spell: Spell) -> int:
         if found.operation.remarks is not None and (beside := found.operation.remarks(found.result)):
             echo(beside, err=True)
     for warning in found.warnings:
-        secho(f"warning: {warning}", err=True, fg="yellow")
+        echo(f"warning: {warning}", err=True, fg="yellow")
     return 1 if error or failed_in_part(found) else 0
 
 

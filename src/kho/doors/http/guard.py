@@ -64,6 +64,8 @@ class Refusal:
     message: str
     body: bytes = b""
     """Response body, where callers expect another form than ours."""
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    """Further headers of the response, such as a challenge."""
 
     def __post_init__(self) -> None:
         error = {"error": {"code": self.code, "message": self.message}}
@@ -274,6 +276,7 @@ async def refuse_websocket(scope: Scope, receive: Receive, send: Send, refusal: 
 
 def answer_headers(refusal: Refusal, close: bool) -> list[tuple[bytes, bytes]]:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(refusal.body))]
+    headers += refusal.headers
     return [*headers, (b"connection", b"close")] if close else headers
 
 

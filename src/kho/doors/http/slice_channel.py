@@ -42,9 +42,8 @@ class AsgiChannel:
     async def refuse(self, error: KhoError) -> None:
         self._refused(self._scope, error)
         reply = told(error)
-        await refuse_websocket(
-            self._scope, self._receive, self._send, Refusal(reply.status, error.code, error.message, reply.body)
-        )
+        refusal = Refusal(reply.status, error.code, error.message, reply.body, encoded(reply))
+        await refuse_websocket(self._scope, self._receive, self._send, refusal)
 
     async def receive(self) -> str | bytes | None:
         if not self._open:
@@ -121,6 +120,10 @@ def request_of(scope: Scope, body: bytes, principal: Principal | None) -> WebReq
 
 def told(error: KhoError) -> WebReply:
     return WebReply(error.status, orjson.dumps({"error": error.as_dict()}), headers=error_headers(error))
+
+
+def encoded(reply: WebReply) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
 
 
 def _short(reason: str) -> str:

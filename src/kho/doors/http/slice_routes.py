@@ -1,6 +1,7 @@
 """Routes of pages, streams and sockets that slices serve beside operations (`kernel/web.py`), on ASGI."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -12,8 +13,8 @@ from kho.doors.http.asgi import BareEndpoint, error_headers, send_bytes, send_er
 from kho.doors.http.event_stream import EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.guard import BodyTooLarge, Refusal, refuse
-from kho.doors.http.slice_channel import AsgiChannel, request_of, told
-from kho.kernel import Call, Forbidden, KhoError, Page, Principal, Served, Socket, Stream, Unauthorized
+from kho.doors.http.slice_channel import AsgiChannel, encoded, request_of, told
+from kho.kernel import Call, Forbidden, KhoError, Page, Principal, Served, Socket, Stream, Unauthorized, WebReply
 from kho.kernel.access import Open
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.limits.limiter import Limiter
@@ -48,7 +49,7 @@ class WebDoor:
                 return WebSocketRoute(path, BareEndpoint(partial(self._socket, served)))
 
     async def _page(self, page: Page, scope: Scope, receive: Receive, send: Send) -> None:
-        refused, also = page.refused or told, dict[str, str]()
+        refused = partial(_refusal, page)
         try:
             principal = await self._caller(scope, page)
             body = await _body(scope, receive, page.max_body)
@@ -58,18 +59,15 @@ class WebDoor:
             return
         except KhoError as error:
             self.auth.refused(scope, error)
-            reply, also = refused(error), error_headers(error)
+            reply = refused(error)
         else:
             try:
                 reply = await self.checkpoint.answer(page, request_of(scope, body, principal))
             except KhoError as error:
                 if isinstance(error, Unauthorized):  # from a credential that the page itself checks
                     self.auth.refused(scope, error)
-                reply, also = refused(error), error_headers(error)
-        headers = [
-            (name.lower().encode(), value.encode("latin-1")) for name, value in {**also, **reply.headers}.items()
-        ]
-        await send_bytes(send, reply.status, reply.body, reply.mime_type.encode(), headers)
+                reply = refused(error)
+        await send_bytes(send, reply.status, reply.body, reply.mime_type.encode(), encoded(reply))
 
     async def _stream(self, stream: Stream, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -138,3 +136,9 @@ async def _body(scope: Scope, receive: Receive, limit: int) -> bytes:
     if size > limit:
         raise BodyTooLarge(f"Send at most {limit} bytes here.")
     return b"".join(parts)
+
+
+def _refusal(page: Page, error: KhoError) -> WebReply:
+    """In the form of the page, with the headers that go with the error at any door."""
+    reply = (page.refused or told)(error)
+    return replace(reply, headers={**error_headers(error), **reply.headers})

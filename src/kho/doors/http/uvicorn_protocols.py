@@ -10,6 +10,7 @@ nor timers of its own. In return, a limit is enforced up to an eighth late, neve
 """
 
 import math
+import re
 from asyncio import TimerHandle, Transport
 from typing import Any, ClassVar, Literal
 
@@ -120,12 +121,22 @@ class GuardedProtocol(HttpToolsProtocol):
             if size > MAX_HEAD:
                 self._give_up(HEAD_TOO_LARGE)
                 raise HeadTooLarge
+        if not self.url.startswith(b"/"):
+            self._take_host_from_target()
         super().on_headers_complete()
         self._phase = "body"
         self._ticks = self._quiet = self._received = self._seen = self._framing = 0
         if self.parser is not None and not self.parser.should_upgrade():
             # Trailers would otherwise be added to the headers of a request that is already being served.
             self.headers = []
+
+    def _take_host_from_target(self) -> None:
+        """A request line may name a whole address, which then counts instead of the Host header (RFC 9112, 3.2.2). The
+        guard must check the one that counts."""
+        _, found, rest = self.url.partition(b"://")
+        if found:
+            authority = re.split(rb"[/?#]", rest, maxsplit=1)[0]
+            self.headers[:] = [(name, authority if name == b"host" else value) for name, value in self.headers]
 
     def on_body(self, body: bytes) -> None:
         self._framing = 0
