@@ -11,6 +11,7 @@ from kho.kernel.ports import Database, Row, Tx, Value
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import marks
+from kho.lib.tenancy import in_all_tenants
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import LEASE, MODEL
 from kho.search.indexing.index import FORM, Document, Index, prepare
@@ -127,7 +128,8 @@ async def reindex_all(
             passages.enqueue_all(tx, clock())
         return forms | {form_row(space) for space in spaces}
 
-    wanted = await db.write(forget)
+    with in_all_tenants():
+        wanted = await db.write(forget)
     tasks = [asyncio.ensure_future(work()) for work in start]
     try:
         waiting = set(tasks)
