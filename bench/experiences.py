@@ -118,7 +118,7 @@ async def load(settings: Settings, records: int) -> None:
 
 def insert(store: Store, tenant: str, batch: list[Experience], tx: Tx) -> None:
     for experience in batch:
-        store.insert(tx, tenant, experience, prepared(tenant, experience))
+        store.insert(tx, tenant, experience, prepared(store.index, tenant, experience))
 
 
 async def client(number: int, url: str, until: float, times: Times) -> None:

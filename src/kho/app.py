@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kho import __version__
 from kho.doors import logs
 from kho.kernel.background import Background
-from kho.kernel.call import Principal
+from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability, Gauge
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
@@ -183,6 +183,7 @@ async def open_hub(
         )
         refusals = SqlRefusals(core.db, background, core.clock, settings.local.tenant)
         registry.observers += [logs.log_call, refusals.observe]
+        limiter.observers.append(lambda who, error: refusals.limited(Call(who, "http"), error))
         if settings.observe.otlp_endpoint is not None:
             registry.observers.append(_spans(settings.observe.otlp_endpoint))
         keys = SqlApiKeys(core.db)

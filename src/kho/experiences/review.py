@@ -118,7 +118,7 @@ class Review:
                 updated_at=now,
                 changed_at=now,
             )
-            self.store.insert(tx, call.tenant, experience, prepared(call.tenant, experience))
+            self.store.insert(tx, call.tenant, experience, prepared(self.store.index, call.tenant, experience))
             call.audit(tx, found.id, at=now, submitted_by=found.submitted_by)
             return model.Changed.of(experience, message="Approved. Everybody finds it now.")
 

@@ -94,7 +94,7 @@ class Actions:
     async def _run(self, operation: Operation, envelope: Envelope, call: Call) -> Reply:
         outcome = await self._hub.registry.call(operation, envelope.payload, call)
         if outcome.error is None:
-            return Reply(200, _success(call.request_id, envelope.action, outcome.value), outcome.warnings)
+            return Reply(200, _success(call.request_id, envelope.action, outcome.value), warnings=outcome.warnings)
         if isinstance(outcome.error, UniqueViolation) and call.receipt is not None:
             raise outcome.error
         if outcome.value is None:
