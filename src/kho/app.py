@@ -53,12 +53,14 @@ if TYPE_CHECKING:
     from kho.doors import tracing
     from kho.doors.cli import hub_socket
     from kho.doors.http import app as http_app
+    from kho.doors.http import supervision
     from kho.storage.postgres import database as postgres
     from kho.storage.vector_index import postgres as postgres_vectors
     from kho.storage.vector_index import qdrant as qdrant_vectors
     from kho.storage.word_index import postgres as postgres_words
 else:
     tracing, http_app, hub_socket = lazy("kho.doors.tracing", "kho.doors.http.app", "kho.doors.cli.hub_socket")
+    (supervision,) = lazy("kho.doors.http.supervision")
     postgres, postgres_vectors, postgres_words, qdrant_vectors = lazy(
         "kho.storage.postgres.database",
         "kho.storage.vector_index.postgres",
@@ -261,6 +263,7 @@ def __getattr__(name: str) -> Any:
         # A write uses the database a few dozen times, and each time it may wait for a thread that ranks a long list.
         sys.setswitchinterval(0.001)
         gc.freeze()  # scanning modules would make a worker copy their memory pages
+        supervision.end_with_supervisor()
         return http_app.Application(
             lambda: open_hub(settings, serving=True),
             settings.http,

@@ -1,5 +1,6 @@
 """Several processes on one database, workers, stopping, stdio, and a disk that is full."""
 
+import os
 import re
 import signal
 import socket
@@ -130,6 +131,17 @@ def test_workers_are_copies_of_one_process(place: Place) -> None:
         assert [*parents(hub).values()].count(origin) == 3
         threads = [*Path(f"/proc/{origin}/task").iterdir()]
         assert len(threads) == 1, "a copy gets none of the others, and waits for ever for what they had locked"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes of a session are found in /proc")
+def test_workers_end_when_the_hub_is_killed(place: Place) -> None:
+    """Or they would answer, and hold the port, while nobody watches over them."""
+    with Hub(place, "--workers", "2") as hub:
+        hub.ready()
+        workers = [*parents(hub)]
+        assert len(workers) > 2
+        os.kill(hub.process.pid, signal.SIGKILL)
+        until(lambda: not set(workers) & {*parents(hub)}, "the workers to end")
 
 
 def mcp_post(port: int, method: str, params: dict[str, Any], *, session: str | None, modern: bool) -> Any:

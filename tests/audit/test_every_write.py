@@ -38,8 +38,11 @@ SHOWN_ELSEWHERE = {
     "ingest_status": "tests.research.test_audit.test_a_cancelled_ingest_and_who_cancelled_it",
     "device_call": "tests.devices.test_audit.test_calls_that_a_device_heard_of",
     "retry_deliveries": "tests.documents.test_audit.test_one_row_for_what_changed_something",
+    "approve_experience": "tests.experiences.test_review.test_once_approved_everybody_finds_it",
+    "reject_experience": "tests.experiences.test_review.test_once_rejected_nobody_finds_it",
 }
-"""What needs a job that runs, a receiver that fails or a board that is connected: where it is shown that it leaves a row."""
+"""What needs a job that runs, a receiver that fails, a board that is connected or a record that waits: where it is shown
+that it leaves a row."""
 OF_SEVERAL_WRITES = {"ingest_documents", "import"}
 """What is more than one transaction: its row is written at the end of a job, or is one for each document."""
 
@@ -197,6 +200,8 @@ STEPS = [
     unchanged("delete_experience", record),
     Step("restore_experience", record),
     unchanged("restore_experience", record),
+    unchanged("approve_experience", {"id": "no-such"}),
+    unchanged("reject_experience", {"id": "no-such", **BY}),
     Step("import_experiences", {"experiences": [{**RECORD, "id": "x1"}]}),
     unchanged("import_experiences", {"experiences": [{**RECORD, "id": "x1"}]}),
     Step("memory_get_or_create", CHAT),

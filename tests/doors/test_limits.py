@@ -20,6 +20,7 @@ from kho.app import open_database
 from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.ports import Tx
 from kho.lib.sql import insert
+from kho.lib.tenancy import in_tenant
 from kho.models.settings import Embedding
 from kho.research.settings import ResearchSettings
 from kho.settings import Search, Settings
@@ -289,7 +290,8 @@ async def running_elsewhere(settings: Settings, tenant: str) -> None:
         insert(tx, "research_jobs", {"tenant": tenant, "id": "j1", **columns, **more, **times})
 
     db, _ = open_database(settings)
-    await db.write(add)
+    with in_tenant(tenant):
+        await db.write(add)
     await db.aclose()
 
 

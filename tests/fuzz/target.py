@@ -125,7 +125,9 @@ class Errors(logging.Handler):
 class Target:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.application = Application(lambda: app.open_hub(settings), settings.http, settings.mcp)
+        # The connections are invented, so they belong to no account of the machine.
+        http = settings.http.model_copy(update={"other_accounts": True})
+        self.application = Application(lambda: app.open_hub(settings), http, settings.mcp)
         self.errors = Errors()
         self.loop: asyncio.AbstractEventLoop
         self.port = 0

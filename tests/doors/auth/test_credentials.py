@@ -121,7 +121,7 @@ async def test_a_key_for_people_is_shown_once_on_a_line_of_its_own(home: Path) -
     assert "not shown again" in made.err
     wrong = await kho(home, "keys", "create", "me", "--scope", "everything")
     assert (wrong.status, wrong.out) == (1, "")
-    assert "exp:read, exp:write" in wrong.err
+    assert "exp:read, exp:review, exp:write" in wrong.err
 
 
 async def test_a_running_hub_notices_its_first_key(settings: Settings) -> None:

@@ -13,6 +13,7 @@ from kho import parsers
 from kho.kernel.call import Call
 from kho.kernel.ports import Tx
 from kho.lib.clock import SECOND
+from kho.lib.tenancy import for_all_tenants
 from kho.research import model
 from kho.research.errors import JobNotFound
 from kho.research.ingest import job_store, jobs, service
@@ -139,7 +140,7 @@ async def test_a_hub_that_stops_lets_another_go_on_at_once(shelf: IngestFolder) 
     assert (left.state, left.owner, left.lease_until) == ("running", None, 0)
     others = [another(shelf), another(shelf)]
     for other in others:
-        other.background.add(other.service.resume)
+        other.background.add(for_all_tenants(other.service.resume))
     row = await shelf.until(id, lambda row: row.finished_at is not None)
     for other in others:
         await other.background.drain()
@@ -154,7 +155,7 @@ async def test_a_silent_process_loses_its_job_and_notices(shelf: IngestFolder) -
     await gated(shelf).reached.wait()
     await shelf.until(id, lambda row: row.counts.done > 0)
     other = another(shelf)
-    other.background.add(other.service.resume)
+    other.background.add(for_all_tenants(other.service.resume))
     shelf.clock.now += LIMITS.lease + SECOND
     row = await shelf.until(id, lambda row: row.finished_at is not None)
     assert (row.state, row.counts.added) == ("done", FILES)
@@ -171,7 +172,7 @@ async def test_a_file_that_may_have_ended_a_hub_is_read_at_a_distance(shelf: Ing
     await gated(shelf).reached.wait()
     async with parsers.Worker(parsers.ParserLimits(memory=64 * 2**20)) as worker:
         other = IngestFolder(shelf.desk, shelf.folder, shelf.clock, worker, job_limits=LIMITS)
-        other.background.add(other.service.resume)
+        other.background.add(for_all_tenants(other.service.resume))
         shelf.clock.now += LIMITS.lease + SECOND
         row = await shelf.until(id, lambda row: row.finished_at is not None)
         await other.background.drain()
@@ -187,7 +188,7 @@ async def test_a_process_does_not_take_over_from_itself(shelf: IngestFolder, cap
     id = (await shelf.answer(wait=0)).job.job_id
     await gated(shelf).reached.wait()
     shelf.clock.now += LIMITS.lease + SECOND
-    shelf.background.add(shelf.service.resume)
+    shelf.background.add(for_all_tenants(shelf.service.resume))
     await another(shelf).ingest("part0")  # time for many looks
     gated(shelf).gate.set()
     row = await shelf.until(id, lambda row: row.finished_at is not None)
@@ -213,7 +214,7 @@ async def test_an_interrupted_force_reads_nothing_twice(shelf: IngestFolder) -> 
             return await super().read(data, name)
 
     other = IngestFolder(shelf.desk, shelf.folder, shelf.clock, Counting(), job_limits=LIMITS)
-    other.background.add(other.service.resume)
+    other.background.add(for_all_tenants(other.service.resume))
     row = await shelf.until(id, lambda row: row.finished_at is not None)
     await other.background.drain()
     assert (row.counts.changed, row.counts.added) == (FILES, 0)
@@ -227,7 +228,7 @@ async def test_jobs_wait_for_their_turn(shelf: IngestFolder) -> None:
     assert [answer.job.state for answer in answers] == ["running"] * LIMITS.at_once + ["queued"] * 2
     assert "waiting in the queue" in answers[-1].message
     await cancel(shelf, answers[-1].job.job_id)
-    shelf.background.add(shelf.service.resume)
+    shelf.background.add(for_all_tenants(shelf.service.resume))
     gated(shelf).gate.set()
     rows = [await shelf.until(one.job.job_id, lambda row: row.finished_at is not None) for one in answers]
     assert [row.state for row in rows] == ["done"] * (LIMITS.at_once + 1) + ["cancelled"]
@@ -250,7 +251,7 @@ async def test_a_job_of_another_machine_is_left_alone_and_given_up_in_the_end(sh
 
     since = await shelf.desk.db.write(elsewhere)
     other = another(shelf)
-    other.background.add(other.service.resume)
+    other.background.add(for_all_tenants(other.service.resume))
     await other.ingest()
     assert (await shelf.row(id)).state == "running"
     shelf.clock.now = since + LIMITS.given_up_after + SECOND
@@ -272,7 +273,7 @@ async def test_a_stored_job_with_too_many_patterns_fails_and_is_not_taken_up_aga
 
     await shelf.desk.db.write(with_braces)
     other = another(shelf)
-    other.background.add(other.service.resume)
+    other.background.add(for_all_tenants(other.service.resume))
     row = await shelf.until(id, lambda row: row.finished_at is not None)
     assert row.state == "failed"
     assert "'patterns' stands for more than 100 patterns" in (row.error or "")

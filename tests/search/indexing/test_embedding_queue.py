@@ -13,6 +13,7 @@ from kho.kernel.errors import KhoError, Unavailable
 from kho.kernel.hub import Settled
 from kho.kernel.ports import SearchFilter
 from kho.lib.clock import SECOND
+from kho.lib.tenancy import for_all_tenants
 from kho.models.hash_embedder import HashEmbedder
 from kho.search.calibration.calibrate import is_current
 from kho.search.indexing import passages
@@ -120,7 +121,7 @@ async def test_a_lease_that_nobody_renews_runs_out(core: Core) -> None:
 async def test_closing_lets_go_even_if_nothing_was_achieved(core: Core) -> None:
     await core.put(*many(3))
     core.embedder.broken = Unavailable("The model is away.")
-    core.background.add(core.embedding_queue.run)
+    core.background.add(for_all_tenants(core.embedding_queue.run))
     await asyncio.sleep(0)
     core.embedding_queue.nudge()
     await until(lambda: core.db.read(lambda tx: passages.problem(tx) is not None))
@@ -286,7 +287,7 @@ async def test_a_wrong_dimension_is_refused(core: Core, inner: HashEmbedder, mes
 
 
 async def test_the_hub_works_by_itself(core: Core) -> None:
-    core.background.add(core.embedding_queue.run)
+    core.background.add(for_all_tenants(core.embedding_queue.run))
     await asyncio.sleep(0)
     await core.put(*many(BATCH + 2))
     await until(lambda: complete(core))
@@ -299,7 +300,7 @@ async def test_stopping_breaks_off_a_batch_and_loses_nothing(core: Core) -> None
     await core.ready(doc("z", "So that the model is known."))
     await core.put(*many(BATCH + 2))
     core.embedder.gate = asyncio.Event()
-    core.background.add(core.embedding_queue.run)
+    core.background.add(for_all_tenants(core.embedding_queue.run))
     await asyncio.sleep(0)
     core.embedding_queue.nudge()
     async with asyncio.timeout(PATIENCE):
@@ -325,7 +326,7 @@ async def test_a_measure_of_an_older_kind_is_taken_anew(core: Core, how: str) ->
     if how == "settle":
         assert await new.settle() == Settled(0, 0)
     else:
-        new.background.add(new.embedding_queue.run)
+        new.background.add(for_all_tenants(new.embedding_queue.run))
         await asyncio.sleep(0)
         new.embedding_queue.nudge()  # nothing waits for a vector
     await until(lambda: core.db.read(lambda tx: is_current(passages.state(tx, row))))
