@@ -64,7 +64,11 @@ DIALLERS = {
 """What connects to others."""
 ERRORS_OF_DIALLERS = {"models/http_client.py": "httpx2"}
 """Names its errors, and gets its client from `safe_http`."""
-NO_CONNECTION = {"lib/addresses.py": "resolves names", "research/ingest/service.py": "the name of this machine"}
+NO_CONNECTION = {
+    "lib/addresses.py": "resolves names",
+    "lib/peer_account.py": "asks the kernel",
+    "research/ingest/service.py": "the name of this machine",
+}
 """Uses `socket` for something else."""
 CONNECTING = {"open_connection", "create_connection", "create_datagram_endpoint"}
 USUAL_NAMES = {

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from tests.doors.doors import ERAS, PLAIN, Json, Served, bearer, served
+from tests.doors.doors import ERAS, PLAIN, Json, Served, bearer, kho, served
 from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
@@ -220,6 +220,18 @@ async def test_no_write_of_any_slice_is_answered_by_a_read_only_hub(settings: Se
             found = await hub.registry.call(operation, dict(operation.example), Call(OPERATOR))
             assert found.error is not None
             assert found.error.code == "READ_ONLY", operation.name
+
+
+async def test_commands_say_that_the_hub_is_read_only(settings: Settings) -> None:
+    for command in (
+        ("remember", "The kettle is blue."),
+        ("keys", "revoke", "abc"),
+        ("docs", "create", "d", "--body", "x"),
+    ):
+        done = await kho(settings.home, *command, env={"KHO_READ_ONLY": "true"})
+        assert done.status == 1
+        assert "read-only" in done.err
+        assert "Traceback" not in done.err
 
 
 async def test_boards_cannot_come_to_a_read_only_hub(settings: Settings) -> None:

@@ -96,6 +96,15 @@ async def test_an_admin_verifies_its_own_trail_and_the_hubs_admin_all(company: C
 
 
 @pytest.mark.parametrize("operation", ["verify_audit", "export_audit", "erase_audit"])
+async def test_a_tenant_without_a_trail_is_said_so(company: Company, operation: str) -> None:
+    """A slip of the pen would look like a trail that is whole and empty."""
+    more = {"actor": "x"} if operation == "erase_audit" else {}
+    error = await company.refused(operation, {**more, "tenant": "acmee"}, tenant="local")
+    assert error.code == "NOT_FOUND"
+    assert "There are: acme, globex" in error.message
+
+
+@pytest.mark.parametrize("operation", ["verify_audit", "export_audit", "erase_audit"])
 async def test_only_admins_may_and_each_of_its_own_tenant(company: Company, operation: str) -> None:
     more = {"actor": "x"} if operation == "erase_audit" else {}
     assert (await company.refused(operation, more, "*")).code == "FORBIDDEN"
@@ -246,7 +255,7 @@ async def test_what_somebody_did_is_erased_and_still_verifies(company: Company) 
     await company.seal()
     head = (await company.done("verify_audit", {}))["trails"][0]["head"]
     answer = await company.done("erase_audit", {"actor": "minh", "reason": "asked for"})
-    assert answer == {"erased": 2, "left": 0}
+    assert answer == {"tenant": "acme", "erased": 2, "left": 0}
     entries = (await company.done("audit_log", {}))["entries"]
     assert [(one["action"], one["actor"], one["subject"], "erased_at" in one) for one in entries] == [
         ("erase_audit", "lan", "", False),
@@ -279,9 +288,9 @@ async def test_further_subjects_are_found_and_other_tenants_are_not(company: Com
 async def test_a_large_erasure_is_done_in_parts(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kho.audit.service.ERASED_AT_ONCE", 2)
     await company.office.sealed(3, actor="an")
-    assert await company.done("erase_audit", {"actor": "an"}) == {"erased": 2, "left": 1}
-    assert await company.done("erase_audit", {"actor": "an"}) == {"erased": 1, "left": 0}
-    assert await company.done("erase_audit", {"actor": "an"}) == {"erased": 0, "left": 0}
+    assert await company.done("erase_audit", {"actor": "an"}) == {"tenant": "acme", "erased": 2, "left": 1}
+    assert await company.done("erase_audit", {"actor": "an"}) == {"tenant": "acme", "erased": 1, "left": 0}
+    assert await company.done("erase_audit", {"actor": "an"}) == {"tenant": "acme", "erased": 0, "left": 0}
 
 
 # -- doors -------------------------------------------------------------------------------------------------------------
@@ -340,7 +349,7 @@ def test_verify_exits_with_one_when_something_is_broken(local: Settings) -> None
         0,
         "The audit trail is whole: 0 rows in 1 chain. 1 newer row not sealed yet.",
     )
-    assert kho(local, "audit", "erase", "--actor", "local", "--yes").out == "Erased the text of 1 row.\n"
+    assert kho(local, "audit", "erase", "--actor", "local", "--yes").out == "Erased the text of 1 row of the tenant `local`.\n"
     asked = kho(local, "audit", "verify", "local", "--json")
     [trail] = orjson.loads(asked.out)["trails"]
     assert (asked.status, trail["sealed"], trail["unsealed"]) == (0, 1, 1)

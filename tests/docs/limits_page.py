@@ -126,9 +126,10 @@ This machine's user (stdio, the command line, a hub without keys) has no limits 
 with the first key. A limit of 0 is none. Each process counts for itself: a hub with `--workers 4` allows up to four times
 as much in all, and quotas, which are counted in the database, hold for all processes together.
 
-A refusal names the limit and its setting. Over HTTP its status is 429 and the header `Retry-After` says in how many
-seconds to try again; in JSON-RPC errors (code -32029), results of tools and answers of actions `retry_after` says the same.
-Nothing was changed.
+A refusal names the limit and its setting, and says in `retry_after` in how many seconds to try again: in JSON-RPC errors
+(code -32029), results of tools and answers of actions. At `/actions`, and at any door for requests and streams, which are
+counted before what they ask is read, the status is 429 and the header `Retry-After` says the same; a call that was read is
+answered at `/jsonrpc` and `/mcp` with 200, as their protocols want it. Nothing was changed.
 
 ## Callers, tenants, boards and documents
 

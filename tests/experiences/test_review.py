@@ -63,6 +63,7 @@ async def room(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         "author": await new_key(settings, "acme", *plain, sub="author"),
         "other": await new_key(settings, "acme", *plain, sub="other"),
         "reviewer": await new_key(settings, "acme", *plain, "exp:review", sub="reviewer"),
+        "inspector": await new_key(settings, "acme", "exp:read", "exp:review", sub="inspector"),
         "admin": await new_key(settings, "acme", "*", "admin", sub="admin"),
         "foreign": await new_key(settings, "other-tenant", "*", "admin", sub="author"),
     }
@@ -75,7 +76,7 @@ async def test_a_waiting_record_is_seen_by_its_submitter_and_reviewers_alone(roo
     own = (await room.ask("author", "get_experience", id=id))["data"]
     assert (own["id"], own["waiting"], own["submitted_by"]) == (id, True, "author")
     assert [one["id"] for one in (await room.ask("author", "list_waiting_experiences"))["data"]["experiences"]] == [id]
-    for who in ("reviewer", "admin"):
+    for who in ("reviewer", "inspector", "admin"):
         assert (await room.ask(who, "get_experience", id=id))["data"]["waiting"] is True
         assert id in json.dumps(await room.ask(who, "list_waiting_experiences"))
     unknown = "00000000-0000-4000-8000-000000000000"

@@ -46,7 +46,7 @@ def _trail(trail: VerifiedTrail) -> tuple[str, ...]:
 
 def erased(answer: ErasedAudit) -> str:
     left = f" {counted(answer.left, 'row')} are left: do it again." if answer.left else ""
-    return f"Erased the text of {counted(answer.erased, 'row')}.{left}"
+    return f"Erased the text of {counted(answer.erased, 'row')} of the tenant {code(answer.tenant)}.{left}"
 
 
 def _row(one: AuditLogEntry) -> tuple[str, ...]:

@@ -141,5 +141,6 @@ class EraseAudit(Params):
 
 
 class ErasedAudit(Result):
+    tenant: str = Field(description="Whose trail it is.")
     erased: int = Field(description="Rows whose names, ids, reason and details are gone; that they were there stays.")
     left: int = Field(description="Rows that are still to be erased: call again.")

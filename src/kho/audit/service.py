@@ -17,6 +17,7 @@ from kho.kernel import (
     Database,
     Forbidden,
     InvalidParams,
+    NotFound,
     Tx,
     audit,
     paging,
@@ -100,6 +101,8 @@ class Service:
         with in_all_tenants():  # whose trail a caller may verify was decided above
             if params.tenant is not None:
                 tenants = [params.tenant]
+                if not heads:
+                    await self._need_trail(call, params.tenant)
             elif call.tenant == self.home_tenant:
                 tenants = await self.db.read(chain.tenants, timeout=call.remaining(TIMEOUT))
             else:
@@ -132,6 +135,7 @@ class Service:
             return export.rows(tx, tenant, after=after, limit=params.limit + 1, since=params.since, until=params.until)
 
         with in_all_tenants():  # `_need_own` decided whose
+            await self._need_trail(call, params.tenant)
             found = await self.db.read(read, timeout=call.remaining(TIMEOUT))
         page, cursor = paging.cut(found, params.limit, lambda one: [one.row.number])
         as_cef = partial(export.as_cef, version=self.version)
@@ -160,11 +164,21 @@ class Service:
                 retention.erase(tx, tenant, batch, now)
                 event = call.audit_event("", at=now, reason=params.reason, rows=len(batch))
                 audit.record(tx, replace(event, tenant=tenant))
-            return model.ErasedAudit(erased=len(batch), left=len(numbers) - len(batch))
+            return model.ErasedAudit(tenant=tenant, erased=len(batch), left=len(numbers) - len(batch))
 
         with in_all_tenants():  # `_need_own` decided whose
+            await self._need_trail(call, params.tenant)
             await self.sealer.seal_all(tenant)  # only the text of linked rows can go
             return await call.commit(self.db, work)
+
+    async def _need_trail(self, call: Call, tenant: str | None) -> None:
+        """Raise NotFound for a tenant that is named, and has none: a slip of the pen would look like a whole trail."""
+        if tenant not in (None, call.tenant):
+            known = await self.db.read(chain.tenants, timeout=call.remaining(TIMEOUT))
+            if tenant not in known:
+                raise NotFound(
+                    f"There is no audit trail of a tenant '{tenant}'. There are: {', '.join(known) or 'none'}."
+                )
 
     def _need_own(self, call: Call, tenant: str) -> None:
         if tenant != call.tenant and call.tenant != self.home_tenant:

@@ -72,7 +72,7 @@ class Review:
 
     @EXPERIENCES.read(
         "list_waiting_experiences",
-        scope=EXPERIENCES.write_scope,
+        scope=frozenset({EXPERIENCES.write_scope}) | REVIEW,
         cli=Command("experiences waiting"),
         example={"limit": 20},
         text=markdown.waiting,

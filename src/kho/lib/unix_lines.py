@@ -14,6 +14,8 @@ from typing import Any
 
 import orjson
 
+from kho.lib.folders import private_folder
+
 log = logging.getLogger("kho.sockets")
 
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
@@ -73,7 +75,7 @@ class LineServer:
 
     def _place(self) -> Path:
         if len(os.fsencode(self._folder / self._name)) <= LONGEST_PATH:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._folder)
             self._folder.chmod(0o700)
             return self._folder / self._name
         self._elsewhere = Path(tempfile.mkdtemp(prefix="kho-"))

@@ -390,6 +390,11 @@ def test_over_http_a_key_is_a_reference_and_the_token_of_this_machine_s_user_is_
     assert entries(client, file_of(machine, client, scope).read_bytes())["kho"] == expected
 
 
+def test_a_new_file_with_the_token_is_for_its_owner_alone(machine: Machine) -> None:
+    assert machine.run("connect", "claude", "--http", "--yes").status == 0
+    assert stat.S_IMODE((machine.home / ".claude.json").stat().st_mode) == 0o600
+
+
 def test_over_http_the_token_is_written_before_there_are_keys(machine: Machine) -> None:
     machine.settings.http.host, machine.settings.http.port = "::1", 9000
     assert machine.run("connect", "claude", "--yes").status == 0
@@ -397,6 +402,7 @@ def test_over_http_the_token_is_written_before_there_are_keys(machine: Machine) 
     entry = json.loads((machine.home / ".claude.json").read_text())["mcpServers"]["kho"]
     token = (machine.hub / "local.token").read_text()
     assert stat.S_IMODE((machine.hub / "local.token").stat().st_mode) == 0o600
+    assert stat.S_IMODE((machine.home / ".claude.json").stat().st_mode) == 0o644, "it was there before"
     header = {"Authorization": f"Bearer {token}"}
     assert entry == {"type": "http", "url": "http://[::1]:9000/mcp", "headers": header}
     assert machine.run("disconnect", "claude").status == 0

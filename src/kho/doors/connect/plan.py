@@ -18,6 +18,7 @@ import orjson
 
 from kho.doors.connect.editors import Editor, JsonEntry, Kind, TomlEntry
 from kho.doors.connect.errors import CannotConnect
+from kho.kernel.api_keys import LOCAL
 from kho.lib.dataclass import dataclass
 from kho.lib.folders import private_folder, sync_folder
 
@@ -209,13 +210,15 @@ def write(path: Path, content: bytes, mode: int | None = None) -> None:
 
 
 def _take_over(path: Path, temporary: Path, mode: int | None) -> None:
-    """Gives the new file the mode and the owner of the old one."""
+    """Gives the new file the mode and the owner of the old one. One that was not there, and has the token of this
+    machine's user, is for that user alone."""
     try:
         old = path.stat()
     except FileNotFoundError:
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o666 & ~umask if mode is None else mode)
+        usual = 0o600 if LOCAL.encode() in temporary.read_bytes() else 0o666 & ~umask
+        temporary.chmod(usual if mode is None else mode)
         return
     temporary.chmod(old.st_mode & 0o7777 if mode is None else mode)
     if hasattr(os, "chown"):
