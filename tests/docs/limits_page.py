@@ -127,7 +127,7 @@ with the first key. A limit of 0 is none. Each process counts for itself: a hub 
 as much in all, and quotas, which are counted in the database, hold for all processes together.
 
 A refusal names the limit and its setting, and says in `retry_after` in how many seconds to try again: in JSON-RPC errors
-(code -32029), results of tools and answers of actions. At `/actions`, and at any door for requests and streams, which are
+(code -32029), results of tools and answers of actions. At `/actions`, and everywhere for requests and streams, which are
 counted before what they ask is read, the status is 429 and the header `Retry-After` says the same; a call that was read is
 answered at `/jsonrpc` and `/mcp` with 200, as their protocols want it. Nothing was changed.
 
