@@ -220,7 +220,8 @@ async def open_hub(
 
 def modules(settings: Settings) -> list[str]:
     """Return the modules that a web server with these settings needs, and that importing this one does not load."""
-    names = [__name__, "kho.doors.http.app", "kho.doors.cli.hub_socket", *(f"kho.{name}.capability" for name in SLICES)]
+    doors = ("kho.doors.http.app", "kho.doors.http.supervision", "kho.doors.cli.hub_socket")
+    names = [__name__, *doors, *(f"kho.{name}.capability" for name in SLICES)]
     if settings.database_url is None:
         return [*names, "kho.storage.sqlite.vacuum"]
     return [*names, "psycopg_pool", "kho.storage.postgres.database", "kho.storage.word_index.postgres"]

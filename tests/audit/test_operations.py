@@ -349,7 +349,10 @@ def test_verify_exits_with_one_when_something_is_broken(local: Settings) -> None
         0,
         "The audit trail is whole: 0 rows in 1 chain. 1 newer row not sealed yet.",
     )
-    assert kho(local, "audit", "erase", "--actor", "local", "--yes").out == "Erased the text of 1 row of the tenant `local`.\n"
+    assert (
+        kho(local, "audit", "erase", "--actor", "local", "--yes").out
+        == "Erased the text of 1 row of the tenant `local`.\n"
+    )
     asked = kho(local, "audit", "verify", "local", "--json")
     [trail] = orjson.loads(asked.out)["trails"]
     assert (asked.status, trail["sealed"], trail["unsealed"]) == (0, 1, 1)

@@ -62,6 +62,8 @@ NEVER_DONE = {
     "toolbox.call": "nobody answers in a test",
     "documents.export": "only the command line has it",
     "documents.import": "only the command line has it",
+    "experiences.approve": "nothing waits here: tests/experiences/test_review.py has another tenant ask",
+    "experiences.reject": "nothing waits here: tests/experiences/test_review.py has another tenant ask",
     "administration.turn_off_keys": "only the command line may",
     "administration.list_settings": "only the hub's own tenant may",
 }

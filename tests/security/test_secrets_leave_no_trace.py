@@ -255,6 +255,7 @@ async def tables(settings: Settings) -> AsyncIterator[tuple[str, str]]:
         connection.close()
         return
     async with await psycopg.AsyncConnection.connect(settings.database_url) as connection:
+        await connection.execute("SET kho.all_tenants = on")
         found = await connection.execute(
             "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
         )

@@ -21,6 +21,7 @@ EMPTY = {
     "audit_unsealed",  # rows that wait for their link
     "document_files",  # what earlier versions knew of folders
     "device_owners",  # processes that run
+    "experience_submissions",  # records that wait, where they have to
     "device_requests",  # calls on their way from one process to another
     "leases",  # work that is being done
     "vector_queue",  # passages that wait for a vector

@@ -28,7 +28,8 @@ class AuditLog(AuditFilters):
         Field(description="Only about this document: the same as subject, with slice 'documents'."),
     ] = None
     outcome: Annotated[
-        Outcome | None, Field(description="'done': it changed something; 'refused': the credential or a limit did not allow it.")
+        Outcome | None,
+        Field(description="'done': it changed something; 'refused': the credential or a limit did not allow it."),
     ] = None
 
 

@@ -133,7 +133,7 @@ def _formatter(style: str, command: bool) -> logging.Formatter:
     return LineFormatter() if readable else JsonFormatter()
 
 
-PLAIN = re.compile(r"[A-Za-z._-]{0,40}|v?[0-9]{1,4}")
+PLAIN = re.compile(r"[a-z._-]{0,32}|v?[0-9]{1,4}")
 
 
 def shown_path(path: str) -> str:
