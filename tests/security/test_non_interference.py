@@ -69,7 +69,11 @@ NEVER_DONE = {
 }
 """Operations that no call of a tenant's key succeeds at, and why."""
 
-NOT_COMPARED: dict[str, str] = {}
+NOT_COMPARED: dict[str, str] = {
+    "audit.verify_audit": "how much is sealed by now, and digests that chance salts",
+    "audit.export_audit": "the same, and the numbers of rows, which count for the whole hub",
+    "audit.erase_audit": "how much is sealed by now",
+}
 """Operations that must show what all tenants share, such as a number that counts for the whole hub, and why. Their
 answers are looked through all the same."""
 
@@ -277,7 +281,7 @@ def compare(filled: Walk, empty: Walk) -> None:
     one, two = normal(filled.compared), normal(empty.compared)
     assert [asked for asked, _ in one] == [asked for asked, _ in two]
     differing = [(asked, parted(a, b)) for (asked, a), (_, b) in zip(one, two, strict=True) if a != b]
-    assert differing == [], f"{len(differing)} answers know of the other tenant"
+    assert [asked for asked, _ in differing] == [], f"{len(differing)} answers know of the other tenant: {differing[:3]}"
 
 
 def parted(one: str, two: str) -> tuple[str, str]:
