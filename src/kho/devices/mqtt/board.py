@@ -110,8 +110,10 @@ class MqttConversation:
         *,
         hang_up: Callable[[], Awaitable[None]] = _nothing,
         refused: Callable[[], Awaitable[None]] = _nothing,
+        most_unread: int | None = MAX_UNREAD,
     ) -> None:
-        """`refused` is called if the board turns out not to be approved any more."""
+        """`refused` is called if the board turns out not to be approved any more. `most_unread` is None for a board
+        with a connection of its own: that is not read while too much waits, and what was read by then is kept."""
         udp_host = hub.host(where)
         session = Session(vision=lambda: hub.photos(device), server_hello=lambda hello: answer(hello, udp_host))
         wire = MqttWire(deliver, session.session_id, hang_up)
@@ -120,7 +122,7 @@ class MqttConversation:
         wire.refuse = self.link.received
         self._boards = hub.live
         self._refused = refused
-        self._unread: deque[str | None] = deque(maxlen=MAX_UNREAD)
+        self._unread: deque[str | None] = deque(maxlen=most_unread)
         self._reader: asyncio.Task[None] | None = None
         self._known = False
         self._room = asyncio.Event()

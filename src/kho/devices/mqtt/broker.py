@@ -203,7 +203,8 @@ class BoardBroker:
         async def deliver(text: str) -> None:
             await handler.mqtt_publish(topic, text.encode(), 0, retain=False)
 
-        conversation = MqttConversation(self.hub, self.where, board, deliver, hang_up=handler.handle_connection_closed)
+        close = handler.handle_connection_closed
+        conversation = MqttConversation(self.hub, self.where, board, deliver, hang_up=close, most_unread=None)
         session.attributes[TALK] = self.conversations[session.client_id or ""] = conversation
         reader.room = conversation.room
         conversation.heard(None)
