@@ -281,7 +281,9 @@ def compare(filled: Walk, empty: Walk) -> None:
     one, two = normal(filled.compared), normal(empty.compared)
     assert [asked for asked, _ in one] == [asked for asked, _ in two]
     differing = [(asked, parted(a, b)) for (asked, a), (_, b) in zip(one, two, strict=True) if a != b]
-    assert [asked for asked, _ in differing] == [], f"{len(differing)} answers know of the other tenant: {differing[:3]}"
+    assert [asked for asked, _ in differing] == [], (
+        f"{len(differing)} answers know of the other tenant: {differing[:3]}"
+    )
 
 
 def parted(one: str, two: str) -> tuple[str, str]:
