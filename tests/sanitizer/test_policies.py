@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import random
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ from kho.app import open_hub
 from kho.doors.mcp.server import McpDoor
 from kho.kernel.background import Background
 from kho.kernel.call import Call
+from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
 from kho.kernel.registry import Outcome
 from kho.kernel.toolset import ALL
 from kho.lib.tenancy import for_tenant
-from kho.sanitizer.policy import LONG
+from kho.sanitizer.policy import LONG, Sanitizer
 from kho.sanitizer.scan import OVERLAP, PIECE, scan
 from kho.sanitizer.settings import SanitizerSettings
 from kho.sanitizer.texts import look, texts_of
@@ -324,3 +326,21 @@ async def test_a_parameter_that_is_a_secret_by_design_is_let_be(room: Room) -> N
     url = "https://receiver.example.com/x"
     outcome, _ = await room.ask("documents-server/add_webhook", url=url, secret=new_secret())
     assert (outcome.error, outcome.warnings) == (None, ())
+
+
+async def test_what_an_error_may_quote_is_looked_at_in_a_thread_if_it_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused call with many texts must not hold up everybody else's."""
+    threads: list[str] = []
+
+    def watched(texts: Any, *, personal: bool) -> Any:
+        threads.append(threading.current_thread().name)
+        return look(texts, personal=personal)
+
+    monkeypatch.setattr("kho.sanitizer.policy.look", watched)
+    secret, sanitizer = new_secret(), Sanitizer({})
+    for arguments in ({"one": secret}, {"one": secret, "many": ["a plain line of words"] * LONG}):
+        error = KhoError(f"There is no {secret}.")
+        await sanitizer.redact(error, arguments)
+        assert error.message == "There is no <github-token>."
+    assert threads[0] == threading.current_thread().name
+    assert threads[1].startswith("kho-sanitizer")

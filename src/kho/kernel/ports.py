@@ -331,7 +331,7 @@ class Screen(Protocol):
         if the slice refuses secrets."""
         ...
 
-    def redact(self, error: "KhoError", arguments: Any) -> None:
+    async def redact(self, error: "KhoError", arguments: Any) -> None:
         """Mask in an error the secrets that the caller's arguments held: an error may quote them."""
         ...
 

@@ -121,7 +121,7 @@ class Registry:
             outcome = Outcome(operation, operation.shape(result), result, warnings=tuple(call.warnings))
         except KhoError as error:
             if self._screen is not None:
-                self._screen.redact(error, arguments)
+                await self._screen.redact(error, arguments)
             if (spell := hints.at_wire(call.door, self._tools.get)) is not None:
                 error.guidance = hints.spelt(error.guidance, spell)
             outcome = _failure(operation, error)

@@ -77,9 +77,9 @@ class Sanitizer:
             log.info("secret stored", extra={"fields": {"capability": capability, "file": name, "found": kinds}})
         return [f"{mask_secrets(name)} ({kind})" for kind in kinds]
 
-    def redact(self, error: KhoError, arguments: Any) -> None:
-        short = [one for one in texts_of(arguments) if len(one.text) <= QUOTED]
-        found = look(short[:MOST_QUOTED], personal=False)
+    async def redact(self, error: KhoError, arguments: Any) -> None:
+        short = [one for one in texts_of(arguments) if len(one.text) <= QUOTED][:MOST_QUOTED]
+        found = await _threaded(sum(len(one.text) for one in short), lambda: look(short, personal=False))
         masks = {text.text[one.start : one.end]: f"<{one.kind}>" for text, one in found}
         if masks:
             error.mask(lambda said: _replaced(said, masks))
