@@ -16,8 +16,7 @@ from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.search.indexing import minhash, passages
 from kho.search.indexing.passages import StoredPassage
-from kho.search.text.language import language
-from kho.search.text.marks import with_marks
+from kho.search.text.language import language, typed_without_marks
 from kho.search.text.side_by_side import pairs
 from kho.search.text.tokens import index_tokens
 
@@ -105,7 +104,7 @@ def prepare(document: Document) -> Prepared:
         weights = () if plain else tuple((len(field.text) + 1, field.weight) for field in fields)
         heading = storable(passage.heading)
         spoken = language(f"{heading}\n{text}")
-        read = [READ] if spoken == "vi" and with_marks(text) != text else []
+        read = [READ] if spoken == "vi" and typed_without_marks(text) else []
         digest = sql.digest(heading, text, repr(weights), *read)
         head, body, length = _counted(heading, fields, passage.label, spoken)
         stored = StoredPassage(filed, document.key, number, digest, heading, text, weights, spoken)
