@@ -96,13 +96,14 @@ class Service:
         elsewhere: give those of earlier answers as expect_heads.
         """
         heads = [model.Head.read(text) for text in params.expect_heads]
-        for tenant in {*(head.tenant for head in heads), *([params.tenant] if params.tenant else [])}:
+        for tenant in {head.tenant for head in heads}:
             self._need_own(call, tenant)
+        # A trail that was cut off as a whole is broken for who has its head, and not unknown.
+        known = [head.tenant for head in heads]
+        named = None if params.tenant is None else await self._trail(call, params.tenant, known)
         with in_all_tenants():  # whose trail a caller may verify was decided above
-            if params.tenant is not None:
-                tenants = [params.tenant]
-                if not heads:
-                    await self._need_trail(call, params.tenant)
+            if named is not None:
+                tenants = [named]
             elif call.tenant == self.home_tenant:
                 tenants = await self.db.read(chain.tenants, timeout=call.remaining(TIMEOUT))
             else:
@@ -128,14 +129,13 @@ class Service:
     async def export(self, params: model.ExportAudit, call: Call) -> model.ExportedAudit:
         """Export the audit trail page by page, the oldest row first: done and refused, with the place of each in the
         chain. What looks like a secret is masked."""
-        tenant, after = params.tenant or call.tenant, (paging.place(params.cursor, int) or (0,))[0]
-        self._need_own(call, tenant)
+        tenant = await self._trail(call, params.tenant)
+        after = (paging.place(params.cursor, int) or (0,))[0]
 
         def read(tx: Tx) -> list[export.Exported]:
             return export.rows(tx, tenant, after=after, limit=params.limit + 1, since=params.since, until=params.until)
 
-        with in_all_tenants():  # `_need_own` decided whose
-            await self._need_trail(call, params.tenant)
+        with in_all_tenants():  # `_trail` decided whose
             found = await self.db.read(read, timeout=call.remaining(TIMEOUT))
         page, cursor = paging.cut(found, params.limit, lambda one: [one.row.number])
         as_cef = partial(export.as_cef, version=self.version)
@@ -154,8 +154,7 @@ class Service:
 
         What was done and when stays, and the chain still verifies. Nothing brings the text back.
         """
-        tenant = params.tenant or call.tenant
-        self._need_own(call, tenant)
+        tenant = await self._trail(call, params.tenant)
 
         def work(tx: Tx) -> model.ErasedAudit:
             numbers = retention.matching(tx, tenant, actor=params.actor, subject=params.subject, until=params.until)
@@ -166,19 +165,22 @@ class Service:
                 audit.record(tx, replace(event, tenant=tenant))
             return model.ErasedAudit(tenant=tenant, erased=len(batch), left=len(numbers) - len(batch))
 
-        with in_all_tenants():  # `_need_own` decided whose
-            await self._need_trail(call, params.tenant)
+        with in_all_tenants():  # `_trail` decided whose
             await self.sealer.seal_all(tenant)  # only the text of linked rows can go
             return await call.commit(self.db, work)
 
-    async def _need_trail(self, call: Call, tenant: str | None) -> None:
-        """Raise NotFound for a tenant that is named, and has none: a slip of the pen would look like a whole trail."""
-        if tenant not in (None, call.tenant):
-            known = await self.db.read(chain.tenants, timeout=call.remaining(TIMEOUT))
-            if tenant not in known:
-                raise NotFound(
-                    f"There is no audit trail of a tenant '{tenant}'. There are: {', '.join(known) or 'none'}."
-                )
+    async def _trail(self, call: Call, tenant: str | None, known: Sequence[str] = ()) -> str:
+        """Return whose trail is meant, the caller's own unless another is named. Raises Forbidden for what is not the
+        caller's to see, and NotFound for a tenant without a trail: a slip of the pen would look like a whole one."""
+        if tenant is None or tenant == call.tenant:
+            return call.tenant
+        self._need_own(call, tenant)
+        with in_all_tenants():
+            there = {*known, *await self.db.read(chain.tenants, timeout=call.remaining(TIMEOUT))}
+        if tenant not in there:
+            listed = ", ".join(sorted(there)) or "none"
+            raise NotFound(f"There is no audit trail of a tenant '{tenant}'. There are: {listed}.")
+        return tenant
 
     def _need_own(self, call: Call, tenant: str) -> None:
         if tenant != call.tenant and call.tenant != self.home_tenant:
