@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.doors.conftest import both_settings as both_settings
-from tests.doors.conftest import home as home
 from tests.doors.doors import Served, add_key, bearer, listening
 from tests.doors.streams import hearing
 from tests.security.tenants import (
