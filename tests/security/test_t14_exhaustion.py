@@ -1,6 +1,7 @@
 """T14: one request, or one list, takes all there is."""
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import orjson
 import pytest
@@ -47,5 +48,9 @@ async def test_t14_lists_and_batches_are_bounded(hub: Served) -> None:
         assert (await hub.act(action, payload)).status_code == 400
     batch: list[Json] = [{"jsonrpc": "2.0", "id": 1, "method": "facts-server/list_facts", "params": {}}] * 101
     assert "error" in orjson.loads((await hub.post("/jsonrpc", batch)).content)
-    patterns = {"path": "/nowhere", "collection": "c", "patterns": ["{a,b}" * 40]}
-    assert (await hub.act("ingest_documents", patterns)).status_code in (400, 403, 404)
+    made = {"action": "create", "collection_name": "c"}
+    assert (await hub.act("manage_collections", made)).status_code == 200
+    folder = {"path": str(Path.cwd() / "docs"), "collection": "c"}
+    refused = await hub.act("ingest_documents", {**folder, "patterns": ["{a,b}" * 40]})
+    assert (refused.status_code, "more than 100 patterns" in refused.text) == (400, True)
+    assert (await hub.act("ingest_documents", {**folder, "patterns": ["no-such-{a,b}"]})).status_code == 200
