@@ -200,7 +200,7 @@ def write(path: Path, content: bytes, mode: int | None = None) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            _take_over(path, temporary, mode)
+            _take_over(path, temporary, mode, secret=LOCAL.encode() in content)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -209,15 +209,15 @@ def write(path: Path, content: bytes, mode: int | None = None) -> None:
     sync_folder(path.parent)
 
 
-def _take_over(path: Path, temporary: Path, mode: int | None) -> None:
-    """Gives the new file the mode and the owner of the old one. One that was not there, and has the token of this
-    machine's user, is for that user alone."""
+def _take_over(path: Path, temporary: Path, mode: int | None, *, secret: bool) -> None:
+    """Gives the new file the mode and the owner of the old one. One that was not there, and holds a `secret`, is for
+    this user alone."""
     try:
         old = path.stat()
     except FileNotFoundError:
         umask = os.umask(0)
         os.umask(umask)
-        usual = 0o600 if LOCAL.encode() in temporary.read_bytes() else 0o666 & ~umask
+        usual = 0o600 if secret else 0o666 & ~umask
         temporary.chmod(usual if mode is None else mode)
         return
     temporary.chmod(old.st_mode & 0o7777 if mode is None else mode)
