@@ -50,24 +50,21 @@ class Allowance:
 
     def take(self, name: str, amount: int = 1) -> None:
         """Take from what a limit allows in a minute. Raises TooManyRequests, and takes nothing, if it is not enough."""
-        self._spend(name, TokenBucket.take, amount)
+        if most := self._most(name):
+            with self._lock:
+                wait = self._bucket(name).take(amount, self._ticks())
+            if wait > 0:
+                raise too_many(name, most, wait)
 
     def need(self, name: str) -> None:
         """Raise TooManyRequests if more was taken already than a limit allows."""
-        self._spend(name, TokenBucket.take, 0)
+        self.take(name, 0)
 
     def owe(self, name: str, amount: int) -> None:
         """Take what was used already, though it may be more than the limit allows: the next one waits for it."""
         if self._most(name):
             with self._lock:
                 self._bucket(name).owe(amount, self._ticks())
-
-    def _spend(self, name: str, how: Callable[[TokenBucket, float, float], float], amount: int) -> None:
-        if most := self._most(name):
-            with self._lock:
-                wait = how(self._bucket(name), amount, self._ticks())
-            if wait > 0:
-                raise too_many(name, most, wait)
 
     def _most(self, name: str) -> int:
         return getattr(self._settings, name)
