@@ -16,9 +16,11 @@ from tests.acceptance.processes import Client, Hub, Place, until
 def children(pid: int) -> list[int]:
     """Processes below this one that serve: those without children of their own, but for helpers of the interpreter."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text("ascii").split():
-            found += children(int(child)) or [int(child)]
+    with contextlib.suppress(OSError):  # the process has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # the thread has
+                for child in (task / "children").read_text("ascii").split():
+                    found += children(int(child)) or [int(child)]
     return found
 
 
