@@ -42,9 +42,10 @@ WORTH = 0.3
 MODEL_TIMEOUT = 2.5
 """Timeout in seconds for the model, which may have to be loaded. After that, keyword search answers alone."""
 MAX_PENDING = 10_000
-MAX_RANKINGS = 512
+MAX_RANKINGS = 128
 """Number of cached ranked lists: the pages of a query are cut from one list, and the same query is not ranked again
-while nothing has changed."""
+while nothing has changed. Each holds a few hundred objects, which every full garbage collection scans: with 512 lists,
+it stopped all requests for 50 ms."""
 FIRST_PAGE = 10
 """Number of passages cached with the list, including their texts."""
 
