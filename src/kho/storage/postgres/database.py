@@ -5,7 +5,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
@@ -15,6 +14,7 @@ from kho.kernel.ports import Row, Tx
 from kho.lib import extras
 from kho.lib.dataclass import dataclass
 from kho.lib.tenancy import Reach, reach
+from kho.storage.fair_threads import FairThreads
 from kho.storage.postgres import tenant_wall
 from kho.storage.postgres.transaction import Contended, PostgresTx, translate
 from kho.storage.unit_of_work import finish
@@ -56,10 +56,10 @@ class Postgres:
         self._driver_error = driver_error
         self._limits = limits
         self._reached = False
-        # Separate pools, so that a write never waits for slow searches.
+        # Separate pools, so that a write never waits for slow searches; in each, tenants take turns.
         readers = max(1, limits.pool_size * 3 // 8)
-        self._readers = ThreadPoolExecutor(readers, thread_name_prefix="kho-postgres-reader")
-        self._writers = ThreadPoolExecutor(max(1, limits.pool_size - readers), thread_name_prefix="kho-postgres-writer")
+        self._readers = FairThreads(readers, "kho-postgres-reader")
+        self._writers = FairThreads(max(1, limits.pool_size - readers), "kho-postgres-writer")
         self._closed = False
 
     @classmethod
@@ -87,14 +87,14 @@ class Postgres:
 
     async def read(self, work: Callable[[Tx], T], *, timeout: float | None = None) -> T:
         deadline, whose = None if timeout is None else time.monotonic() + timeout, reach()
-        return await within(timeout, self._in_thread(self._readers, lambda: self._read(work, whose, deadline)))
+        return await within(timeout, self._in_thread(self._readers, whose, lambda: self._read(work, whose, deadline)))
 
     async def write(self, work: Callable[[Tx], T]) -> T:
         whose = reach()  # of the caller: the thread has no such thing
-        return await self._in_thread(self._writers, lambda: self._write(work, whose))
+        return await self._in_thread(self._writers, whose, lambda: self._write(work, whose))
 
     async def maintain(self, statement: str, **settings: str) -> None:
-        await self._in_thread(self._writers, lambda: self._maintain(statement, settings))
+        await self._in_thread(self._writers, reach(), lambda: self._maintain(statement, settings))
 
     async def aclose(self) -> None:
         self._closed = True
@@ -102,10 +102,10 @@ class Postgres:
         await asyncio.to_thread(self._readers.shutdown)
         await asyncio.to_thread(self._pool.close)
 
-    async def _in_thread(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    async def _in_thread(self, threads: FairThreads, whose: Reach, work: Callable[[], T]) -> T:
         if self._closed:
             raise errors.DatabaseError("The database is closed.")
-        return await asyncio.get_running_loop().run_in_executor(threads, work)
+        return await threads.run(whose, work)
 
     def _read(self, work: Callable[[Tx], T], whose: Reach, deadline: float | None) -> T:
         begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{tenant_wall.said(whose)}"

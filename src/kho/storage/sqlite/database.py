@@ -10,7 +10,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Self, TypeVar
@@ -19,6 +18,8 @@ import apsw
 
 from kho.kernel import Tx, errors
 from kho.kernel.call import within
+from kho.lib.tenancy import reach
+from kho.storage.fair_threads import FairThreads
 from kho.storage.sqlite.connection import Connection, connect
 from kho.storage.sqlite.transaction import SqliteTx, translate
 from kho.storage.sqlite.writer import Writer
@@ -38,11 +39,11 @@ _CHECKPOINT_AFTER_PAGES = 4_000
 
 
 class ReaderPool:
-    """At most `size` threads and as many connections, created on demand."""
+    """At most `size` threads and as many connections, created on demand. Tenants take turns."""
 
     def __init__(self, connect: Callable[[], Connection], size: int) -> None:
         self._connect = connect
-        self._threads = ThreadPoolExecutor(size, thread_name_prefix="kho-sqlite-reader")
+        self._threads = FairThreads(size, "kho-sqlite-reader")
         self._idle: list[Connection] = []
         self._closed = False
 
@@ -51,7 +52,7 @@ class ReaderPool:
             raise errors.DatabaseError("The database is closed.")
         loop = asyncio.get_running_loop()
         reading = _Reading()
-        answer = loop.run_in_executor(self._threads, self._run, work, reading)
+        answer = self._threads.run(reach(), lambda: self._run(work, reading))
         try:
             return await within(timeout, answer)
         finally:
