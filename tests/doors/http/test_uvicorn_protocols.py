@@ -125,6 +125,22 @@ class Client:
                     return first + await self.reader.read()
 
 
+async def test_each_part_of_an_answer_is_sent_when_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener is handed in, as it is for several workers: asyncio then leaves the system's delay on."""
+    delays: list[bool] = []
+    made = GuardedProtocol.connection_made
+
+    def noted(self: GuardedProtocol, transport: asyncio.Transport) -> None:
+        made(self, transport)
+        delays.append(not transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    monkeypatch.setattr(GuardedProtocol, "connection_made", noted)
+    async with serve() as port, connect(port) as client:
+        await client.send(LAST)
+        assert (await client.rest()).endswith(b"read 0")
+    assert delays == [False]
+
+
 @contextlib.asynccontextmanager
 async def connect(port: int) -> AsyncGenerator[Client]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
