@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import os
 import struct
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.timeouts import PATIENCE
 
 from kho.kernel.errors import Unavailable
 from kho.kernel.ports import Embedder
@@ -292,3 +294,12 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
             WeightsFile(path)
     with pytest.raises(Unavailable, match="cannot be read"):
         WeightsFile(tmp_path / "nowhere")
+
+
+def test_the_runtime_reports_to_nobody_and_leaves_nothing_in_the_cache_folder(tmp_path: Path) -> None:
+    """Asked of the runtime itself: it keeps what it would report in a database in the cache folder."""
+    code = "from kho.models.e5.runtime import Runtime; Runtime()"
+    own = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    own.pop("ORT_DISABLE_TELEMETRY", None)
+    subprocess.run([sys.executable, "-c", code], env=own, check=True, timeout=PATIENCE)
+    assert [one.name for one in tmp_path.rglob("*")] == []

@@ -2,6 +2,7 @@
 another's vector, each on the caller's own thread.
 """
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ class Encoder:
 
 
 def _session(model: bytes) -> Any:
+    # From 1.24 on it reports to its maker what loads it, and keeps a device id in the user's cache folder: it begins
+    # when it is imported, before `disable_telemetry_events` can be called.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         runtime: Any = __import__("onnxruntime")
     except ImportError as problem:
