@@ -34,8 +34,8 @@ class Encoder:
 
 
 def _session(model: bytes) -> Any:
-    # From 1.24 on it reports to its maker what loads it, and keeps a device id in the user's cache folder: it begins
-    # when it is imported, before `disable_telemetry_events` can be called.
+    # Its newer versions report to their maker what loads them, and keep a device id in the user's cache folder. That
+    # begins with the import, before `disable_telemetry_events` can be called.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         runtime: Any = __import__("onnxruntime")
