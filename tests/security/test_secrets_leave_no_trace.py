@@ -27,6 +27,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from psycopg import sql
 from tests.doors.doors import KHO, MODERN, PLAIN, Json, Served, bearer, kho, new_key, served, talking
+from tests.key_watch import watched
 
 from kho import slices
 from kho.doors.logs import JsonFormatter, LineFormatter
@@ -50,13 +51,15 @@ def made(random: random.Random) -> str:
     def letters(length: int, alphabet: str = LETTERS) -> str:
         return "".join(random.choices(alphabet, k=length))
 
-    return random.choice(
-        (
-            "ghp" + "_" + letters(36),
-            "xoxb" + "-" + letters(12, string.digits) + "-" + letters(24),
-            "sk_live" + "_" + letters(32),
-            "npm" + "_" + letters(36),
-            "hf" + "_" + letters(34),
+    return watched(
+        random.choice(
+            (
+                "ghp" + "_" + letters(36),
+                "xoxb" + "-" + letters(12, string.digits) + "-" + letters(24),
+                "sk_live" + "_" + letters(32),
+                "npm" + "_" + letters(36),
+                "hf" + "_" + letters(34),
+            )
         )
     )
 
@@ -254,14 +257,16 @@ class Walk:
             reply = await self.hub.post("/actions", body, **bearer(self.key))
             assert reply.status_code >= 400, body
             self.heard("/actions", reply.text, error=True)
-        for method, params in ((f"experiences-server/{gone()}", {}), (gone(), {}), ("x/y", gone())):
-            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        several: list[tuple[str, Any]] = [(f"experiences-server/{gone()}", {}), (gone(), {}), ("x/y", gone())]
+        for method, params in several:
+            body: Json = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
             for path in ("/jsonrpc", "/mcp"):
                 headers = {**bearer(self.key), "accept": "application/json, text/event-stream"}
                 self.heard(path, (await self.hub.post(path, body, **headers)).text, error=True)
         for method in ("GET", "POST"):
             send = self.hub.get if method == "GET" else self.hub.post
-            more = [] if method == "GET" else [{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}]
+            listing: Json = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+            more = [] if method == "GET" else [listing]
             reply = await send(f"/mcp?tools={gone()}", *more, **bearer(self.key))
             assert reply.status_code == 400
             self.heard("/mcp?tools=", reply.text, error=True)
