@@ -5,14 +5,16 @@ import json
 import logging
 import random
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mcp import Client
 from mcp_types import TextContent
 from tests.doors.doors import MODERN, kho, served
+from tests.key_watch import watched
+from tests.outside import NO_NAMES
 
 from kho import slices
 from kho.app import open_hub
@@ -21,6 +23,7 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
+from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
 from kho.kernel.toolset import ALL
 from kho.lib.tenancy import for_tenant
@@ -35,7 +38,7 @@ Json = dict[str, Any]
 
 def new_secret() -> str:
     """A made-up token, another one each time."""
-    return (
+    return watched(
         "ghp"
         + "_"
         + "".join(random.SystemRandom().choices("abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789", k=36))
@@ -166,6 +169,44 @@ async def test_each_policy_of_each_slice(
             said = f"{outcome.warnings} {outcome.value}"
             assert ("looks like a secret" in said) is (policy == "warn")
             assert ("secrets" in trail[0]["details"]) is (policy == "warn")
+
+
+def spoilt(operation: Operation) -> Iterator[tuple[str, Json]]:
+    """Its example with a secret in each parameter that takes a text."""
+    properties: Json = operation.input_schema.get("properties", {})
+    example = {name: value for name, value in operation.example.items() if name in properties}
+    for name, schema in properties.items():
+        if '"string"' in json.dumps(schema):
+            secret, before = new_secret(), example.get(name)
+            text: Any = f"see {secret}" if isinstance(before, str) and " " in before else secret
+            if isinstance(before, dict):
+                text = {**cast(Json, before), "note": secret}
+            elif isinstance(before, list):
+                text = [*cast(list[Any], before), secret]
+            yield f"{operation.name}({name})", {**example, name: text}
+
+
+async def test_every_write_of_every_slice_obeys_its_policy(tmp_path: Path) -> None:
+    """Whatever warns where a secret is stored refuses it under 'refuse', and says nothing under 'off'."""
+    told: dict[str, dict[str, str]] = {}
+    for policy in ("off", "warn", "refuse"):
+        chosen = SanitizerSettings.model_validate(dict.fromkeys(SanitizerSettings().policies, policy))
+        settings = Settings(home=tmp_path / policy, database_url=None, sanitizer=chosen)
+        async with open_hub(settings, network=NO_NAMES) as hub:
+            admin = local_principal(settings, admin=True)
+            writes = [one for slice_ in hub.registry.capabilities for one in slice_.operations if one.effect != "read"]
+            of = told.setdefault(policy, {})
+            for name, operation, arguments in ((name, one, more) for one in writes for name, more in spoilt(one)):
+                call = Call(admin)
+                outcome = await hub.registry.call(operation, arguments, call)
+                refused = outcome.error is not None and outcome.error.code == "CONTEXT_NOT_SANITIZED"
+                of[name] = "refused" if refused else "told" if call.sightings else "nothing"
+    assert {*told["off"].values()} == {"nothing"}
+    screened = {name for name, said in told["warn"].items() if said == "told"}
+    assert {name for name, said in told["refuse"].items() if said == "refused"} == screened
+    assert "refused" not in told["warn"].values()
+    assert {name.partition(".")[0] for name in screened} == {one.capability for one in writes}
+    assert len(screened) > 60
 
 
 def test_every_slice_that_stores_has_a_policy() -> None:
