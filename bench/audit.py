@@ -15,9 +15,7 @@ from statistics import median
 
 from bench.storage import Figure, Store, insert_with_words, measure, opened
 
-from kho.audit.retention import Retention
 from kho.audit.sealer import Sealer
-from kho.audit.settings import AuditSettings
 from kho.audit.verification import Verification
 from kho.kernel.audit import AuditEvent, record
 from kho.kernel.background import Background
@@ -52,10 +50,7 @@ def write_row(tx: Tx, number: int) -> None:
 
 def sealer_of(store: Store, background: Background) -> Sealer:
     leases = SqlLeases(system_clock)
-    retention = Retention(
-        db=store.db, background=background, clock=system_clock, leases=leases, settings=AuditSettings()
-    )
-    return Sealer(db=store.db, background=background, clock=system_clock, leases=leases, retention=retention)
+    return Sealer(db=store.db, background=background, clock=system_clock, leases=leases)
 
 
 async def beside_a_sealer(store: Store, work: Callable[[Tx, int], None], seconds: float) -> Figure:

@@ -33,7 +33,7 @@ class Office:
     """Writes a trail, seals it, and does to it what somebody with the database alone can do."""
 
     db: Database
-    clock: Clock = field(default_factory=Clock)
+    clock: Any = field(default_factory=Clock)
     background: Background = field(default_factory=Background)
     settings: AuditSettings = field(default_factory=AuditSettings)
 
@@ -42,9 +42,7 @@ class Office:
         self.retention = Retention(
             db=self.db, background=self.background, clock=self.clock, leases=leases, settings=self.settings
         )
-        self.sealer = Sealer(
-            db=self.db, background=self.background, clock=self.clock, leases=leases, retention=self.retention
-        )
+        self.sealer = Sealer(db=self.db, background=self.background, clock=self.clock, leases=leases)
 
     async def write(self, count: int = 1, tenant: str = TENANT, **more: Any) -> list[int]:
         """Add rows; return their numbers."""
@@ -73,6 +71,11 @@ class Office:
         numbers = await self.write(count, tenant, **more)
         await self.sealer.seal_all(tenant)
         return numbers
+
+    async def keep(self) -> None:
+        """What a hub does now and then: seal what waits, then keep to the settings."""
+        await self.sealer.step()
+        await self.retention.step()
 
     async def verify(self, tenant: str = TENANT) -> Trail:
         return await Verification(self.db, tenant).run(_nobody_watches)

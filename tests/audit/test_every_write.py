@@ -17,6 +17,7 @@ import orjson
 import pytest
 
 from kho.app import open_database, open_hub
+from kho.audit import retention
 from kho.kernel import audit
 from kho.kernel.audit import AuditEntry
 from kho.kernel.call import Call, Principal
@@ -322,7 +323,10 @@ async def test_every_write_leaves_one_row_if_it_changed_something_and_none_other
         assert outcome.error is None, (where, outcome.error)
         world.answers[step.name] = outcome.value
         capability, _, name = world.operation(step.name).audited_as.partition("/")
-        new = await added()
+        # Its own may lose its text one day, so the places of an erasure are named in a row that has none.
+        new = [
+            one for one in await added() if (one.capability, one.operation) != (retention.CAPABILITY, retention.ERASE)
+        ]
         assert len(new) == 1, (where, new)
         row = new[0]
         assert (row.capability, row.operation, row.actor) == (capability, step.logged_as or name, "lan"), where

@@ -259,6 +259,7 @@ async def test_what_somebody_did_is_erased_and_still_verifies(company: Company) 
     entries = (await company.done("audit_log", {}))["entries"]
     assert [(one["action"], one["actor"], one["subject"], "erased_at" in one) for one in entries] == [
         ("erase_audit", "lan", "", False),
+        ("erase_text", "", "", False),
         ("delete_document", "", "", True),
         ("create_document", "", "", True),
         ("submit_experience", "lan", entries[-1]["subject"], False),
@@ -270,7 +271,18 @@ async def test_what_somebody_did_is_erased_and_still_verifies(company: Company) 
 
 async def test_rows_that_wait_for_their_link_are_erased_too(company: Company) -> None:
     assert (await company.done("erase_audit", {"subject": "d"}))["erased"] == 2
-    assert (await company.done("verify_audit", {}))["trails"][0]["unsealed"] == 1
+    [trail] = (await company.done("verify_audit", {}))["trails"]
+    assert (trail["whole"], trail["unsealed"]) == (True, 2)
+
+
+async def test_what_an_erasure_said_of_itself_can_be_erased_too(company: Company) -> None:
+    """The row that has its actor and its reason goes, and what it erased is named all the same."""
+    await company.done("erase_audit", {"actor": "minh", "reason": "asked for by minh"})
+    await company.done("erase_audit", {"actor": "lan"}, sub="another")
+    await company.seal()
+    [trail] = (await company.done("verify_audit", {}))["trails"]
+    assert (trail["whole"], trail["erased"], trail["sealed"]) == (True, 4, 7)
+    assert "minh" not in orjson.dumps((await company.done("audit_log", {}))["entries"]).decode()
 
 
 async def test_further_subjects_are_found_and_other_tenants_are_not(company: Company) -> None:
@@ -355,9 +367,9 @@ def test_verify_exits_with_one_when_something_is_broken(local: Settings) -> None
     )
     asked = kho(local, "audit", "verify", "local", "--json")
     [trail] = orjson.loads(asked.out)["trails"]
-    assert (asked.status, trail["sealed"], trail["unsealed"]) == (0, 1, 1)
+    assert (asked.status, trail["sealed"], trail["unsealed"]) == (0, 1, 2)
     expected = trail["head"].replace(":1:", ":9:")
     done = kho(local, "audit", "verify", "--expect-head", expected)
     assert (done.status, done.err) == (1, "")
-    assert done.out.startswith("The audit trail was tampered with: 1 break. 1 newer row not sealed yet.\n")
+    assert done.out.startswith("The audit trail was tampered with: 1 break. 2 newer rows not sealed yet.\n")
     assert "cut off" in done.out

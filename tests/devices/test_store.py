@@ -40,6 +40,23 @@ async def test_the_history_is_bounded_by_tenant(worker: HubWorker) -> None:
     assert await worker.db.write(work) == list(range(25, 5, -1))
 
 
+async def test_what_a_board_says_of_a_call_is_kept_without_secrets(worker: HubWorker) -> None:
+    secret = "ghp_" + "aB3dE5fG7h" * 3 + "Kq9Zx1"
+
+    def work(tx: Tx) -> list[call_log.LoggedCall]:
+        call_log.add(tx, worker.tenant, entry(message=f"no network for {secret}", tool=secret))
+        second = call_log.add(tx, worker.tenant, entry())
+        call_log.ended(tx, worker.tenant, second, "failed", f"https://me:word@host/ refused {secret}", 5)
+        return call_log.page(tx, worker.tenant, devices=None, tool=None, since=None, before=None, most=100)
+
+    kept = await worker.db.write(work)
+    assert [one.message for one in kept] == [
+        "https://***@host/ refused <github-token>",
+        "no network for <github-token>",
+    ]
+    assert kept[1].tool == "<github-token>"
+
+
 async def test_notifications_are_bounded_by_device(worker: HubWorker) -> None:
     await worker.registrations.register(A, "c", {})
     await worker.registrations.register(B, "c", {})

@@ -114,10 +114,11 @@ async def test_a_refused_caller_is_a_line_too(tmp_path: Path) -> None:
 
 
 class Collector(HTTPServer):
-    """Takes what an OpenTelemetry exporter sends."""
+    """Takes what an OpenTelemetry exporter sends; with `moved` it says that this belongs elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, moved: str = "") -> None:
         self.received: list[tuple[str, bytes]] = []
+        self.moved = moved
         super().__init__(("127.0.0.1", 0), Collecting)
 
 
@@ -126,15 +127,20 @@ class Collecting(BaseHTTPRequestHandler):
         assert isinstance(self.server, Collector)
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.received.append((self.path, body))
-        self.send_response(200)
+        if self.server.moved:
+            self.send_response(307)
+            self.send_header("location", self.server.moved)
+        else:
+            self.send_response(200)
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
         return
 
 
-def test_spans_reach_a_collector(tmp_path: Path) -> None:
-    with Collector() as collector:
+@pytest.mark.parametrize("moved", ["", "/elsewhere"])
+def test_spans_reach_a_collector_and_go_nowhere_else(tmp_path: Path, moved: str) -> None:
+    with Collector(moved) as collector:
         thread = threading.Thread(target=collector.serve_forever)
         thread.start()
         try:
@@ -148,8 +154,8 @@ def test_spans_reach_a_collector(tmp_path: Path) -> None:
         finally:
             collector.shutdown()
             thread.join()
-    path, body = collector.received[0]
-    assert path == "/v1/traces"
+    assert {path for path, _ in collector.received} == {"/v1/traces"}
+    body = b"".join(body for _, body in collector.received)
     assert b"experiences.query" in body
     assert CANARY.encode() not in body
 

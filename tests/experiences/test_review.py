@@ -131,6 +131,19 @@ async def test_only_reviewers_decide_and_nobody_goes_around_them(room: Room) -> 
     assert (await room.ask("reviewer", "update_experience", **changed))["success"] is True
 
 
+async def test_a_record_that_a_reviewer_took_away_stays_away(room: Room) -> None:
+    id = await room.submit()
+    await room.ask("reviewer", "approve_experience", id=id)
+    for who in ("author", "other"):
+        assert (await room.ask(who, "delete_experience", id=id))["error"]["code"] == "FORBIDDEN"
+    assert (await room.ask("reviewer", "delete_experience", id=id, reason="harmful"))["success"] is True
+    for who in ("author", "other"):
+        assert (await room.ask(who, "restore_experience", id=id))["error"]["code"] == "FORBIDDEN"
+        assert (await room.ask(who, "get_experience", id=id))["error"]["code"] == "NOT_FOUND"
+    assert (await room.ask("reviewer", "restore_experience", id=id))["success"] is True
+    assert (await room.ask("other", "get_experience", id=id))["success"] is True
+
+
 async def test_two_reviewers_at_once(room: Room) -> None:
     id = await room.submit()
     answers = await asyncio.gather(*(room.ask(who, "approve_experience", id=id) for who in ("reviewer", "admin")))

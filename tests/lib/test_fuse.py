@@ -60,6 +60,52 @@ def test_another_process_is_under_the_same_fuse(tmp_path: Path) -> None:
     assert "socket.connect 192.0.2.1:80" in reported()
 
 
+UVLOOP = """
+import asyncio, socket, uvloop
+
+async def main():
+    loop = asyncio.get_running_loop()
+    assert type(loop).__module__.startswith("uvloop")
+    sender = socket.socket()
+    sender.setblocking(False)
+    for work in (
+        lambda: loop.create_connection(asyncio.Protocol, "192.0.2.1", 80),
+        lambda: loop.create_connection(asyncio.Protocol, "example.org", 81),
+        lambda: loop.getaddrinfo("example.net", 82),
+        lambda: loop.sock_connect(sender, ("192.0.2.1", 83)),
+        lambda: loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=("192.0.2.1", 84)),
+    ):
+        try:
+            await asyncio.wait_for(work(), 5)
+        except ConnectionRefusedError as error:
+            print(error)
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    for host in ("127.0.0.1", "localhost"):
+        reader, writer = await asyncio.open_connection(host, server.sockets[0].getsockname()[1])
+        assert await reader.read() == b""
+
+uvloop.run(main())
+"""
+
+
+def test_uvloop_which_connects_in_c_is_under_the_same_fuse(tmp_path: Path) -> None:
+    script = tmp_path / "reaches_out.py"
+    script.write_text(UVLOOP)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ended.returncode == 0, ended.stderr
+    told = reported()
+    for one in (
+        "socket.connect 192.0.2.1:80",
+        "socket.connect example.org:81",
+        "socket.getaddrinfo 'example.net'",
+        "socket.connect 192.0.2.1:83",
+        "socket.sendto 192.0.2.1:84",
+    ):
+        assert one in told
+        assert one in ended.stdout
+    assert len(told.splitlines()) == 5
+
+
 def test_a_test_that_would_have_sent_something_fails(pytester_path: Path) -> None:
     """The whole way: a suite of one test that swallows the refusal, below this suite's conftest."""
     ended = subprocess.run(

@@ -1,5 +1,6 @@
 """Reading at a distance: the process is used again, replaced when it fails, and never hurts the hub."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from tests.parsers.samples import pdf, word
 
 from kho.lib.chunking.chunker import chunks
 from kho.parsers import ParsedFile, ParserLimits, UnreadableFile, Worker, read, read_text
-from kho.parsers.worker import LARGE
+from kho.parsers.worker import LARGE, NESTED
 
 WORD = word(lambda document: document.add_paragraph("Chữ trong tài liệu."))
 PDF = pdf(["Chữ trên trang."])
@@ -37,6 +38,17 @@ async def test_plain_formats_need_no_process() -> None:
     async with Worker() as worker:
         assert (await worker.read(b"# A", "a.md")).title == "A"
         assert worker.pid is None
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.ipynb", "a.csv", "a.tsv", "a.rst"])
+async def test_formats_that_few_signs_make_much_of_are_read_in_the_process_earlier(name: str) -> None:
+    """256 KB of `[` would hold up the hub for seconds."""
+    async with Worker() as worker:
+        for size, pid in ((NESTED - 1, False), (NESTED + 1, True)):
+            with contextlib.suppress(UnreadableFile):
+                await worker.read(b"[" * size, name)
+            assert (worker.pid is not None) is pid
+        assert NESTED < LARGE
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,16 @@ import json
 import logging
 import random
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mcp import Client
 from mcp_types import TextContent
 from tests.doors.doors import MODERN, kho, served
+from tests.key_watch import watched
+from tests.outside import NO_NAMES
 
 from kho import slices
 from kho.app import open_hub
@@ -21,6 +23,7 @@ from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.errors import KhoError
 from kho.kernel.hub import Hub
+from kho.kernel.operation import Operation
 from kho.kernel.registry import Outcome
 from kho.kernel.toolset import ALL
 from kho.lib.tenancy import for_tenant
@@ -35,7 +38,7 @@ Json = dict[str, Any]
 
 def new_secret() -> str:
     """A made-up token, another one each time."""
-    return (
+    return watched(
         "ghp"
         + "_"
         + "".join(random.SystemRandom().choices("abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789", k=36))
@@ -168,6 +171,44 @@ async def test_each_policy_of_each_slice(
             assert ("secrets" in trail[0]["details"]) is (policy == "warn")
 
 
+def spoilt(operation: Operation) -> Iterator[tuple[str, Json]]:
+    """Its example with a secret in each parameter that takes a text."""
+    properties: Json = operation.input_schema.get("properties", {})
+    example = {name: value for name, value in operation.example.items() if name in properties}
+    for name, schema in properties.items():
+        if '"string"' in json.dumps(schema):
+            secret, before = new_secret(), example.get(name)
+            text: Any = f"see {secret}" if isinstance(before, str) and " " in before else secret
+            if isinstance(before, dict):
+                text = {**cast(Json, before), "note": secret}
+            elif isinstance(before, list):
+                text = [*cast(list[Any], before), secret]
+            yield f"{operation.name}({name})", {**example, name: text}
+
+
+async def test_every_write_of_every_slice_obeys_its_policy(tmp_path: Path) -> None:
+    """Whatever warns where a secret is stored refuses it under 'refuse', and says nothing under 'off'."""
+    told: dict[str, dict[str, str]] = {}
+    for policy in ("off", "warn", "refuse"):
+        chosen = SanitizerSettings.model_validate(dict.fromkeys(SanitizerSettings().policies, policy))
+        settings = Settings(home=tmp_path / policy, database_url=None, sanitizer=chosen)
+        async with open_hub(settings, network=NO_NAMES) as hub:
+            admin = local_principal(settings, admin=True)
+            writes = [one for slice_ in hub.registry.capabilities for one in slice_.operations if one.effect != "read"]
+            of = told.setdefault(policy, {})
+            for name, operation, arguments in ((name, one, more) for one in writes for name, more in spoilt(one)):
+                call = Call(admin)
+                outcome = await hub.registry.call(operation, arguments, call)
+                refused = outcome.error is not None and outcome.error.code == "CONTEXT_NOT_SANITIZED"
+                of[name] = "refused" if refused else "told" if call.sightings else "nothing"
+    assert {*told["off"].values()} == {"nothing"}
+    screened = {name for name, said in told["warn"].items() if said == "told"}
+    assert {name for name, said in told["refuse"].items() if said == "refused"} == screened
+    assert "refused" not in told["warn"].values()
+    assert {name.partition(".")[0] for name in screened} == {one.capability for one in writes}
+    assert len(screened) > 60
+
+
 def test_every_slice_that_stores_has_a_policy() -> None:
     operations = [one for slice_ in slices.describe().capabilities for one in slice_.operations]
     storing = {one.capability for one in operations if one.effect != "read"}
@@ -219,6 +260,139 @@ async def test_files_are_refused(folder: Path, tmp_path: Path) -> None:
         refused, _ = await room.ask("research-server/upload_document", **upload)
         assert refused.error is not None
         assert refused.error.code == "CONTEXT_NOT_SANITIZED"
+
+
+PARTS = ("title: §\n", "tags: [one, §]\n", "author: §\n")
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("policy", ["off", "warn", "refuse"])
+async def test_what_stands_above_a_text_is_looked_at_too(policy: str, part: str, tmp_path: Path) -> None:
+    secret = new_secret()
+    file = f"---\n{part.replace('§', secret)}---\nPlain words.\n"
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.md").write_text(file)
+    settings = Settings.model_validate(
+        {"home": tmp_path / "home", "research": {"roots": [str(folder)]}, "sanitizer": {"research": policy}}
+    )
+    async with open_hub(settings) as hub:
+        room = Room(hub, settings)
+        ingested, call = await room.ask(
+            "research-server/ingest_documents", path=str(folder), collection="c", create=True, wait=60
+        )
+        assert (ingested.value["job"]["failed"], call.sightings != []) == (policy == "refuse", policy == "warn")
+        content = base64.b64encode(file.encode()).decode()
+        outcome, call = await room.ask(
+            "research-server/upload_document", filename="b.md", content=content, collection="c", force=True
+        )
+        assert ((outcome.error is not None), call.sightings != []) == (policy == "refuse", policy == "warn")
+        assert secret not in str(await room.trail())
+
+
+async def test_a_title_in_html_is_looked_at(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"home": tmp_path / "home", "sanitizer": {"research": "refuse"}})
+    page = f"<html><head><title>{new_secret()}</title></head><body><p>Plain words.</p></body></html>"
+    content = base64.b64encode(page.encode()).decode()
+    async with open_hub(settings) as hub:
+        outcome, _ = await Room(hub, settings).ask(
+            "research-server/upload_document", filename="a.html", content=content, collection="c", create=True
+        )
+    assert outcome.error is not None
+    assert outcome.error.code == "CONTEXT_NOT_SANITIZED"
+
+
+async def test_a_path_is_looked_at(tmp_path: Path) -> None:
+    folder = tmp_path / new_secret()
+    folder.mkdir()
+    (folder / "a.md").write_text("# Plain\n\nwords\n")
+    settings = Settings.model_validate({"home": tmp_path / "home", "research": {"roots": [str(folder)]}})
+    async with open_hub(settings) as hub:
+        room = Room(hub, settings)
+        outcome, _ = await room.ask(
+            "research-server/ingest_documents", path=str(folder), collection="c", create=True, wait=60
+        )
+        assert "a.md (github-token)" in str(outcome.warnings)
+        assert folder.name not in str(outcome.warnings)
+
+
+DOCUMENT_FILES = {
+    "in the text.md": "# A\n\nThe key is §.\n",
+    "in the title.md": "---\ntitle: §\n---\nPlain.\n",
+    "in another field.md": "---\nnote: {deep: [§]}\n---\nPlain.\n",
+    "in the tags.md": "---\ntags: [a, §]\n---\nPlain.\n",
+}
+
+
+def document_folder(tmp_path: Path) -> tuple[Path, list[str]]:
+    folder, secrets = tmp_path / "handbook", [new_secret() for _ in DOCUMENT_FILES]
+    folder.mkdir()
+    for (name, text), secret in zip(DOCUMENT_FILES.items(), secrets, strict=True):
+        (folder / name).write_text(text.replace("§", secret))
+    (folder / "clean.md").write_text("Plain.\n")
+    return folder, secrets
+
+
+async def import_into(room: Room, folder: Path, **more: Any) -> tuple[Outcome, Call]:
+    call = Call(room.admin)
+    [operation] = [
+        one for slice_ in room.hub.registry.capabilities for one in slice_.operations if one.name == "documents.import"
+    ]
+    return await room.hub.registry.call(operation, {"directory": str(folder), **more}, call), call
+
+
+@pytest.mark.parametrize("policy", ["off", "warn", "refuse"])
+async def test_files_that_become_documents_obey_the_policy(
+    policy: str, database_url: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, secrets = document_folder(tmp_path)
+    caplog.set_level(logging.INFO, "kho")
+    settings = Settings.model_validate(
+        {"home": tmp_path / "home", "database_url": database_url, "sanitizer": {"documents": policy}}
+    )
+    async with open_hub(settings) as hub:
+        room = Room(hub, settings)
+        tried, _ = await import_into(room, folder, dry_run=True)
+        assert tried.warnings == ()
+        assert "secret stored" not in caplog.text
+        outcome, _ = await import_into(room, folder)
+        if policy == "refuse":
+            for one in (tried, outcome):
+                assert one.error is not None
+                assert {failed["path"] for failed in one.error.details["failed"]} == {*DOCUMENT_FILES}
+                assert all("github-token" in failed["reason"] for failed in one.error.details["failed"])
+                assert one.error.details["counts"] == {"created": 1}
+        else:
+            assert outcome.error is None
+            assert outcome.value["counts"]["created"] == len(DOCUMENT_FILES) + 1
+        told = " ".join(outcome.warnings)
+        assert [f"{name} (github-token)" in told for name in DOCUMENT_FILES] == [policy == "warn"] * len(secrets)
+        assert len(outcome.warnings) == (policy == "warn")
+        trail = await room.trail()
+        seen = {str(one["details"].get("secrets")) for one in trail if one["action"] == "create_document"}
+        places = {f"['{name} (github-token)']" for name in DOCUMENT_FILES if policy == "warn"}
+        assert seen == {"None", *places}
+        assert caplog.text.count("secret stored") == len(places)
+        said = f"{outcome.warnings} {outcome.error and outcome.error.as_dict()} {trail} {caplog.text}"
+        assert [secret for secret in secrets if secret in said] == []
+
+
+async def test_a_document_that_a_file_changes_obeys_the_policy(tmp_path: Path) -> None:
+    folder = tmp_path / "handbook"
+    folder.mkdir()
+    (folder / "a.md").write_text("Plain.\n")
+    settings = Settings.model_validate({"home": tmp_path / "home", "sanitizer": {"documents": "refuse"}})
+    async with open_hub(settings) as hub:
+        room = Room(hub, settings)
+        assert (await import_into(room, folder))[0].error is None
+        (folder / "a.md").write_text(f"The key is {new_secret()}.\n")
+        outcome, _ = await import_into(room, folder)
+        assert outcome.error is not None
+        assert "github-token" in str(outcome.error.details["failed"])
+        found, _ = await room.ask("documents-server/list_documents")
+        [listed] = found.value["documents"]
+        now, _ = await room.ask("documents-server/get_document", document_id=listed["document_id"])
+        assert now.value["content"]["body"] == "Plain.\n"
 
 
 async def test_an_upload_is_warned_of_once(room: Room) -> None:
@@ -342,5 +516,5 @@ async def test_what_an_error_may_quote_is_looked_at_in_a_thread_if_it_is_much(mo
         error = KhoError(f"There is no {secret}.")
         await sanitizer.redact(error, arguments)
         assert error.message == "There is no <github-token>."
-    assert threads[0] == threading.current_thread().name
-    assert threads[1].startswith("kho-sanitizer")
+    here = threading.current_thread().name
+    assert [one if one == here else one.partition("_")[0] for one in threads] == [here, here, "kho-sanitizer", here]

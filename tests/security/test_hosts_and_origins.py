@@ -12,7 +12,9 @@ import pytest
 from tests.doors.doors import Served, new_key, served
 from tests.security.raw_http import Target, asked, targets
 
-from kho.settings import Settings
+from kho.app import open_hub
+from kho.kernel.call import Call
+from kho.settings import Settings, local_principal
 
 GUARD = {"BAD_HOST": 400, "HOST_NOT_ALLOWED": 421, "ORIGIN_NOT_ALLOWED": 403}
 """How the guard refuses, before any route sees the request."""
@@ -205,3 +207,24 @@ async def test_a_keyed_hub_asks_a_good_host_for_its_key(hub: tuple[str, Served, 
         if kind != "keyless" and not target.socket and target.path.startswith(("/jsonrpc", "/mcp", "/devices/events")):
             asked_for.add(answer.status)
     assert asked_for == (set() if kind == "keyless" else {401})
+
+
+async def test_what_the_guard_refuses_is_counted_in_the_audit_trail(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home", database_url=None)
+    async with served(settings) as hub:
+        for headers, status in (
+            ({"host": "evil.test"}, 421),
+            ({"host": "also.evil.test"}, 421),
+            ({"host": "not a host"}, 421),
+            ({"origin": "https://evil.test"}, 403),
+        ):
+            assert (await hub.get("/health", **headers)).status_code == status
+        assert (await hub.get("/health")).status_code == 200
+    async with open_hub(settings) as opened:
+        call = Call(local_principal(settings, admin=True))
+        trail = await opened.registry.call(opened.registry.actions["audit_log"], {"outcome": "refused"}, call)
+    counts: dict[tuple[str, str], int] = {}
+    for one in trail.value["entries"]:  # a minute may have ended meanwhile
+        of = (one["action"], one["subject"])
+        counts[of] = counts.get(of, 0) + one["details"]["requests"]
+    assert counts == {("check_host", "127.0.0.1"): 3, ("check_origin", "127.0.0.1"): 1}

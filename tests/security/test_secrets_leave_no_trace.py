@@ -12,7 +12,7 @@ import re
 import string
 import sys
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from io import StringIO
@@ -26,7 +26,8 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from psycopg import sql
-from tests.doors.doors import MODERN, PLAIN, Json, Served, bearer, new_key, served
+from tests.doors.doors import KHO, MODERN, PLAIN, Json, Served, bearer, kho, new_key, served, talking
+from tests.key_watch import watched
 
 from kho import slices
 from kho.doors.logs import JsonFormatter, LineFormatter
@@ -50,13 +51,15 @@ def made(random: random.Random) -> str:
     def letters(length: int, alphabet: str = LETTERS) -> str:
         return "".join(random.choices(alphabet, k=length))
 
-    return random.choice(
-        (
-            "ghp" + "_" + letters(36),
-            "xoxb" + "-" + letters(12, string.digits) + "-" + letters(24),
-            "sk_live" + "_" + letters(32),
-            "npm" + "_" + letters(36),
-            "hf" + "_" + letters(34),
+    return watched(
+        random.choice(
+            (
+                "ghp" + "_" + letters(36),
+                "xoxb" + "-" + letters(12, string.digits) + "-" + letters(24),
+                "sk_live" + "_" + letters(32),
+                "npm" + "_" + letters(36),
+                "hf" + "_" + letters(34),
+            )
         )
     )
 
@@ -234,6 +237,95 @@ class Walk:
             reply = await self.hub.get(path, **bearer(self.key))
             self.heard(path, reply.text, error=reply.status_code >= 400)
 
+    async def envelopes(self) -> None:
+        """What a door refuses before any operation runs."""
+        gone, write = self.canaries.gone, {"document_id": "no-such", "content": {"body": "x"}}
+        for body in (
+            {"action": "create_document", "payload": write, "request_id": gone()},
+            {"action": "memory_list", "request_id": gone()},
+            {"action": gone()},
+            {"action": gone(), "principal": {"sub": "another"}},
+            {"action": "memory_list", "principal": {"sub": gone()}},
+            {"action": "memory_list", "principal": {"tenant_id": gone()}},
+            {"action": "memory_list", "payload": gone()},
+            {"action": "memory_list", "version": gone()},
+            {"action": "memory_list", gone(): 1},
+            {"action": [gone()], "request_id": gone()},
+            {"action": "ingest_documents", "payload": {"path": f"/no/{'such/' * 500}{gone()}", "collection": "c"}},
+            {"action": "get_document", "payload": {"document_id": f"{'y' * 2_100} {gone()}"}},
+        ):
+            reply = await self.hub.post("/actions", body, **bearer(self.key))
+            assert reply.status_code >= 400, body
+            self.heard("/actions", reply.text, error=True)
+        several: list[tuple[str, Any]] = [(f"experiences-server/{gone()}", {}), (gone(), {}), ("x/y", gone())]
+        for method, params in several:
+            body: Json = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            for path in ("/jsonrpc", "/mcp"):
+                headers = {**bearer(self.key), "accept": "application/json, text/event-stream"}
+                self.heard(path, (await self.hub.post(path, body, **headers)).text, error=True)
+        for method in ("GET", "POST"):
+            send = self.hub.get if method == "GET" else self.hub.post
+            listing: Json = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+            more = [] if method == "GET" else [listing]
+            reply = await send(f"/mcp?tools={gone()}", *more, **bearer(self.key))
+            assert reply.status_code == 400
+            self.heard("/mcp?tools=", reply.text, error=True)
+        for path in (f"/open/doc:{gone()}", f"/servers/{gone()}/capabilities", f"/{gone()}"):
+            self.heard(path, (await self.hub.get(path, **bearer(self.key))).text, error=True)
+
+    async def of_client(self, client: Client) -> None:
+        """What a client of MCP is refused, over whatever it is connected."""
+        gone = self.canaries.gone
+        prompts = (await client.list_prompts()).prompts
+        templates = (await client.list_resource_templates()).resource_templates
+        assert len(prompts) > 3
+        asked: list[Awaitable[Any]] = [client.call_tool(gone(), {}), client.get_prompt(gone(), {})]
+        for prompt in prompts:
+            names = [one.name for one in prompt.arguments or []]
+            asked += [client.get_prompt(prompt.name, {**dict.fromkeys(names, "1"), name: gone()}) for name in names]
+            asked.append(client.get_prompt(prompt.name, {gone(): gone()}))
+        for one in ("kho://", "doc:", "fact:", "memory://", "research://", *(one.uri_template for one in templates)):
+            asked.append(client.read_resource(re.sub(r"\{[^}]*\}", gone(), one) if "{" in one else one + gone()))
+        for number, one in enumerate(asked):
+            try:
+                await one
+            except MCPError as error:
+                self.heard(f"MCP {number}", f"{error} {error.error.model_dump_json()}", error=True)
+
+    async def clients(self, settings: Settings) -> None:
+        for era in ("legacy", MODERN):
+            async with (
+                httpx2.AsyncClient(headers=bearer(self.key), verify=PLAIN, trust_env=False) as http,
+                Client(streamable_http_client(f"{self.hub.url}/mcp?tools=all", http_client=http), mode=era) as client,
+            ):
+                await self.of_client(client)
+        async with talking(settings.home, MODERN, KHO, "stdio", env=of_store(settings)) as client:
+            await self.of_client(client)
+        self.heard("stdio, log", settings.home.with_name("stderr.txt").read_text(), error=True)
+
+    async def commands(self, settings: Settings) -> None:
+        gone, env = self.canaries.gone, of_store(settings)
+        for words in (
+            [gone()],
+            ["docs", gone()],
+            ["docs", "get", gone(), "--json"],
+            ["forget", gone()],
+            ["experiences", "query", "x", "--limit", gone()],
+            ["experiences", "query", "x", "--limit", gone(), "--json"],
+            ["docs", "import", f"/no/such/{gone()}"],
+            ["kb", "ingest", f"/no/such/{gone()}", "--collection", gone()],
+            ["remember", f"the token is {gone()}"],
+            ["audit", "verify", gone()],
+        ):
+            done = await kho(settings.home, *words, env=env)
+            assert done.status, words
+            self.heard(f"kho {words[:-1]}", done.out + done.err, error=True)
+        for form in ("json", "cef"):
+            file = settings.home.with_name(f"audit.{form}")
+            done = await kho(settings.home, "audit", "export", str(file), "--format", form, env=env)
+            assert done.status == 0, done.err
+            self.heard(f"audit.{form}", file.read_text() + done.err, error=True)
+
     def heard(self, where: str, answer: Any, *, error: bool) -> None:
         """An error repeats no secret, neither one that the caller sent."""
         self.answered += 1
@@ -243,6 +335,11 @@ class Walk:
             both = self.canaries.nowhere | self.canaries.kept
             if found := self.canaries.in_(said, both):
                 self.failures.append(f"{where}: {said[:400]} has {found}")
+
+
+def of_store(settings: Settings) -> dict[str, str]:
+    """What another process needs to work on the same store."""
+    return {} if settings.database_url is None else {"KHO_DATABASE_URL": settings.database_url}
 
 
 async def tables(settings: Settings) -> AsyncIterator[tuple[str, str]]:
@@ -288,6 +385,9 @@ async def test_secrets_leave_no_trace(
         await walk.jsonrpc()
         await walk.actions()
         await walk.mcp()
+        await walk.envelopes()
+        await walk.clients(settings)
+        await walk.commands(settings)
         assert [*map(str, walk.failures)] == []
         assert walk.failed > 100
         assert walk.answered - walk.failed > 50

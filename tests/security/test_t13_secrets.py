@@ -6,6 +6,7 @@ import string
 
 import pytest
 from tests.doors.doors import bearer, new_key, served
+from tests.key_watch import watched
 
 from kho.doors.logs import JsonFormatter
 from kho.settings import Settings
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 def secret(random_: random.Random) -> str:
     """As a code host makes them: made anew for each run, so no list can know it."""
-    return "ghp_" + "".join(random_.choices(string.ascii_letters + string.digits, k=36))
+    return watched("ghp_" + "".join(random_.choices(string.ascii_letters + string.digits, k=36)))
 
 
 async def test_t13_a_secret_is_refused_and_appears_nowhere(settings: Settings) -> None:

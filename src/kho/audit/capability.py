@@ -39,10 +39,10 @@ def capability(
     version: str,
 ) -> Capability:
     """Wire the slice. `slices` are the enabled ones, read at each call; `names` are all whose rows a store may hold.
-    Admins of `home_tenant` see every tenant's trail. The sealer is its one work in the background."""
+    Admins of `home_tenant` see every tenant's trail. Sealer and retention are its works in the background."""
     db, background, clock, leases = core.db, core.background, core.clock, core.leases
     retention = Retention(db=db, background=background, clock=clock, leases=leases, settings=settings)
-    sealer = Sealer(db=db, background=background, clock=clock, leases=leases, retention=retention)
+    sealer = Sealer(db=db, background=background, clock=clock, leases=leases)
     service = Service(db=db, slices=slices, names=names, sealer=sealer, home_tenant=home_tenant, version=version)
     gauge = Gauge("kho_audit_unsealed", "Rows of the audit trail that wait for their link.", chain.unsealed)
-    return replace(described(service, slices), start=[sealer.run], gauges=[gauge])
+    return replace(described(service, slices), start=[sealer.run, retention.run], gauges=[gauge])

@@ -1,6 +1,6 @@
 """Markdown rendering of the audit trail for the command line. Subjects and reasons are untrusted text: escaped."""
 
-from kho.audit.model import ErasedAudit, VerifiedAudit, VerifiedTrail
+from kho.audit.model import AuditRemoval, ErasedAudit, VerifiedAudit, VerifiedTrail
 from kho.kernel.audit import AuditLogEntry, AuditLogPage
 from kho.kernel.hints import Arg, say
 from kho.lib.markdown import cell_code, code, counted, inline, table, together
@@ -25,8 +25,9 @@ def verified(answer: VerifiedAudit) -> str:
         said = f"The audit trail was tampered with: {counted(sum(trail.broken for trail in broken), 'break')}."
     if waiting := sum(trail.unsealed for trail in answer.trails):
         said = f"{said} {counted(waiting, 'newer row')} not sealed yet."
-    header = ("tenant", "rows", "not sealed yet", "text erased", "left by the setting", "head")
-    return together(said, *map(_breaks, broken), table(header, map(_trail, answer.trails)))
+    header = ("tenant", "rows", "not sealed yet", "text erased", "left", "head")
+    left = [trail for trail in answer.trails if trail.removals]
+    return together(said, *map(_breaks, broken), table(header, map(_trail, answer.trails)), *map(_removals, left))
 
 
 def _breaks(trail: VerifiedTrail) -> str:
@@ -40,8 +41,19 @@ def _place(place: int | None) -> str:
 
 
 def _trail(trail: VerifiedTrail) -> tuple[str, ...]:
-    left = f"{trail.removed}, last on {minute(trail.removed_at)}" if trail.removed_at else str(trail.removed)
-    return inline(trail.tenant), str(trail.sealed), str(trail.unsealed), str(trail.erased), left, code(trail.head)
+    counts = (trail.sealed, trail.unsealed, trail.erased, trail.removed)
+    return inline(trail.tenant), *map(str, counts), code(trail.head)
+
+
+def _removals(trail: VerifiedTrail) -> str:
+    lines = [f"- {minute(one.at)}: {counted(one.rows, 'row')}{_why(one)}" for one in trail.removals or ()]
+    return "\n".join([f"Rows of {inline(trail.tenant)} that have left:", "", *lines])
+
+
+def _why(one: AuditRemoval) -> str:
+    """Return what the trail says about a removal, while it has the row that does."""
+    before = f" from before {minute(one.before)}" if one.before else ""
+    return f"{before}, by KHO_AUDIT__KEEP_ROWS_DAYS={one.days}" if one.days else before
 
 
 def erased(answer: ErasedAudit) -> str:

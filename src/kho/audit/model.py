@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from kho.audit.verification import Kind, Trail
+from kho.audit.verification import MAX_REMOVALS, Kind, Trail
 from kho.kernel.audit import AuditFilters, Outcome
 from kho.kernel.params import JSON_LIST, Cursor, Id, Moment, Params, Reason, Result, Time, Whole, of_kind
 from kho.kernel.validation import in_words
@@ -89,6 +89,13 @@ class AuditBreak(Result):
     message: str
 
 
+class AuditRemoval(Result):
+    at: Time
+    rows: int
+    before: Time | None = Field(default=None, description="They were from before this time, as the trail says.")
+    days: int | None = Field(default=None, description="KHO_AUDIT__KEEP_ROWS_DAYS at that time, as the trail says.")
+
+
 class VerifiedTrail(Result):
     tenant: str
     whole: bool
@@ -96,7 +103,9 @@ class VerifiedTrail(Result):
     unsealed: int = Field(description="New rows that wait for their link; a running hub makes it within ten seconds.")
     erased: int = Field(description="Sealed rows whose names, ids, reason and details were erased.")
     removed: int = Field(description="Rows that have left by the setting; the chain begins after them.")
-    removed_at: Time | None = Field(default=None, description="When the last of them left.")
+    removals: list[AuditRemoval] | None = Field(
+        default=None, description=f"When they left, and why: the last {MAX_REMOVALS} times, the newest first."
+    )
     head: str = Field(
         description="The end of the chain. Keep it elsewhere, and give it as one of 'expect_heads' later."
     )

@@ -9,7 +9,6 @@ import os
 
 from kho.audit import chain
 from kho.audit.chain import Head, Link
-from kho.audit.retention import Retention
 from kho.kernel import Background, Database, Lease, Leases, Tx, UniqueViolation
 from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
@@ -32,10 +31,9 @@ class Sealer:
     background: Background
     clock: Clock
     leases: Leases
-    retention: Retention
 
     async def run(self) -> None:
-        """Seal and keep to the retention until the hub stops. It works on the rows of all tenants."""
+        """Seal until the hub stops. It works on the rows of all tenants."""
         await self.background.pause(INTERVAL)
         await self.background.every(INTERVAL, self.step, name="Audit trail")
 
@@ -51,7 +49,6 @@ class Sealer:
                 await self.background.pause(BREATH)
             else:
                 return 0.0
-        await self.retention.step()
         return None
 
     async def seal_all(self, tenant: str) -> None:

@@ -196,6 +196,7 @@ def _shown(trail: Trail) -> model.VerifiedTrail:
         trail,
         whole=not trail.broken,
         removed=trail.beginning.place,
+        removals=trail.removals or None,
         head=model.Head(trail.tenant, *trail.head).text,
         breaks=breaks,
     )

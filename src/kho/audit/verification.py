@@ -4,17 +4,19 @@ It reads in batches, each one consistent snapshot, so that it neither stops writ
 """
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import orjson
 
 from kho.audit import chain
 from kho.audit.chain import Head, Link, TrailRow
-from kho.audit.retention import CAPABILITY, REMOVE
+from kho.audit.retention import CAPABILITY, NAMES, REMOVE, Run
 from kho.kernel import Database, Tx
 from kho.kernel.ports import Row
+from kho.lib.clock import from_iso
 from kho.lib.dataclass import dataclass
 
 T = TypeVar("T")
@@ -26,6 +28,8 @@ MAX_COMPARED = 100
 """The first changed rows and links, of which each is compared with each other, to find those that were exchanged."""
 MAX_KEPT = 10_000
 """Breaks of one trail that are kept; more are only counted."""
+MAX_REMOVALS = 20
+"""Removals that are told of, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,18 @@ class Break:
     """Of the row; 0 if it is not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Old rows that have left together."""
+
+    at: int
+    rows: int
+    before: int | None = None
+    """They were from before this time, says the row of the trail that is about it; None if that has left, too."""
+    days: int | None = None
+    """The setting at that time, says the same row."""
+
+
 @dataclass(slots=True)
 class Trail:
     """What was found about one tenant's trail."""
@@ -47,7 +63,8 @@ class Trail:
     beginning: Head = Head()
     head: Head = Head()
     """Up to where the links have been read."""
-    removed_at: int | None = None
+    removals: list[Removal] = field(default_factory=list[Removal])
+    """The last ones, the newest first."""
     sealed: int = 0
     unsealed: int = 0
     erased: int = 0
@@ -77,6 +94,8 @@ class Verification:
     last_number: int = 0
     suspects: list[tuple[Link, Head, TrailRow | None]] = field(default_factory=list[tuple[Link, Head, TrailRow | None]])
     """Links that disagree with their row, or with the link before (then without the row)."""
+    unnamed: list[Run] = field(default_factory=list[Run])
+    """Places whose text is erased, and that no row has named so far. Such a row comes behind them in the chain."""
 
     async def run(self, progress: Progress) -> Trail:
         end = await self._begin()
@@ -84,6 +103,9 @@ class Verification:
             await asyncio.to_thread(self._check_all, *batch)
             await progress(self.trail.sealed, end.place - self.trail.beginning.place)
         await asyncio.to_thread(self._judge_suspects)
+        for first, last in self.unnamed:
+            said = f"The text at {_shown(first, last)} of the chain was erased, and no row says so."
+            self.trail.add("altered", said, first)
         after = 0
         while rows := await self._read(lambda tx, after=after: _without_link(tx, self.tenant, after)):
             for number, unknown in rows:
@@ -104,9 +126,9 @@ class Verification:
 
     async def _begin(self) -> Head:
         """Start where the chain begins now, and check that the trail itself says why. Return where the chain ends."""
-        beginning, removed_at, number, row, end = await self._read(lambda tx: _ends(tx, self.tenant))
-        self.trail = Trail(self.tenant, beginning, beginning, removed_at)
-        self.last_number, self.suspects = 0, []
+        beginning, removals, number, row, end = await self._read(lambda tx: _ends(tx, self.tenant))
+        self.trail = Trail(self.tenant, beginning, beginning, removals)
+        self.last_number, self.suspects, self.unnamed = 0, [], []
         if beginning.place in self.wanted:
             self.trail.places[beginning.place] = beginning.digest
         if beginning.place and not _tells(row, beginning):
@@ -120,14 +142,19 @@ class Verification:
 
         def work(tx: Tx) -> tuple[Head, list[Link], dict[int, TrailRow]]:
             links = chain.links_after(tx, self.tenant, self.trail.head.place, BATCH)
-            rows = chain.rows_of(tx, self.tenant, [link.number for link in links])
-            return chain.beginning(tx, self.tenant), links, rows
+            # At the end also those that wait for their link: what was erased a moment ago is named by one of them.
+            numbers = [link.number for link in links] or [number for number, _ in _waiting(tx, self.tenant)]
+            return chain.beginning(tx, self.tenant), links, chain.rows_of(tx, self.tenant, numbers)
 
         beginning, links, rows = await self._read(work)
         if beginning.place > self.trail.head.place:  # rows have left meanwhile
             await self._begin()
             return await self._batch()
-        return (links, rows, self.db.engine == "sqlite") if links else None
+        if links:
+            return links, rows, self.db.engine == "sqlite"
+        for row in rows.values():
+            self._take_names(row)
+        return None
 
     def _check_all(self, links: Sequence[Link], rows: Mapping[int, TrailRow], in_order: bool) -> None:
         for link in links:
@@ -149,10 +176,25 @@ class Verification:
             trail.add("inserted", said, link.place, link.number)
         self.last_number = max(link.number, self.last_number)
         trail.sealed += row is not None
-        trail.erased += link.salt is None
+        if link.salt is None:
+            trail.erased += 1
+            self._add_unnamed(link.place)
+        elif row is not None:
+            self._take_names(row)
         trail.head = Head(link.place, link.digest)
         if link.place in self.wanted:
             trail.places[link.place] = link.digest
+
+    def _add_unnamed(self, place: int) -> None:
+        if self.unnamed and self.unnamed[-1][1] == place - 1:
+            self.unnamed[-1] = (self.unnamed[-1][0], place)
+        else:
+            self.unnamed.append((place, place))
+
+    def _take_names(self, row: TrailRow) -> None:
+        """Forget the places that the row says were erased."""
+        if self.unnamed and row.capability == CAPABILITY and row.operation in NAMES:
+            self.unnamed = _without(self.unnamed, _places(_details(row)))
 
     def _suspect(self, link: Link, before: Head, row: TrailRow | None) -> None:
         if len(self.suspects) < MAX_COMPARED:
@@ -185,12 +227,19 @@ class Verification:
         return chain.link_digest(self.tenant, before, link.number, link.sealed_at, link.content) == link.digest
 
 
-def _ends(tx: Tx, tenant: str) -> tuple[Head, int | None, int, TrailRow | None, Head]:
-    """Return where the chain begins, when and by which row what was before it has left, and where it ends."""
+def _ends(tx: Tx, tenant: str) -> tuple[Head, list[Removal], int, TrailRow | None, Head]:
+    """Return where the chain begins, what has left before it, by which row, and where it ends."""
     beginning = chain.beginning(tx, tenant)
-    sql = "SELECT number, at FROM audit_checkpoints WHERE tenant = $1 AND place = $2"
-    number, at = tx.one(sql, tenant, beginning.place) or (0, None)
-    return beginning, at, number, chain.rows_of(tx, tenant, [number]).get(number), chain.head(tx, tenant)
+    sql = "SELECT place, number, at FROM audit_checkpoints WHERE tenant = $1 ORDER BY place DESC LIMIT $2"
+    found = tx.all(sql, tenant, MAX_REMOVALS + 1)
+    rows = chain.rows_of(tx, tenant, [number for _, number, _ in found])
+    removals: list[Removal] = []
+    for (place, number, at), (before, *_) in zip(found, [*found[1:], (0,)], strict=False):
+        said = _details(rows[number]) if number in rows else {}
+        days = said.get("days")
+        removals.append(Removal(at, place - before, _time(said), days if isinstance(days, int) else None))
+    number = found[0][1] if found else 0
+    return beginning, removals[:MAX_REMOVALS], number, rows.get(number), chain.head(tx, tenant)
 
 
 def _without_link(tx: Tx, tenant: str, after: int) -> list[Row]:
@@ -221,8 +270,51 @@ def _tells(row: TrailRow | None, beginning: Head) -> bool:
     """True if the row says that the rows up to the chain's beginning have left."""
     if row is None or (row.capability, row.operation) != (CAPABILITY, REMOVE):
         return False
+    details = _details(row)
+    return (details.get("place"), details.get("digest")) == (beginning.place, beginning.digest.hex())
+
+
+def _details(row: TrailRow) -> dict[str, Any]:
+    """Return what a row says; nothing if somebody made it unreadable."""
     try:
         details = orjson.loads(row.details)
     except orjson.JSONDecodeError:
-        return False
-    return (details.get("place"), details.get("digest")) == (beginning.place, beginning.digest.hex())
+        return {}
+    return cast(dict[str, Any], details) if isinstance(details, dict) else {}
+
+
+def _time(said: Mapping[str, Any]) -> int | None:
+    try:
+        return from_iso(said["before"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _places(details: Mapping[str, Any]) -> list[Run]:
+    """Return the places that a row of an erasure names, in order; none if it names them in no form of ours."""
+    try:
+        return sorted((int(first), int(last)) for first, last in details.get("places", ()))
+    except (TypeError, ValueError):
+        return []
+
+
+def _without(places: Sequence[Run], named: Sequence[Run]) -> list[Run]:
+    """Return the places that are not named. Both are in order."""
+    left: list[Run] = []
+    skipped = 0
+    for first, last in places:
+        while skipped < len(named) and named[skipped][1] < first:
+            skipped += 1
+        for low, high in itertools.islice(named, skipped, None):
+            if low > last:
+                break
+            if low > first:
+                left.append((first, low - 1))
+            first = max(first, high + 1)
+        if first <= last:
+            left.append((first, last))
+    return left
+
+
+def _shown(first: int, last: int) -> str:
+    return f"place {first}" if first == last else f"places {first} to {last}"

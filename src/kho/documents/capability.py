@@ -92,7 +92,7 @@ def capability(
         Knowledge(searcher=core.searcher, reads=reads, llm=llm, web_search=web_search),
         Reads(reads=reads),
         Export(reads=reads),
-        Import(service=service, reads=reads),
+        Import(service=service, reads=reads, screen=core.screen),
         Webhooks(db=db, deliveries=deliveries, addresses=addresses, clock=clock, timeout=timeout),
         Purge(db=db, deletions=deletions, clock=clock, vacuum=vacuum),
     )

@@ -288,6 +288,7 @@ class ExperienceService:
 
         Use it when a record is wrong: hides it from every query. restore_experience brings it back.
         """
+        review.check_reviewer(self.settings, call)
         now = self.clock()
 
         def work(tx: Tx) -> model.Changed:
@@ -304,6 +305,7 @@ class ExperienceService:
 
         Use it when a record was deleted by mistake.
         """
+        review.check_reviewer(self.settings, call)
         now = self.clock()
 
         def work(tx: Tx) -> model.Changed:

@@ -172,8 +172,10 @@ class Call:
     ) -> AuditEvent:
         """Build the event that `audit` records, for work shared by calls and background tasks."""
         capability, _, name = self.operation.partition("/")
+        if self.masked is not str:
+            details = each_text(details, self.masked)
         if self.sightings:
-            details = {**each_text(details, self.masked), "secrets": self.sightings}
+            details = {**details, "secrets": self.sightings}
         return AuditEvent(
             tenant=self.tenant,
             operation=operation or name,

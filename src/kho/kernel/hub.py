@@ -49,6 +49,10 @@ class Refusals(Protocol):
         """A request from this address had no valid credential."""
         ...
 
+    def turned_away(self, address: str, operation: str) -> None:
+        """A request from this address was refused for the host or the page that it names. `operation` says which."""
+        ...
+
     def forbidden(self, call: Call, error: Forbidden) -> None: ...
 
     def limited(self, call: Call, error: KhoError) -> None:

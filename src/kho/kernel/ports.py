@@ -326,13 +326,17 @@ class Screen(Protocol):
         stored; otherwise leaves warnings on the call."""
         ...
 
-    async def screen_file(self, capability: str, name: str, text: str) -> list[str]:
-        """Look at a file's text that is about to be stored, and return what is to be said about it. Raises NotSanitized
-        if the slice refuses secrets."""
+    async def screen_file(self, capability: str, name: str, content: Any, *, stored: bool = True) -> list[str]:
+        """Look at every text of what a file brings, as of parameters, and return what is to be said about it. Raises
+        NotSanitized if the slice refuses secrets. `stored` is False if it is only tried whether it could be stored."""
         ...
 
     async def redact(self, error: "KhoError", arguments: Any) -> None:
-        """Mask in an error the secrets that the caller's arguments held: an error may quote them."""
+        """Mask the secrets in an error, and those that the caller's arguments held: an error may quote them."""
+        ...
+
+    def mask(self, text: str) -> str:
+        """Return a short text without its secrets."""
         ...
 
     def tell(self, call: "Call", places: Sequence[str]) -> None:

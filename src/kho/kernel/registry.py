@@ -97,6 +97,15 @@ class Registry:
         """Return what these sets, capabilities and tools choose. Raises InvalidParams for names of nothing."""
         return select(names, [one.name for one in self.capabilities], lambda: self._tools)
 
+    async def redact(self, error: KhoError, arguments: Any = None) -> None:
+        """Mask the secrets that an error repeats. Those of calls are masked; a door does it with its own."""
+        if self._screen is not None:
+            await self._screen.redact(error, arguments)
+
+    def masked(self, text: str) -> str:
+        """Return a short text that a caller sent, and that a door repeats, without its secrets."""
+        return text if self._screen is None else self._screen.mask(text)
+
     @property
     def actions(self) -> Mapping[str, Operation]:
         return self._actions
@@ -120,8 +129,7 @@ class Registry:
                 result = await self._run(operation, arguments, call)
             outcome = Outcome(operation, operation.shape(result), result, warnings=tuple(call.warnings))
         except KhoError as error:
-            if self._screen is not None:
-                await self._screen.redact(error, arguments)
+            await self.redact(error, arguments)
             if (spell := hints.at_wire(call.door, self._tools.get)) is not None:
                 error.guidance = hints.spelt(error.guidance, spell)
             outcome = _failure(operation, error)

@@ -39,6 +39,11 @@ class ParsedFile:
     chunks: tuple[TextChunk, ...] | None = None
     """Passages of the text, if the process of the `Worker` cut it; None if the caller has to."""
 
+    @property
+    def texts(self) -> list[str]:
+        """Everything that is kept of it, for whoever looks through it."""
+        return [self.title, *self.tags, self.author or "", self.published or "", self.text]
+
 
 class UnreadableFile(Exception):
     """The file has no text that can be read. The reason completes the sentence "This file cannot be read: …"."""

@@ -27,7 +27,12 @@ from kho.parsers.model import ANSWER, REQUEST, ParsedFile, ParserLimits, TextChu
 from kho.parsers.reader import read, read_text
 
 LARGE = 256 * 2**10
-"""Bytes from which a file of any format is read in the process: a smaller one takes milliseconds and few megabytes."""
+"""Bytes from which a file of any format is read in the process. What a smaller one takes is measured in
+tests/parsers/test_worker.py."""
+NESTED = 32 * 2**10
+"""The same for formats that few signs can make much of: 256 KB of `[` are two seconds of JSON to read and to cut, 32 KB
+a fifth of one."""
+_NESTED = frozenset({"json", "jsonl", "notebook", "csv", "tsv", "rst"})
 _START = 60
 """Timeout in seconds for a process to start, on a busy machine."""
 _END = 5
@@ -148,6 +153,12 @@ class _Process:
             await self._process.aclose()
 
 
+def _is_large(data: bytes, name: str) -> bool:
+    """True for a file that is not read in the hub's own process."""
+    format, _ = format_of(data, name)
+    return format in ISOLATED or len(data) > (NESTED if format in _NESTED else LARGE)
+
+
 class Worker:
     """Reads files; large ones and those of complex formats one after the other, in its process. Bound to the event loop
     it is first used in."""
@@ -185,7 +196,7 @@ class Worker:
     async def read(self, data: bytes, name: str, *, suspect: bool = False) -> ParsedFile:
         """As `kho.parsers.read`: a small file of a simple format in a thread, any other in the process, and also one
         that is `suspect` of having crashed a hub. Cancelling the caller kills the process."""
-        if len(data) > self.limits.size or not (suspect or len(data) > LARGE or format_of(data, name)[0] in ISOLATED):
+        if len(data) > self.limits.size or not (suspect or _is_large(data, name)):
             return await _in_thread(partial(read, data, name, limits=self.limits))
         return await self._isolated(_Request(name, data, is_text=False, cut=self._cut))
 

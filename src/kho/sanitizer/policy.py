@@ -42,7 +42,10 @@ class Sanitizer:
     async def screen(self, operation: Operation, params: Any, call: Call) -> None:
         policy = self.policies.get(operation.capability, "warn")
         # A board's tool stores nothing; the log of calls masks arguments itself.
-        if policy == "off" or operation.effect == "read" or operation.tenant:
+        if operation.effect == "read" or operation.tenant:
+            return
+        if policy == "off":
+            call.masked = mask_secrets  # the audit trail has no secrets all the same
             return
         texts = texts_of(params)
         personal = operation.personal == "refused" or (operation.personal == "told" and call.shared)
@@ -66,15 +69,18 @@ class Sanitizer:
                 f"Note: the text seems to hold personal data or internal addresses ({', '.join(kinds)})."
             )
 
-    async def screen_file(self, capability: str, name: str, text: str) -> list[str]:
+    async def screen_file(self, capability: str, name: str, content: Any, *, stored: bool = True) -> list[str]:
         policy = self.policies.get(capability, "warn")
         if policy == "off":
             return []
-        kinds = await _threaded(len(text), lambda: sorted({one.kind for one in scan(text, personal=False)}))
+        texts = texts_of(content)
+        found = await _threaded(sum(len(one.text) for one in texts), lambda: look(texts, personal=False))
+        kinds = sorted({one.kind for _, one in found})
         if kinds and policy == "refuse":
             raise NotSanitized(f"It holds what looks like a secret ({', '.join(kinds)}).")
-        if kinds:
-            log.info("secret stored", extra={"fields": {"capability": capability, "file": name, "found": kinds}})
+        if kinds and stored:
+            fields = {"capability": capability, "file": mask_secrets(name), "found": kinds}
+            log.info("secret stored", extra={"fields": fields})
         return [f"{mask_secrets(name)} ({kind})" for kind in kinds]
 
     async def redact(self, error: KhoError, arguments: Any) -> None:
@@ -83,6 +89,14 @@ class Sanitizer:
         masks = {text.text[one.start : one.end]: f"<{one.kind}>" for text, one in found}
         if masks:
             error.mask(lambda said: _replaced(said, masks))
+        # An error also quotes what was no argument, or too long to be looked at above.
+        texts = texts_of([error.message, error.guidance, error.details])
+        length = sum(len(one.text) for one in texts)
+        if await _threaded(length, lambda: look(texts, personal=False)):
+            await _threaded(length, lambda: error.mask(mask_secrets))
+
+    def mask(self, text: str) -> str:
+        return mask_secrets(text)
 
     def tell(self, call: Call, places: Sequence[str]) -> None:
         if not places:

@@ -1,8 +1,8 @@
 """Refused requests in the audit trail.
 
-A call that a credential does not allow is a row each. Missing and wrong credentials are counted per address and minute,
-and what a limit refuses (429) per caller, operation, limit and minute, so that a flood of them fills neither the memory
-nor the database.
+A call that a credential does not allow is a row each. Missing and wrong credentials, and requests for a foreign host or
+from a foreign page, are counted per address and minute, and what a limit refuses (429) per caller, operation, limit and
+minute, so that a flood of them fills neither the memory nor the database.
 """
 
 import asyncio
@@ -83,7 +83,10 @@ class SqlRefusals:
         self._background.add(lambda: self._add([replace(event, outcome="refused")]))
 
     def unauthorized(self, address: str) -> None:
-        counted = Counted(self._tenant, "", NO_CREDENTIAL, address, "")
+        self.turned_away(address, NO_CREDENTIAL)
+
+    def turned_away(self, address: str, operation: str) -> None:
+        counted = Counted(self._tenant, "", operation, address, "")
         _add_to(self._current().addresses, counted, counted._replace(subject=OTHERS), MAX_ADDRESSES)
 
     def limited(self, call: Call, error: KhoError) -> None:

@@ -1,4 +1,4 @@
-"""Log of calls: caller, board, tool, arguments, outcome. Secrets in arguments are masked."""
+"""Log of calls: caller, board, tool, arguments, outcome. Secrets in what was said are masked."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -72,15 +72,20 @@ def add(tx: Tx, tenant: str, entry: LoggedCall, most: int = MAX_CALLS) -> int:
         tenant,
     )
     number: int = row[0] if row else 1
-    kept = replace(entry, call=number, arguments=masked(entry.arguments), message=entry.message[:MAX_MESSAGE])
-    CALLS.insert(tx, kept, tenant=tenant)
+    shown = {"tool": masked(entry.tool), "arguments": masked(entry.arguments), "message": _message(entry.message)}
+    CALLS.insert(tx, replace(entry, call=number, **shown), tenant=tenant)
     tx.run("DELETE FROM device_calls WHERE tenant = $1 AND number <= $2", tenant, number - most)
     return number
 
 
 def ended(tx: Tx, tenant: str, number: int, outcome: str, message: str, ms: int | None) -> None:
-    changes = {"outcome": outcome, "message": message[:MAX_MESSAGE], "ms": ms}
+    changes = {"outcome": outcome, "message": _message(message), "ms": ms}
     update(tx, CALLS.name, changes, tenant=tenant, number=number)
+
+
+def _message(message: str) -> str:
+    """What a board says of a call may repeat an argument."""
+    return masked(message)[:MAX_MESSAGE]
 
 
 def page(

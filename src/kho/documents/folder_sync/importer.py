@@ -7,7 +7,7 @@ reported.
 
 import asyncio
 from collections import Counter
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,6 +26,7 @@ from kho.documents.model import ROOT
 from kho.documents.service import DocumentService
 from kho.documents.store import StoredDocument
 from kho.kernel import Call, Command, InvalidParams, KhoError, Tx
+from kho.kernel.ports import Screen
 from kho.kernel.validation import check_values
 from kho.lib.dataclass import dataclass
 
@@ -38,6 +39,7 @@ PLACED = {"created", "renamed", "moved", "restored"}
 class Import:
     service: DocumentService
     reads: CurrentReads
+    screen: Screen | None = None
 
     @DOCUMENTS.write(
         "import",
@@ -83,6 +85,8 @@ class _ImportRun:
     """Ids of documents moved in from elsewhere in the tree."""
     _undone: set[str] = field(default_factory=set[str])
     """Deletions undone so far: all documents of one deletion are restored together."""
+    _sightings: list[str] = field(default_factory=list[str])
+    """Files with secrets in them."""
 
     async def run(self) -> ImportedFolder:
         total = len(self.read.scan.found)
@@ -98,6 +102,8 @@ class _ImportRun:
             notes.append("Nothing was deleted, because not all files could be imported.")
         elif self.params.prune:
             await self._prune()
+        if self.of.screen is not None:
+            self.of.screen.tell(self.call, self._sightings)
         answer = self._answer(notes, await self._gone())
         if self.read.scan.failed:
             counts = answer.counts.model_dump(exclude_defaults=True)
@@ -151,9 +157,22 @@ class _ImportRun:
         }
         check_values(given)
         params = model.CreateDocument.model_validate(given)
+        call = await self._screened(one, params)
         if not self.params.dry_run:
-            await self.of.service.create(params, self.call)
+            await self.of.service.create(params, call)
         return ["created"]
+
+    async def _screened(self, one: FolderEntry, params: Any) -> Call:
+        """Look through what a file brings for secrets, as the registry does with what callers send, and return the call
+        of this change, whose audit row names what was found. Raises NotSanitized."""
+        call = replace(self.call, warnings=[], sightings=[])
+        if self.of.screen is not None:
+            act = not self.params.dry_run
+            found = await self.of.screen.screen_file(DOCUMENTS.capability, one.path, params, stored=act)
+            if act:
+                self.of.screen.tell(call, found)
+                self._sightings += found
+        return call
 
     async def _bring_up_to_date(
         self, one: FolderEntry, written: DocumentFile, document: StoredDocument, body: str
@@ -168,6 +187,7 @@ class _ImportRun:
         update = model.UpdateDocument.model_validate(
             {"document_id": one.id, "patch": patch, "last_known_revision": document.revision}
         )
+        call = await self._screened(one, update) if patch else self.call
         if document.deletion is not None and document.deletion not in self._undone:
             if act:
                 await self.of.service.restore(model.RestoreDocument(document_id=one.id), self.call)
@@ -181,7 +201,7 @@ class _ImportRun:
             done.append("moved")
         if patch:
             if act:
-                await self.of.service.update(update, self.call)
+                await self.of.service.update(update, call)
             done.append("updated")
         return done
 

@@ -93,7 +93,8 @@ class Top(Group):
     """The root group. A value that is missing or that the parser refuses exits with 1, as if the operation had refused
     it: exit status 2 is for a command line that is not understood at all."""
 
-    def __init__(self, name: str, version: str) -> None:
+    def __init__(self, name: str, version: str, mask: Callable[[str], str]) -> None:
+        self._mask = mask
         shown = help_text(name, HELP.format(name=name), "serve", "query --help")
         settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
         super().__init__(None, lambda: shown, context_settings=settings)
@@ -143,8 +144,9 @@ class Top(Group):
         except click.BadParameter as refused:
             if refused.ctx is not None and context.wants_json(refused.ctx):
                 with refused.ctx.scope(cleanup=False):
-                    raise context.fail(refused.format_message().removeprefix("Invalid value: ")) from refused
-            _show(refused)
+                    said = self._mask(refused.format_message().removeprefix("Invalid value: "))
+                    raise context.fail(said) from refused
+            self._show(refused)
             if isinstance(refused, click.MissingParameter) and refused.ctx is not None:
                 echo("".join((refused.ctx.command.help or "").rpartition("Example:\n")[1:]).strip(), err=True)
             raise click.exceptions.Exit(1) from refused
@@ -154,23 +156,23 @@ class Top(Group):
             nothing.show()
             raise click.exceptions.Exit(1) from nothing
         except click.ClickException as refused:
-            _show(refused)
+            self._show(refused)
             raise click.exceptions.Exit(refused.exit_code) from refused
 
-
-def _show(refused: click.ClickException) -> None:
-    """Print what click says: it may repeat what was typed, or what a script passed on."""
-    said = StringIO()
-    refused.show(said)
-    echo(said.getvalue().rstrip(), err=True)
+    def _show(self, refused: click.ClickException) -> None:
+        """Print what click says: it may repeat what was typed, or what a script passed on."""
+        said = StringIO()
+        refused.show(said)
+        echo(self._mask(said.getvalue().rstrip()), err=True)
 
 
 def main(program: Callable[[str], Program], version: str) -> None:
     """Run the command line. `program` builds what the commands work with, once one of them needs it."""
     # The contract of research collections calls the same program `research-agent`.
     name = "research-agent" if "research-agent" in sys.argv[0] else "kho"
-    top = Top(name, version)
-    _add(top, loads(TABLE.read_bytes()), name, cache(lambda: program(name)))
+    built = cache(lambda: program(name))
+    top = Top(name, version, lambda text: built().mask(text))
+    _add(top, loads(TABLE.read_bytes()), name, built)
     top(prog_name=name)
 
 
@@ -198,7 +200,7 @@ def _load(program: Callable[[], Program], entry: dict[str, str], words: Sequence
 
 def build(program: Program, slices: Sequence[str] | None = None, modules: Collection[str] = OWN) -> Group:
     """Build all commands, or those of some slices and modules."""
-    top = Top(program.name, program.version)
+    top = Top(program.name, program.version, program.mask)
     registry = program.registry(program.slices if slices is None else slices)
     operations.register(top, program, registry)
     transfer.register(top, program, registry)

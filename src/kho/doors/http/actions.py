@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import orjson
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError
@@ -27,6 +27,8 @@ NAME = in_words(
     r"^[A-Za-z0-9._:/@+-]{1,128}$", "must be 1 to 128 letters without accents, digits or characters of . _ : / @ + -"
 )
 Name = Annotated[str, StringConstraints(pattern=NAME)]
+UNKNOWN = "/unknown"
+"""What the audit trail calls an action that there is not: its name is the caller's text."""
 VERSION = re.compile(r"2(\.\d{1,9}){0,2}")
 
 
@@ -71,8 +73,10 @@ class Actions:
 
     async def answer(self, body: bytes, principal: Principal) -> Reply:
         envelope = await validation.read_large(len(body), partial(_envelope, body))
-        if isinstance(envelope, Reply):
-            return envelope
+        if isinstance(envelope, _Unreadable):
+            return await self._refused(*envelope)
+        if (problem := self._secret(envelope)) is not None:
+            return await self._refused(None, envelope.action, problem)
         request_id = envelope.request_id or str(uuid.uuid4())
         try:
             caller = _caller(principal, envelope.principal)
@@ -87,9 +91,28 @@ class Actions:
         except KhoError as error:
             if isinstance(error, Forbidden):
                 operation = self._hub.registry.action(envelope.action)
-                named = operation.audited_as if operation else f"/{envelope.action}"
+                named = operation.audited_as if operation else UNKNOWN
                 self._hub.refusals.forbidden(Call(principal, "actions", request_id, operation=named), error)
-            return _refusal(request_id, envelope.action, error)
+            return await self._refused(request_id, envelope.action, error)
+
+    async def _refused(self, request_id: str | None, action: str | None, error: KhoError) -> Reply:
+        """Answer an error of this door, without the secrets in what it repeats."""
+        registry = self._hub.registry
+        await registry.redact(error)
+        return _refusal(request_id and registry.masked(request_id), action and registry.masked(action), error)
+
+    def _secret(self, envelope: Envelope) -> KhoError | None:
+        """Return the error for names that look like a secret: they are kept in the log and in the audit trail."""
+        stated = envelope.principal or StatedPrincipal()
+        for name, text in (
+            ("request_id", envelope.request_id),
+            ("principal.sub", stated.sub),
+            ("principal.tenant_id", stated.tenant_id),
+        ):
+            if text is not None and self._hub.registry.masked(text) != text:
+                said = "looks like a secret, and would be in the log: send another, such as a UUID"
+                return _wrong([Problem(name, "secret", said)])
+        return None
 
     async def _run(self, operation: Operation, envelope: Envelope, call: Call) -> Reply:
         outcome = await self._hub.registry.call(operation, envelope.payload, call)
@@ -135,17 +158,25 @@ class Actions:
         return Reply(200, kept.answer)
 
 
-def _envelope(body: bytes) -> Envelope | Reply:
-    """Parse the body. Return the envelope, or the error reply if it is not valid."""
+class _Unreadable(NamedTuple):
+    """An envelope that is not valid. What could be read is echoed, so that the sender can match the error to its
+    request."""
+
+    request_id: str | None
+    action: str | None
+    error: KhoError
+
+
+def _envelope(body: bytes) -> Envelope | _Unreadable:
+    """Parse the body."""
     try:
         sent = jsonrpc.loads(body)
     except jsonrpc.ParseError as problem:
-        return _refusal(None, None, InvalidParams(str(problem)))
+        return _Unreadable(None, None, InvalidParams(str(problem)))
     try:
         return Envelope.model_validate(sent)
     except ValidationError as failure:
-        # Echo what could be read, so that the sender can match the error to its request.
-        return _refusal(_readable(sent, "request_id"), _readable(sent, "action"), _wrong(found(failure)))
+        return _Unreadable(_readable(sent, "request_id"), _readable(sent, "action"), _wrong(found(failure)))
 
 
 def _wrong(problems: Sequence[Problem]) -> KhoError:

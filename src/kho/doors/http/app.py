@@ -143,6 +143,7 @@ class Application:
             endpoint = partial(Authenticated, auth, revocation, hub.limiter)
             self._routes.extend([*_routes(hub, endpoint, rpc, mcp, metrics), *web.routes()])
             self._guard.uploads.extend(web.uploads)
+            self._guard.count = hub.refusals.turned_away
 
             def stop() -> None:
                 door.notices.close()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kho.doors.auth.credentials import is_loopback
+from kho.doors.auth.credentials import is_loopback, peer
 from kho.kernel.errors import KhoError
 from kho.lib.dataclass import dataclass
 
@@ -66,6 +66,8 @@ class Refusal:
     """Response body, where callers expect another form than ours."""
     headers: Sequence[tuple[bytes, bytes]] = ()
     """Further headers of the response, such as a challenge."""
+    counted: str = ""
+    """What the audit trail calls such requests; empty if it does not count them."""
 
     def __post_init__(self) -> None:
         error = {"error": {"code": self.code, "message": self.message}}
@@ -73,14 +75,25 @@ class Refusal:
 
 
 BAD_HOST = Refusal(400, "BAD_HOST", "Send exactly one Host header.")
-NOT_A_HOST = Refusal(421, "HOST_NOT_ALLOWED", "The Host header must hold a name or an address, with or without a port.")
+CHECK_HOST, CHECK_ORIGIN = "check_host", "check_origin"
+NOT_A_HOST = Refusal(
+    421,
+    "HOST_NOT_ALLOWED",
+    "The Host header must hold a name or an address, with or without a port.",
+    counted=CHECK_HOST,
+)
 BAD_LENGTH = Refusal(400, "BAD_CONTENT_LENGTH", "Send one Content-Length header, a plain number.")
 WRONG_ORIGIN = Refusal(
     403,
     "ORIGIN_NOT_ALLOWED",
     "Pages of this origin may not call the hub. Who runs it can allow them: KHO_HTTP__ALLOWED_ORIGINS=https://….",
+    counted=CHECK_ORIGIN,
 )
 NOT_JSON = Refusal(415, "NOT_JSON", "Send the body as JSON in UTF-8, with 'Content-Type: application/json'.")
+
+
+def _not_counted(address: str, operation: str) -> None:
+    return None
 
 
 class Guard:
@@ -111,6 +124,9 @@ class Guard:
         self._good_origins: set[bytes] = set()
         self._good_types = {b"application/json"}
         self._logged: set[str] = set()
+        self.count: Callable[[str, str], None] = _not_counted
+        """Told of each request with a foreign Host or Origin: its address, and what the audit trail calls it. The hub's
+        own, once it has opened."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -155,6 +171,8 @@ class Guard:
                 and not is_address(host, scope)
             ):
                 refusal = self._wrong_host(host)
+        if refusal is not None and refusal.counted:
+            self.count(peer(scope), refusal.counted)
         if kind == "websocket":
             if refusal is None:
                 await self.app(scope, receive, send)
@@ -207,6 +225,7 @@ class Guard:
             "HOST_NOT_ALLOWED",
             f"This hub does not know itself as {name}. Who runs it can allow the name with {setting} (several are "
             "separated by commas). On the same machine 127.0.0.1 always works.",
+            counted=CHECK_HOST,
         )
 
     def _is_upload(self, path: str) -> bool:

@@ -69,6 +69,7 @@ class McpHttp:
         try:
             selection = self._choose(scope)
         except KhoError as error:
+            await self._door.redact(error)
             await send_json(send, 400, jsonrpc.error(None, jsonrpc.INVALID_PARAMS, error.message))
             return
         version = header(scope, b"mcp-protocol-version")

@@ -9,7 +9,7 @@ import mcp_types as types
 import orjson
 from mcp import MCPError
 from mcp.server.caching import CacheHint
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
@@ -98,7 +98,7 @@ class McpDoor:
         self.notices = Notices(checkpoint, principal_of, self.selection, background, hub.limiter)
         prompts = Prompts(checkpoint, self.call_for, page_size)
         resources = ResourceList(checkpoint, self.call_for, page_size)
-        self.handlers: Mapping[str, Handler] = {
+        handlers: Mapping[str, Handler] = {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
             "prompts/list": prompts.page,
@@ -112,8 +112,25 @@ class McpDoor:
             "notifications/roots/list_changed": self._roots.changed,
             "logging/setLevel": self.notices.set_level,
         }
+        self.handlers = {name: self._discreet(handler) for name, handler in handlers.items()}
         told = self.instructions(selection)
         self.server = hub_server(hub.version, told, self.handlers.__getitem__, self._input_schema)
+
+    def _discreet(self, handler: Handler) -> Handler:
+        """Return the handler, whose errors repeat no secret of what the client sent."""
+
+        async def answer(ctx: Context, params: Any) -> Any:
+            try:
+                return await handler(ctx, params)
+            except MCPError as error:
+                raise await self._without_secrets(error) from None
+
+        return answer
+
+    async def _without_secrets(self, error: MCPError) -> MCPError:
+        told = KhoError(error.error.message, data=error.error.data)
+        await self.redact(told)
+        return MCPError(error.error.code, told.message, told.details["data"])
 
     def instructions(self, selection: Selection) -> str:
         return toolsets.instructions(selection, {one.name: one.instructions for one in self._registry.capabilities})
@@ -121,6 +138,9 @@ class McpDoor:
     def selection(self, ctx: Context) -> Selection:
         """Return what the client lists."""
         return self.own_selection if ctx.request is None else ctx.request.scope.get(TOOLSET, self.own_selection)
+
+    async def redact(self, error: KhoError) -> None:
+        await self._registry.redact(error)
 
     def select(self, names: Sequence[str]) -> Selection:
         """Return the selection of these names. Raises InvalidParams if one means nothing."""
@@ -219,9 +239,20 @@ def hub_server(
     )
     for notice in ("notifications/initialized", "notifications/roots/list_changed"):
         server.add_notification_handler(notice, types.NotificationParams, handler(notice))
+    server.middleware.append(_unnamed)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, handler("logging/setLevel"))
     server.add_request_handler("server/discover", types.RequestParams, server.discover)
     return server
+
+
+async def _unnamed(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Refuse an unknown method without its name, which the SDK repeats: it is the client's text."""
+    try:
+        return await call_next(ctx)
+    except MCPError as error:
+        if error.code == types.METHOD_NOT_FOUND:
+            raise MCPError(error.code, error.message) from None
+        raise
 
 
 @functools.lru_cache(maxsize=4096)

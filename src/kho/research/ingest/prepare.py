@@ -100,7 +100,7 @@ class Preparing:
         )
         del data
         if self.screen is not None:
-            self.sightings += await self.screen.screen_file("research", wanted.path, found.text)
+            self.sightings += await self.screen.screen_file("research", wanted.path, [wanted.path, *found.texts])
         return await asyncio.to_thread(indexing.make, self.job.tenant, doc, found.text, found.chunks, self.index)
 
     def _bytes(self, wanted: Wanted) -> tuple[bytes, str]:

@@ -112,7 +112,7 @@ class Augment(ResearchService):
             advice = problem.advice or None
             raise Unreadable(sentence(problem.reason), guidance=advice, path=name) from None
         if self.screen is not None:
-            self.screen.tell(call, await self.screen.screen_file("research", name, found.text))
+            self.screen.tell(call, await self.screen.screen_file("research", name, found.texts))
         title = one_line(params.title or "") or found.title
         doc = replace(
             self._draft(collection, "upload", raw, name, title, found.tags if params.tags is None else params.tags),
