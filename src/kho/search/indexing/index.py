@@ -243,7 +243,7 @@ class Index:
         moved = [file for file, (before, _) in zip(filed, change.moved, strict=False) if file != before]
         self.vectors.move(tx, self.model, moved)
         if change.new:
-            passages.enqueue(tx, seqs[len(change.moved) :], self.clock())
+            passages.enqueue(tx, change.new[0].stored.ref.tenant, seqs[len(change.moved) :], self.clock())
             self.on_waiting()
         return grown
 

@@ -11,6 +11,7 @@ from kho.lib.tenancy import ALL, Reach
 DERIVED = {
     "similarity_bands": "digests of texts; what they find is read through the rows of its slice",
     "search_versions": "counters that one statement names by tenant, with one row for all tenants together",
+    "vector_queue": "numbers of passages that wait for their vectors; their texts are read through `passages`",
 }
 """Tables with a tenant column that stay outside, and why. Nothing in them is ever shown to anybody."""
 NOBODYS = {"devices"}
