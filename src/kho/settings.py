@@ -26,6 +26,7 @@ from kho.documents.settings import DocumentSettings
 from kho.experiences.settings import ExperienceSettings
 from kho.facts.settings import FactSettings
 from kho.kernel import validation
+from kho.kernel.access import ADMIN, METRICS
 from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.limits.settings import LimitSettings
@@ -369,7 +370,7 @@ def _source(path: Sequence[str]) -> str:
 def local_principal(settings: Settings, *, admin: bool = False) -> Principal:
     """Return the principal of this machine's user. Only the command line, which could open the database anyway, is an
     admin."""
-    scopes = frozenset({"*", "admin"}) if admin else frozenset({"*"})
+    scopes = frozenset({"*", METRICS, ADMIN} if admin else {"*", METRICS})
     return Principal(settings.local.sub, settings.local.tenant, scopes)
 
 

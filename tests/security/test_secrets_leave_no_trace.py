@@ -30,6 +30,7 @@ from tests.doors.doors import MODERN, PLAIN, Json, Served, bearer, new_key, serv
 
 from kho import slices
 from kho.doors.logs import JsonFormatter, LineFormatter
+from kho.kernel.access import METRICS
 from kho.kernel.operation import Operation
 from kho.settings import Settings
 
@@ -266,7 +267,7 @@ async def tables(settings: Settings) -> AsyncIterator[tuple[str, str]]:
 
 @asynccontextmanager
 async def walked(settings: Settings, canaries: Canaries) -> AsyncGenerator[Walk]:
-    key = await new_key(settings, TENANT, "*", "admin")
+    key = await new_key(settings, TENANT, "*", "admin", METRICS)
     canaries.nowhere.add(key)
     async with served(settings, serving=True) as hub:
         yield Walk(hub, key, canaries)

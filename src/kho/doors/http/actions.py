@@ -78,7 +78,7 @@ class Actions:
             caller = await self._caller(principal, envelope.principal)
             operation = self._hub.registry.action(envelope.action)
             if operation is None:
-                known = ", ".join(sorted(self._hub.registry.actions))
+                known = ", ".join(sorted(one.action for one in self._hub.registry.operations(caller) if one.action))
                 raise UnknownOperation(f"There is no such action. There are: {known}.")
             call = Call(caller, "actions", request_id)
             if operation.effect == "read" or envelope.request_id is None:
