@@ -137,7 +137,7 @@ class Application:
             self._customise(door)
             streams = EventStreams(self._heartbeat)
             auth = Auth(hub, self._fresh, other_accounts=self._http.other_accounts)
-            revocation = Revocation(auth)
+            revocation = Revocation(auth, background)
             mcp = McpHttp(door, self._http.max_body, streams, revocation, metrics, hub.limiter)
             gc_freezer = GcFreezer()
             served = [served for capability in hub.registry.capabilities for served in capability.web]
