@@ -16,7 +16,7 @@ from tests.doors.mcp.test_sessions import lives, opened
 from tests.doors.streams import META, streamed
 from tests.timeouts import PATIENCE
 
-from kho.app import open_database
+from kho.app import open_database, open_hub
 from kho.kernel import Call, Capability
 from kho.kernel.access import METRICS
 from kho.kernel.capability import Prompt, Resource, ResourceContent
@@ -26,6 +26,7 @@ from kho.lib.sql import insert
 from kho.lib.tenancy import in_tenant
 from kho.models.settings import Embedding
 from kho.research.settings import ResearchSettings
+from kho.search.indexing import passages
 from kho.settings import Search, Settings
 
 REMEMBER = "facts-server/remember"
@@ -319,9 +320,72 @@ async def test_over_a_quota_nothing_is_stored_and_the_door_says_which(both_setti
         changed = {"document_id": "one", "patch": {"content": {"body": "longer than it was"}}}
         assert (await hub.act("update_document", changed, key=mine)).status_code == 200
         assert (await hub.act("create_document", made, key=other)).status_code == 200
-        for number in range(3):  # the tenant of this machine's user has none
+        assert (await hub.act("create_document", made, key=home)).status_code == 200
+        token = await local_token(both_settings)
+        for number in range(3):  # this machine's user has none, in the same tenant
             text = {"document_id": f"home-{number}", "content": {"body": "text"}}
-            assert (await hub.act("create_document", text, key=home)).status_code == 200
+            assert (await hub.act("create_document", text, key=token)).status_code == 200
+            response = await hub.act("create_document", {**text, "document_id": "mine"}, key=home)
+            assert response.json()["error"]["code"] == "QUOTA_REACHED"
+
+
+async def local_token(settings: Settings) -> str:
+    async with open_hub(settings) as opened:
+        return opened.local_token.create()
+
+
+async def test_earlier_revisions_count_until_they_are_purged(both_settings: Settings) -> None:
+    admin = await new_key(both_settings, "acme", "*", "admin")
+    async with served(limited(both_settings, bytes=10_000)) as hub:
+        made = {"document_id": "one", "content": {"body": "x" * 1_000}}
+        assert (await hub.act("create_document", made, key=admin)).status_code == 200
+        statuses, said = list[int](), ""
+        while 429 not in statuses:
+            changed = {"document_id": "one", "patch": {"content": {"body": f"{len(statuses):04} {'y' * 995}"}}}
+            response = await hub.act("update_document", changed, key=admin)
+            statuses.append(response.status_code)
+            said = response.text
+        assert statuses == [200] * 8 + [429], "nine bodies, and the passage of the last"
+        assert "KHO_LIMITS__BYTES" in said
+        assert (await hub.act("delete_document", {"document_id": "one"}, key=admin)).status_code == 200
+        assert await used(both_settings) == 9_000
+        params = {"document_id": "one", "wipe": False}
+        assert (await rpc(hub, "documents-server/purge_document", params, admin)).json()["result"]["purged"] == ["one"]
+        assert await used(both_settings) == 0
+        assert (await hub.act("create_document", made, key=admin)).status_code == 200
+
+
+async def used(settings: Settings) -> int:
+    """The bytes that count for acme, which are those of its rows."""
+
+    def work(tx: Tx) -> tuple[int, int]:
+        kept = "SELECT coalesce(sum(octet_length({})), 0) FROM {} WHERE tenant = $1"
+        rows = [tx.one(kept.format(*one), "acme") for one in (("body", "document_bodies"), ("text", "passages"))]
+        return passages.usage(tx, "acme")[1], sum(row[0] for row in rows if row)
+
+    db, _ = open_database(settings)
+    with in_tenant("acme"):
+        counted, there = await db.read(work)
+    await db.aclose()
+    assert counted == there
+    return counted
+
+
+async def test_a_job_of_a_key_is_held_to_the_quotas_in_the_tenant_of_this_machine_s_user(
+    both_settings: Settings, home: Path
+) -> None:
+    folder = home.with_name("papers")
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.md").write_text(f"# {number}\ntext", "utf-8")
+    roots = [str(folder)]
+    chosen = both_settings.model_copy(update={"research": ResearchSettings(roots=roots, shared_roots=roots)})
+    key, token = await new_key(chosen, "local"), await local_token(chosen)
+    async with served(limited(chosen, items=1)) as hub:
+        for caller, refused in ((key, True), (token, False)):
+            ingest = {"path": str(folder), "collection": f"refused-{refused}", "create": True, "recursive": True}
+            answer = (await rpc(hub, "research-server/ingest_documents", ingest, caller)).text
+            assert ("KHO_LIMITS__ITEMS" in answer or "quota of 1" in answer) is refused, answer
 
 
 async def test_a_tenant_has_no_more_boards_than_its_quota(both_settings: Settings) -> None:
