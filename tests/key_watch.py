@@ -1,4 +1,4 @@
-"""A pytest plugin: no API key that is made during the run may be in what any test logged or wrote to stderr.
+"""A pytest plugin: no API key and no token of this machine's user that is made during the run may be in what any test logged or wrote to stderr.
 
 Stdout is left out: there a command shows a new key, once, to who asked for it.
 """
@@ -11,10 +11,10 @@ import pytest
 
 from kho.kernel import api_keys
 
-KEY = re.compile(r"kho_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
+KEY = re.compile(r"kho_(?:[A-Za-z0-9]{8}|local)_[A-Za-z0-9_-]{43}")
 made: set[str] = set()
 found: list[str] = []
-_mint = api_keys.mint
+_mint, _mint_local = api_keys.mint, api_keys.mint_local
 
 
 @wraps(_mint)
@@ -22,6 +22,13 @@ def mint() -> tuple[str, str, str]:
     id, text, digest = _mint()
     made.add(text)
     return id, text, digest
+
+
+@wraps(_mint_local)
+def mint_local() -> str:
+    text = _mint_local()
+    made.add(text)
+    return text
 
 
 def leaks(sections: Iterable[tuple[str, str]]) -> list[str]:
@@ -34,7 +41,7 @@ def leaks(sections: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def pytest_configure() -> None:
-    api_keys.mint = mint
+    api_keys.mint, api_keys.mint_local = mint, mint_local
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
