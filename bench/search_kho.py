@@ -96,7 +96,7 @@ class Kho:
     async def _put(self, prepared: list[Prepared], vectors: dict[str, Floats]) -> None:
         def work(tx: Tx) -> None:
             self._index.put(tx, prepared)
-            new = passages.due(tx, system_clock(), len(prepared))
+            new = passages.due(tx, system_clock(), len(prepared)).passages
             self._vectors.put(tx, NAME, [(one.ref, vectors[one.digest]) for one in new])
             passages.done(tx, [one.ref.seq for one in new])
 

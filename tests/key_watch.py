@@ -1,6 +1,6 @@
-"""A pytest plugin: no API key that is made during the run, and no secret that a test makes up (`watched`), may be where
-none ever is: in what any test logged or wrote to stderr, in what processes that were started wrote to theirs, and in
-the stores that the tests left behind.
+"""A pytest plugin: no API key and no token of this machine's user that is made during the run, and no secret that a test
+makes up (`watched`), may be where none ever is: in what any test logged or wrote to stderr, in what processes that were
+started wrote to theirs, and in the stores that the tests left behind.
 
 Stdout is left out: there a command shows a new key, once, to who asked for it. Not looked at either is what is gone when
 a test ends: stores on PostgreSQL, and answers of `/metrics` (tests/security/test_secrets_leave_no_trace.py does).
@@ -17,14 +17,14 @@ import pytest
 
 from kho.kernel import api_keys
 
-KEY = re.compile(r"kho_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
+KEY = re.compile(r"kho_(?:[A-Za-z0-9]{8}|local)_[A-Za-z0-9_-]{43}")
 SECRET = re.compile(r"(?:ghp|sk_live|npm|hf)_[A-Za-z0-9]{32,40}|xoxb-[0-9]{12}-[A-Za-z0-9]{24}")
 """Forms of the secrets that tests make up: what looks like one is looked up among those."""
 TRAIL = ("audit", "audit_subjects")
 """Tables that never hold a secret, whatever the policy. Others hold what was stored as sent."""
 made: set[str] = set()
 found: list[str] = []
-_mint = api_keys.mint
+_mint, _mint_local = api_keys.mint, api_keys.mint_local
 
 
 @wraps(_mint)
@@ -32,6 +32,13 @@ def mint() -> tuple[str, str, str]:
     id, text, digest = _mint()
     made.add(text)
     return id, text, digest
+
+
+@wraps(_mint_local)
+def mint_local() -> str:
+    text = _mint_local()
+    made.add(text)
+    return text
 
 
 def watched(secret: str) -> str:
@@ -77,7 +84,7 @@ def _rows(path: Path, table: str) -> str:
 
 
 def pytest_configure() -> None:
-    api_keys.mint = mint
+    api_keys.mint, api_keys.mint_local = mint, mint_local
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -173,10 +173,10 @@ async def open_hub(
     async with opened(settings, lambda core: [*extra, *more(core)], limits, only, network) as (core, slices):
         background = core.background
         for capability in slices:
-            for work in capability.start if capability.name in only or capability.name not in SLICES else ():
-                background.add(for_all_tenants(work))
-        for work in (work for capability in slices if serving and not settings.read_only for work in capability.serve):
-            background.add(for_all_tenants(work))
+            if capability.name in only or capability.name not in SLICES:
+                changes = [*capability.follow, *(capability.serve if serving else ())]
+                for work in [*capability.start, *([] if settings.read_only else changes)]:
+                    background.add(for_all_tenants(work))
         if core.embedding_queue is not None and len(only) == len(SLICES):
             background.add(for_all_tenants(core.embedding_queue.run))
         limiter = Limiter(settings.limits)

@@ -12,6 +12,7 @@ An empty variable counts as not set.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, cast, get_origin
@@ -26,6 +27,7 @@ from kho.documents.settings import DocumentSettings
 from kho.experiences.settings import ExperienceSettings
 from kho.facts.settings import FactSettings
 from kho.kernel import validation
+from kho.kernel.access import ADMIN, METRICS
 from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.limits.settings import LimitSettings
@@ -341,12 +343,12 @@ def _leaves(section: BaseModel, path: Sequence[str]) -> Iterator[tuple[list[str]
 
 
 def _unmasked(value: Any) -> Any:
-    """Return the value in JSON form, without secrets: also without the password of an address."""
+    """Return the value in JSON form, without secrets: also without those of an address."""
     match value:
         case SecretStr():
             return MASKED if value.get_secret_value() else ""
-        case str() if "://" in value and urlsplit(value).password:
-            return value.replace(f":{urlsplit(value).password}@", f":{MASKED}@")
+        case str() if "://" in value:
+            return _SECRET_PARAMETER.sub(rf"\1{MASKED}", _USERINFO.sub(_user, value))
         case list() | tuple() | set() | frozenset():
             return [_unmasked(one) for one in cast(list[Any], value)]
         case dict():
@@ -355,6 +357,19 @@ def _unmasked(value: Any) -> Any:
             return value
         case _:
             return str(value)
+
+
+_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
+_USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_SECRET_NAME = r"[^=&;#\s]*(?:pass|pwd|secret|token|key|auth|cred|sig)[^=&;#\s]*"
+_SECRET_PARAMETER = re.compile(rf"([?&;#]{_SECRET_NAME}=)[^&;#\s]*", re.I)
+"""A parameter of an address that is named like a secret, such as `password` or `api_key`."""
+
+
+def _user(found: re.Match[str]) -> str:
+    """Mask what stands before the host, but for a plain user name beside its password: alone, it may be a token."""
+    name, _, password = found[0].removesuffix("@").partition(":")
+    return f"{name}:{MASKED}@" if password and _USER_NAME.fullmatch(name) else f"{MASKED}@"
 
 
 def _source(path: Sequence[str]) -> str:
@@ -369,7 +384,7 @@ def _source(path: Sequence[str]) -> str:
 def local_principal(settings: Settings, *, admin: bool = False) -> Principal:
     """Return the principal of this machine's user. Only the command line, which could open the database anyway, is an
     admin."""
-    scopes = frozenset({"*", "admin"}) if admin else frozenset({"*"})
+    scopes = frozenset({"*", METRICS, ADMIN} if admin else {"*", METRICS})
     return Principal(settings.local.sub, settings.local.tenant, scopes)
 
 

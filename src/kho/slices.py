@@ -130,6 +130,7 @@ def open_documents(settings: Settings, core: Core, shared: Shared) -> Capability
         vacuum=rewrite,
         shared=api_keys.SqlApiKeys(core.db).in_use,
         network=shared.network,
+        read_only=settings.read_only,
     )
 
 

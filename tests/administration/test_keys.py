@@ -5,22 +5,27 @@ import os
 import stat
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import ERAS, PLAIN, Json, Served, bearer, kho, served
+from tests.doors.streams import board_that_speaks
 from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
+from kho.devices.settings import DeviceSettings
 from kho.kernel import Hub
 from kho.kernel.call import Call, Principal
+from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.registry import Outcome
-from kho.lib.clock import DAY, from_iso
-from kho.settings import Settings
+from kho.lib.clock import DAY, from_iso, iso
+from kho.settings import Settings, effective
+from kho.simulator.board_tools import FirmwareTool
 
 OPERATOR = Principal("boss", "local", frozenset({"*", "admin"}), "key")
 TENANT_ADMIN = Principal("ada", "acme", frozenset({"*", "admin"}), "key")
@@ -195,6 +200,86 @@ async def test_a_key_that_is_limited_to_tools_gets_nothing_else_at_any_door(sett
                 assert "limited to" in str(answer.content)
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_limit_to_tools_holds_for_more_resources_prompts_and_tools_of_boards(
+    settings: Settings, era: str
+) -> None:
+    chosen = settings.model_copy(update={"devices": DeviceSettings(approval="auto")})
+    lamp = FirmwareTool("self.lamp.on", "The lamp.", (), lambda arguments, state: "on")
+    chat = {"conversation_id": "chat", "role": "user", "content": "a private chat"}
+    async with open_hub(chosen) as store:
+        own = (await done(store, OPERATOR, "create_key", confirm=True))["key"]
+        key = (await done(store, OPERATOR, "create_key", tools=["facts", "search"]))["key"]
+    async with served(chosen, serving=True) as hub, board_that_speaks(hub, "aa:01", extra=(lamp,)):
+        assert (await hub.act("memory_add_message", chat, key=own)).status_code == 200
+
+        async def names(client: Client) -> set[str]:
+            return {tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools}
+
+        async with mcp_client(hub, own, era) as client, asyncio.timeout(PATIENCE):
+            while not (of_board := {name for name in await names(client) if "lamp" in name}):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert "private" in str(await client.read_resource("memory://conversation/chat"))
+            prompts = [one.name for one in (await client.list_prompts()).prompts]
+            assert "summarize_experience" in prompts
+        async with mcp_client(hub, key, era) as client:
+            assert not await names(client) & {*of_board, "device_call", "memory_list"}
+            for tool in ("memory_list", "device_call", *of_board):
+                explained: Json = {"tool": tool}
+                for more in (explained, {**explained, "arguments": {}}):
+                    told = await client.call_tool("more", more)
+                    assert told.is_error
+                    assert "There is no tool called" in str(told.content)
+            told = await client.call_tool("more", {"tool": "list_facts", "arguments": {}})
+            assert not told.is_error
+            for tool, arguments in (("device_call", {"device": "aa:01", "tool": "self.lamp.on"}), ("memory_list", {})):
+                told = await client.call_tool(tool, arguments)
+                assert told.is_error
+                assert "limited to" in str(told.content)
+            for tool in of_board:
+                with pytest.raises(MCPError, match="Unknown tool"):
+                    await client.call_tool(tool, {})
+            assert [
+                str(one.uri) for one in (await client.list_resources()).resources if "fact" not in str(one.uri)
+            ] == []
+            with pytest.raises(MCPError):
+                await client.read_resource("memory://conversation/chat")
+            assert (await client.list_prompts()).prompts == []
+            for prompt in prompts:
+                with pytest.raises(MCPError, match="Unknown prompt"):
+                    await client.get_prompt(prompt, {})
+
+
+async def test_no_write_of_any_slice_is_answered_to_a_read_only_key(settings: Settings) -> None:
+    reader = replace(OPERATOR, read_only=True)
+    async with open_hub(settings) as store:
+        made = await done(store, OPERATOR, "create_key", scopes=["*", "admin"], read_only=True, confirm=True, name="r")
+    async with open_hub(settings) as hub:
+        assert {one.effect for one in hub.registry.operations(reader) if not one.hands_on} == {"read"}
+        capabilities = hub.registry.capabilities
+        every = [(one.server, operation) for one in capabilities for operation in one.operations]
+        writes = [(server, one) for server, one in every if one.effect != "read" and not one.hands_on]
+        assert len(writes) > 50
+        for _, operation in writes:
+            found = await hub.registry.call(operation, dict(operation.example), Call(reader))
+            assert found.error is not None, operation.name
+            assert (found.error.code, "read-only" in found.error.message) == ("FORBIDDEN", True), operation.name
+    unlimited = settings.model_copy(update={"limits": LimitSettings(requests=0, writes=0)})
+    async with served(unlimited) as hub:
+        headers = bearer(made["key"])
+        for server, operation in writes:
+            example = dict(operation.example)
+            if operation.rpc is not None:
+                asked: Json = {"jsonrpc": "2.0", "id": 1, "method": f"{server}/{operation.rpc}", "params": example}
+                assert "read-only" in (await hub.post("/jsonrpc", asked, **headers)).text, operation.name
+            if operation.action is not None:
+                answer = await hub.act(operation.action, example, key=made["key"])
+                assert (answer.status_code, "read-only" in answer.text) == (403, True), operation.name
+    async with open_hub(settings) as store:
+        changed = (await done(store, OPERATOR, "audit_log", actor="r", outcome="done"))["entries"]
+    assert changed == []
+
+
 async def test_a_read_only_key_changes_nothing_and_is_shown_nothing_that_does(settings: Settings) -> None:
     key = await limited(settings, read_only=True)
     async with served(settings) as hub:
@@ -208,6 +293,20 @@ async def test_a_read_only_key_changes_nothing_and_is_shown_nothing_that_does(se
         assert "read-only" in told["message"]
         asked: Json = {"jsonrpc": "2.0", "id": 1, "method": "facts-server/list_facts", "params": {}}
         assert "result" in (await hub.post("/jsonrpc", asked, **headers)).json()
+
+
+async def test_a_key_that_expires_makes_none_that_lives_longer(hub: Hub) -> None:
+    await done(hub, OPERATOR, "create_key", tenant="acme", name="first", confirm=True)
+    maker = replace(TENANT_ADMIN, expires_at=hub.clock() + DAY)
+    end = iso(maker.expires_at or 0)
+    for days in (0, 90):
+        assert (await done(hub, maker, "create_key", days=days, scopes=["*", "admin"]))["expires_at"] == end
+    hours = await done(hub, replace(maker, expires_at=hub.clock() + 90 * DAY), "create_key", days=2)
+    assert from_iso(hours["expires_at"]) < hub.clock() + 3 * DAY
+    for days in (0, 90):
+        old = await done(hub, OPERATOR, "create_key", tenant="acme", days=days)
+        assert (await done(hub, maker, "rotate_key", id=old["id"]))["expires_at"] == end
+    assert "expires_at" not in await done(hub, TENANT_ADMIN, "create_key")
 
 
 async def test_no_write_of_any_slice_is_answered_by_a_read_only_hub(settings: Settings) -> None:
@@ -290,6 +389,36 @@ async def test_settings_are_listed_with_where_they_come_from_and_without_secrets
     assert found["http.port"] == {"name": "http.port", "value": 8001, "source": "default"}
     assert "sk-very-secret" not in str(found)
     assert "hush" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (
+            "postgresql://db.example/kho?user=kho&password=hush",
+            "postgresql://db.example/kho?user=kho&password=********",
+        ),
+        ("postgresql://kho:hush@db.example/kho", "postgresql://kho:********@db.example/kho"),
+        ("postgresql://kho:hu:sh@one,two/kho?sslmode=require", "postgresql://kho:********@one,two/kho?sslmode=require"),
+        ("https://otel.example/v1?api_key=hush&a=b", "https://otel.example/v1?api_key=********&a=b"),
+        (
+            "https://otel.example/v1?a=b&X-Amz-Signature=hush#c",
+            "https://otel.example/v1?a=b&X-Amz-Signature=********#c",
+        ),
+        ("https://example.org/cb#access_token=hush", "https://example.org/cb#access_token=********"),
+        ("mqtt://hush@127.0.0.1:1883", "mqtt://********@127.0.0.1:1883"),
+        ("mqtt://hush:@127.0.0.1:1883", "mqtt://********@127.0.0.1:1883"),
+        ("https://:hush@[::1]:1/", "https://********@[::1]:1/"),
+        (f"https://{'hush' * 20}:x@example.org", "https://********@example.org"),
+        ("http://127.0.0.1:4318/v1/traces?a=1", "http://127.0.0.1:4318/v1/traces?a=1"),
+        ("https://example.org/@someone", "https://example.org/@someone"),
+    ],
+)
+def test_no_part_of_an_address_that_may_be_a_secret_is_listed(tmp_path: Path, given: str, shown: str) -> None:
+    settings = Settings(home=tmp_path, database_url=given)
+    [found] = [one["value"] for one in effective(settings) if one["name"] == "database_url"]
+    assert found == shown
+    assert "hush" not in found
 
 
 async def test_every_change_of_a_key_is_counted(hub: Hub) -> None:

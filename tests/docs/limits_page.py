@@ -138,9 +138,14 @@ Every request over HTTP counts, each message of a batch too. Passages are counte
 than a minute's worth waits until that is paid back. Photos of boards count for their board. A board whose frames come too fast
 is read more slowly, so that its own connection fills up and nothing is lost; only at a broker that boards share (`mqtt_url`)
 the oldest of those that wait are dropped. Calls of a tenant beyond those
-under way wait for their turn, first come first served; other tenants do not notice. Quotas do not hold for the tenant of
-this machine's user. Files of an ingest that a key has started are not counted in the passages of a minute, since nobody
-waits for them, but in the quotas.
+under way wait for their turn, first come first served; other tenants do not notice. Reading a resource or a prompt,
+completing one and `/servers` are calls, too. Passages of all tenants go to the embedding model in turn. Files of an ingest
+that a key has started are not counted in the passages of a minute, since nobody waits for them, but in the quotas.
+
+Quotas hold for every caller with a key, whatever its tenant, not for this machine's user. In bytes count the texts that
+searches find, and the bodies of all revisions of documents: so a document that is changed again and again takes more, until
+it is purged. Not counted are conversations and collections themselves, only what is in them; nor revisions of facts and
+records, summaries, metadata, the history of questions, and what Kho makes of texts, such as vectors.
 
 {limits}
 ## Deadlines

@@ -51,6 +51,7 @@ class Desk:
     clock: Clock = field(default_factory=Clock)
     background: Background = field(default_factory=Background)
     scopes: frozenset[str] = frozenset({"*"})
+    read_only: bool = False
 
     def __post_init__(self) -> None:
         model = self.embedder.model if self.embedder else ""
@@ -59,9 +60,14 @@ class Desk:
         leases = SqlLeases(self.clock)
         core = Core(self.db, index, searcher, self.background, None, leases, model, clock=self.clock)
         self.capability = documents.capability(
-            core, DocumentSettings(timeout=30.0), llm=self.llm, web_search=self.web, shared=one_user
+            core,
+            DocumentSettings(timeout=30.0),
+            llm=self.llm,
+            web_search=self.web,
+            shared=one_user,
+            read_only=self.read_only,
         )
-        self.registry = Registry([self.capability], self.background)
+        self.registry = Registry([self.capability], self.background, read_only=self.read_only)
         self.embedding_queue: EmbeddingQueue | None = None
         if self.vectors is not None and self.embedder is not None:
             self.embedding_queue = EmbeddingQueue(

@@ -255,6 +255,26 @@ async def test_a_child_whose_time_comes_first_stays_away_when_its_parent_returns
     assert await seen(desk) == {"top", "left", "right"}
 
 
+async def test_a_read_only_hub_hides_what_is_due_and_changes_nothing(desk: Desk) -> None:
+    await plant(desk)
+    await desk.delete("leaf", delete_at=desk.clock.later(90))
+    await desk.delete("left", delete_at=desk.clock.later(60), reason="expires")
+    desk.clock.pass_seconds(100)
+    reader = desk.neighbour(tenant=desk.tenant, read_only=True)
+    before = await desk.dump()
+    assert await seen(reader) == {"top", "right"}
+    assert await reader.children("top") == ["right"]
+    for id in ("left", "leaf"):
+        assert (await reader.refused("get_document", document_id=id)).status == 404
+        kept = await reader.get(id, include_deleted=True)
+        assert (kept["deleted"], "delete_at" in kept) == (True, False)
+    refused = await reader.refused("query_knowledge", query="x", filters={"under": "left"})
+    assert refused.status == 404
+    assert await desk.dump() == before
+    assert await seen(desk) == {"top", "right"}
+    assert {one["document_id"] for one in await desk.audited(action="delete_document")} == {"leaf", "left"}
+
+
 async def test_many_that_are_due_at_once(desk: Desk) -> None:
     """More than are carried out in one go; a change sees none of them."""
     at = desk.clock.later(10_000)
@@ -274,7 +294,7 @@ async def test_the_background_tells_of_it(desk: Desk) -> None:
     await desk.create("once")
     await desk.delete("once", delete_at=desk.clock.later(30))
     desk.clock.pass_seconds(30)
-    for work in desk.capability.start:
+    for work in desk.capability.follow:
         desk.background.add(work)
     async with asyncio.timeout(PATIENCE):
         while not (await desk.dump(["documents"]))["documents"][0][DELETED_AT]:

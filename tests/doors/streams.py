@@ -19,17 +19,18 @@ META: Json = {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities":
 
 @asynccontextmanager
 async def streamed(
-    hub: Served, stream: str, uris: Iterable[str] = (), **headers: str
+    hub: Served, stream: str, uris: Iterable[str] = (), path: str = "/mcp", **headers: str
 ) -> AsyncGenerator[tuple[int, AsyncIterator[str]], None]:
     """The status and the lines of a stream, without what it begins with (a comment, or the acknowledgement of what is
-    listened to). It is a path, or `listen` for the one of MCP 2026-07-28, which is told of all lists and of `uris`."""
+    listened to). It is a path, or `listen` for the one of MCP 2026-07-28, which is told of all lists and of `uris`,
+    opened at `path`."""
     headers = {"accept": "application/json, text/event-stream", **headers}
     if stream == "listen":
         wanted = {"toolsListChanged": True, "resourcesListChanged": True, "resourceSubscriptions": sorted(uris)}
         params = {"notifications": wanted, "_meta": META}
         body = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
         named = {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen", **headers}
-        asked = hub.http.stream("POST", "/mcp", json=body, headers=named)
+        asked = hub.http.stream("POST", path, json=body, headers=named)
     else:
         asked = hub.http.stream("GET", stream, headers={"mcp-protocol-version": HANDSHAKE, **headers})
     async with asked as response:

@@ -1,7 +1,7 @@
 """Limits at the doors: what a key gets when it has reached one, and that this machine's user has none."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +11,22 @@ import httpx2
 import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from tests.doors.doors import ERAS, KHO, PLAIN, Json, Served, bearer, new_key, served, talking
+from tests.doors.doors import ERAS, KHO, MODERN, PLAIN, Json, Served, bearer, new_key, served, talking
 from tests.doors.mcp.test_sessions import lives, opened
-from tests.doors.streams import streamed
+from tests.doors.streams import META, streamed
 from tests.timeouts import PATIENCE
 
-from kho.app import open_database
+from kho.app import open_database, open_hub
+from kho.kernel import Call, Capability
+from kho.kernel.access import METRICS
+from kho.kernel.capability import Prompt, Resource, ResourceContent
 from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.ports import Tx
 from kho.lib.sql import insert
 from kho.lib.tenancy import in_tenant
 from kho.models.settings import Embedding
 from kho.research.settings import ResearchSettings
+from kho.search.indexing import passages
 from kho.settings import Search, Settings
 
 REMEMBER = "facts-server/remember"
@@ -62,7 +66,7 @@ def told(response: httpx2.Response, limit: str, seconds: int) -> None:
 
 
 async def test_a_flood_of_requests_is_refused_before_it_is_read(both_settings: Settings) -> None:
-    mine, other = await new_key(both_settings), await new_key(both_settings, sub="other")
+    mine, other = await new_key(both_settings), await new_key(both_settings, "acme", "*", METRICS, sub="other")
     ticks = Ticks()
     async with served(limited(both_settings, requests=3), ticks=ticks) as hub:
         for _ in range(3):
@@ -177,6 +181,107 @@ async def test_a_key_has_no_more_sessions_than_its_limit(settings: Settings) -> 
         assert await lives(hub, mine, await opened(hub, mine))
 
 
+@dataclass
+class Slow:
+    """What a slice serves beside operations, each taking until `let_go`."""
+
+    begun: asyncio.Semaphore
+    let_go: asyncio.Event
+    scope: str = "exp:read"
+    templates: Sequence[Resource] = (Resource("slow://{name}", "slow"),)
+    now: int = 0
+    most: int = 0
+
+    async def wait(self) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.begun.release()
+        try:
+            await self.let_go.wait()
+        finally:
+            self.now -= 1
+
+    async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
+        await self.wait()
+        return (), None
+
+    async def read(self, call: Call, uri: str) -> ResourceContent | None:
+        await self.wait()
+        return ResourceContent(uri, "text/plain", "read")
+
+    async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:
+        await self.wait()
+        return ()
+
+    async def render(self, arguments: dict[str, str], call: Call) -> str:
+        await self.wait()
+        return "rendered"
+
+    @property
+    def capability(self) -> Capability:
+        prompt = Prompt("slow_prompt", "Slow.", self.render, scope=self.scope)
+        return Capability("slow", "slow-server", (), prompts=(prompt,), resources=self)
+
+
+BESIDE: dict[str, Json] = {
+    "resources/list": {},
+    "resources/read": {"uri": "slow://one"},
+    "completion/complete": {
+        "ref": {"type": "ref/resource", "uri": "slow://{name}"},
+        "argument": {"name": "name", "value": ""},
+    },
+    "prompts/get": {"name": "slow_prompt"},
+}
+"""What is served beside operations over MCP, and what it takes."""
+
+
+async def beside(hub: Served, what: str, key: str) -> str:
+    """The answer to something that is no operation, as text."""
+    if what.startswith("/"):
+        response = await hub.get(what, **bearer(key))
+        return response.text if response.status_code == 200 else f"{response.status_code} {response.text}"
+    params = {**BESIDE[what], "_meta": META}
+    named = {"mcp-name": named} if (named := BESIDE[what].get("uri") or BESIDE[what].get("name")) else {}
+    headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": MODERN, "mcp-method": what}
+    message = {"jsonrpc": "2.0", "id": 1, "method": what, "params": params}
+    return (await hub.post("/mcp", message, **headers, **named, **bearer(key))).text
+
+
+@pytest.mark.parametrize("what", [*BESIDE, "/servers", "/servers/slow-server/capabilities"])
+async def test_what_is_no_operation_waits_for_its_tenants_turn_too(settings: Settings, what: str) -> None:
+    mine, other = await new_key(settings, "acme"), await new_key(settings, "other")
+    slow = Slow(asyncio.Semaphore(0), asyncio.Event())
+    async with served(limited(settings, calls_at_once=2, calls_waiting=1), slow.capability) as hub:
+        asked = [asyncio.create_task(beside(hub, what, mine)) for _ in range(6)]
+        async with asyncio.timeout(PATIENCE):
+            for _ in range(2):
+                await slow.begun.acquire()
+            done: set[asyncio.Task[str]] = set()
+            waiting = {*asked}
+            while len(done) < 3:
+                some, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done |= some
+            assert [one for one in done if "KHO_LIMITS__CALLS_WAITING" not in one.result()] == []
+            theirs = asyncio.create_task(beside(hub, what, other))
+            await slow.begun.acquire()  # another tenant has turns of its own
+            slow.let_go.set()
+            answers = [await one for one in (*waiting, theirs)]
+        assert [one for one in answers if "KHO_LIMITS" in one or '"error"' in one] == []
+        assert slow.most <= 3
+        counted = (await hub.get("/metrics", **bearer(await new_key(settings, "acme", METRICS)))).text
+        assert 'kho_refused_total{limit="calls_waiting"} 3.0' in counted
+
+
+@pytest.mark.parametrize("what", [*BESIDE, "/servers"])
+async def test_what_is_no_operation_has_the_time_of_a_call(settings: Settings, what: str) -> None:
+    mine = await new_key(settings, "acme")
+    slow = Slow(asyncio.Semaphore(0), asyncio.Event())
+    chosen = settings.model_copy(update={"limits": LimitSettings(call_seconds=0.3)})
+    async with served(chosen, slow.capability) as hub, asyncio.timeout(PATIENCE):
+        assert "TIMEOUT" in await beside(hub, what, mine)
+        assert slow.now == 0
+
+
 ONE_OF_EACH = {
     f"KHO_LIMITS__{name.upper()}": "1"
     for name in ("requests", "writes", "embedding", "model_calls", "calls_at_once", "streams", "sessions")
@@ -215,9 +320,72 @@ async def test_over_a_quota_nothing_is_stored_and_the_door_says_which(both_setti
         changed = {"document_id": "one", "patch": {"content": {"body": "longer than it was"}}}
         assert (await hub.act("update_document", changed, key=mine)).status_code == 200
         assert (await hub.act("create_document", made, key=other)).status_code == 200
-        for number in range(3):  # the tenant of this machine's user has none
+        assert (await hub.act("create_document", made, key=home)).status_code == 200
+        token = await local_token(both_settings)
+        for number in range(3):  # this machine's user has none, in the same tenant
             text = {"document_id": f"home-{number}", "content": {"body": "text"}}
-            assert (await hub.act("create_document", text, key=home)).status_code == 200
+            assert (await hub.act("create_document", text, key=token)).status_code == 200
+            response = await hub.act("create_document", {**text, "document_id": "mine"}, key=home)
+            assert response.json()["error"]["code"] == "QUOTA_REACHED"
+
+
+async def local_token(settings: Settings) -> str:
+    async with open_hub(settings) as opened:
+        return opened.local_token.create()
+
+
+async def test_earlier_revisions_count_until_they_are_purged(both_settings: Settings) -> None:
+    admin = await new_key(both_settings, "acme", "*", "admin")
+    async with served(limited(both_settings, bytes=10_000)) as hub:
+        made = {"document_id": "one", "content": {"body": "x" * 1_000}}
+        assert (await hub.act("create_document", made, key=admin)).status_code == 200
+        statuses, said = list[int](), ""
+        while 429 not in statuses:
+            changed = {"document_id": "one", "patch": {"content": {"body": f"{len(statuses):04} {'y' * 995}"}}}
+            response = await hub.act("update_document", changed, key=admin)
+            statuses.append(response.status_code)
+            said = response.text
+        assert statuses == [200] * 8 + [429], "nine bodies, and the passage of the last"
+        assert "KHO_LIMITS__BYTES" in said
+        assert (await hub.act("delete_document", {"document_id": "one"}, key=admin)).status_code == 200
+        assert await used(both_settings) == 9_000
+        params = {"document_id": "one", "wipe": False}
+        assert (await rpc(hub, "documents-server/purge_document", params, admin)).json()["result"]["purged"] == ["one"]
+        assert await used(both_settings) == 0
+        assert (await hub.act("create_document", made, key=admin)).status_code == 200
+
+
+async def used(settings: Settings) -> int:
+    """The bytes that count for acme, which are those of its rows."""
+
+    def work(tx: Tx) -> tuple[int, int]:
+        kept = "SELECT coalesce(sum(octet_length({})), 0) FROM {} WHERE tenant = $1"
+        rows = [tx.one(kept.format(*one), "acme") for one in (("body", "document_bodies"), ("text", "passages"))]
+        return passages.usage(tx, "acme")[1], sum(row[0] for row in rows if row)
+
+    db, _ = open_database(settings)
+    with in_tenant("acme"):
+        counted, there = await db.read(work)
+    await db.aclose()
+    assert counted == there
+    return counted
+
+
+async def test_a_job_of_a_key_is_held_to_the_quotas_in_the_tenant_of_this_machine_s_user(
+    both_settings: Settings, home: Path
+) -> None:
+    folder = home.with_name("papers")
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.md").write_text(f"# {number}\ntext", "utf-8")
+    roots = [str(folder)]
+    chosen = both_settings.model_copy(update={"research": ResearchSettings(roots=roots, shared_roots=roots)})
+    key, token = await new_key(chosen, "local"), await local_token(chosen)
+    async with served(limited(chosen, items=1)) as hub:
+        for caller, refused in ((key, True), (token, False)):
+            ingest = {"path": str(folder), "collection": f"refused-{refused}", "create": True, "recursive": True}
+            answer = (await rpc(hub, "research-server/ingest_documents", ingest, caller)).text
+            assert ("KHO_LIMITS__ITEMS" in answer or "quota of 1" in answer) is refused, answer
 
 
 async def test_a_tenant_has_no_more_boards_than_its_quota(both_settings: Settings) -> None:

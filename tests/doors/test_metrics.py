@@ -13,7 +13,9 @@ from tests.stores.fill import until
 
 from kho.app import open_database, open_hub
 from kho.doctor import change
+from kho.kernel import api_keys
 from kho.kernel.access import METRICS
+from kho.kernel.api_keys import ApiKey
 from kho.kernel.capability import Capability, Gauge
 from kho.kernel.errors import DatabaseError
 from kho.kernel.ports import Tx
@@ -65,7 +67,7 @@ async def test_boards_webhooks_and_disk(both_settings: Settings) -> None:
         both_settings,
         {"devices": {"approval": "auto"}, "documents": {"webhook_backoff": [], "webhook_hosts": ["127.0.0.1"]}},
     )
-    admin = await new_key(chosen, chosen.local.tenant, "*", "admin")
+    admin = await new_key(chosen, chosen.local.tenant, "*", "admin", METRICS)
     async with served(chosen) as hub:
 
         async def figures() -> dict[str, float]:
@@ -131,6 +133,23 @@ async def test_a_scope_for_it_alone(settings: Settings) -> None:
         assert refused.status_code == 403
         assert METRICS in refused.json()["error"]["message"]
         assert (await hub.act("query_experiences", {"keywords": "kettle"}, key=monitor)).status_code == 403
+
+
+async def test_the_figures_of_the_whole_hub_are_for_keys_that_have_the_scope_by_name(settings: Settings) -> None:
+    everything = await new_key(settings, "acme")
+    admin = await new_key(settings, "acme", "*", "admin")
+    async with open_hub(settings) as opened:
+        id, limited, digest = api_keys.mint()
+        known = ApiKey(id, "bot", "acme", ("*", METRICS), digest, opened.clock(), tools=("facts",))
+        await opened.keys.add(known)
+        token = opened.local_token.create()
+    async with served(settings) as hub:
+        for key in (everything, admin, limited):
+            assert (await hub.get("/metrics", **bearer(key))).status_code == 403
+        assert "limited to facts" in (await hub.get("/metrics", **bearer(limited))).text
+        given = await hub.act("create_key", {"name": "mine", "scopes": [METRICS]}, key=admin)
+        assert given.status_code == 403
+        assert (await hub.get("/metrics", **bearer(token))).status_code == 200
 
 
 async def test_what_the_store_does_not_say_leaves_the_rest(settings: Settings) -> None:

@@ -463,7 +463,7 @@ class Walk:
 
     async def surface(self, capabilities: Sequence[Capability], uris: Iterable[str], ids: Iterable[str]) -> None:
         """Everything that is served beside operations."""
-        for path in ("/", "/health", "/servers", "/openapi.json", "/nonsuch"):
+        for path in ("/", "/health", "/servers", "/openapi.json", "/metrics", "/nonsuch"):
             await self.get(path)
         for one in capabilities:
             await self.get(f"/servers/{one.server}/capabilities")

@@ -35,6 +35,7 @@ def test_another() -> None:
 FOUND = {
     "a key in the log": 'logging.getLogger("kho").warning("the key is %s", key)',
     "a secret in the log": 'logging.getLogger("kho").warning("the secret is %s", secret)',
+    "a token of this machine's user in the log": 'logging.getLogger("kho").warning(api_keys.mint_local())',
     "on stderr": "sys.stderr.write(secret)",
     "on stderr of a process": '(tmp_path / "stderr.txt").write_text(secret)',
     "a key in a store": 'store.execute("INSERT INTO documents VALUES (?)", (key,))',

@@ -31,6 +31,7 @@ from tests.key_watch import watched
 
 from kho import slices
 from kho.doors.logs import JsonFormatter, LineFormatter
+from kho.kernel.access import METRICS
 from kho.kernel.operation import Operation
 from kho.settings import Settings
 
@@ -363,7 +364,7 @@ async def tables(settings: Settings) -> AsyncIterator[tuple[str, str]]:
 
 @asynccontextmanager
 async def walked(settings: Settings, canaries: Canaries) -> AsyncGenerator[Walk]:
-    key = await new_key(settings, TENANT, "*", "admin")
+    key = await new_key(settings, TENANT, "*", "admin", METRICS)
     canaries.nowhere.add(key)
     async with served(settings, serving=True) as hub:
         yield Walk(hub, key, canaries)

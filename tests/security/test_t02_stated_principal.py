@@ -34,6 +34,28 @@ async def test_t02_the_tenant_of_the_body_is_never_taken(both_settings: Settings
         assert "plan" not in asked.text, "nothing was written as somebody else"
 
 
+async def test_t02_the_token_of_this_machine_s_user_speaks_for_no_other_tenant(both_settings: Settings) -> None:
+    async with open_hub(both_settings) as opened:
+        theirs, token = await add_key(opened, "acme"), opened.local_token.create()
+    async with served(both_settings) as hub:
+        assert (await hub.act("create_document", DOCUMENT, key=theirs)).status_code == 200
+        for stated in ({"sub": "ceo", "tenant_id": "acme"}, {"tenant_id": "acme"}, {"sub": "ceo"}):
+            for action, payload in (
+                ("get_document", {"document_id": "plan"}),
+                ("list_documents", {"parent_id": "root"}),
+                ("remember", {"text": "The ceo has said so."}),
+            ):
+                answer = await hub.act(action, payload, key=token, principal=stated)
+                assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN")
+                assert "secret" not in answer.text
+        assert "ceo" not in (await hub.act("list_facts", {}, key=theirs)).text
+        own = {"sub": both_settings.local.sub, "tenant_id": both_settings.local.tenant}
+        for stated in (None, own):
+            answer = await hub.act("list_documents", {"parent_id": "root"}, key=token, principal=stated)
+            assert answer.status_code == 200
+            assert "plan" not in answer.text
+
+
 async def test_t02_roles_in_the_body_grant_nothing(settings: Settings) -> None:
     key = await new_key(settings, "acme")
     async with served(settings) as hub:

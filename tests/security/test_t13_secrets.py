@@ -9,6 +9,7 @@ from tests.doors.doors import bearer, new_key, served
 from tests.key_watch import watched
 
 from kho.doors.logs import JsonFormatter
+from kho.kernel.access import METRICS
 from kho.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +22,7 @@ def secret(random_: random.Random) -> str:
 
 async def test_t13_a_secret_is_refused_and_appears_nowhere(settings: Settings) -> None:
     hidden = secret(random.Random())
-    key = await new_key(settings, "acme", "*", "admin")
+    key = await new_key(settings, "acme", "*", "admin", METRICS)
     lines: list[str] = []
 
     class Kept(logging.Handler):

@@ -5,6 +5,7 @@ from tests.doors.doors import Served, new_key, served
 from tests.stores.fill import until
 
 from kho.doctor import change
+from kho.kernel.access import METRICS
 from kho.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,7 @@ async def furnish(hub: Served, key: str, mark: str) -> None:
 
 async def test_t20_the_same_text_in_two_tenants_is_found_in_one(both_settings: Settings) -> None:
     hashed = change(both_settings, {"search": {"embedder": {"provider": "hash"}}})
-    keys = {"zyxone": await new_key(hashed, "one"), "zyxtwo": await new_key(hashed, "two", "*", "admin")}
+    keys = {"zyxone": await new_key(hashed, "one", "*", METRICS), "zyxtwo": await new_key(hashed, "two", "*", "admin")}
     async with served(hashed, serving=True) as hub:
         for mark, key in keys.items():
             await furnish(hub, key, mark)

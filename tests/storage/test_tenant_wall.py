@@ -144,6 +144,35 @@ async def test_a_store_with_data_is_walled_when_it_is_opened_by_this_version(db:
         assert await db.read(seen) == ["acme"]
 
 
+@pytest.mark.parametrize(
+    "weakened",
+    [
+        "ALTER POLICY tenant_wall ON facts USING (true)",
+        "ALTER POLICY tenant_wall ON facts WITH CHECK (true)",
+        "ALTER POLICY tenant_wall ON facts USING (tenant = current_setting('kho.tenant', true) OR tenant = 'acme')",
+        'CREATE POLICY "an ""other" ON facts USING (true)',
+        "DROP POLICY tenant_wall ON facts; CREATE POLICY tenant_wall ON facts FOR SELECT USING (tenant = 'acme')",
+        "ALTER TABLE facts NO FORCE ROW LEVEL SECURITY",
+        "ALTER POLICY tenant_wall ON devices USING (true)",
+    ],
+)
+async def test_a_weakened_wall_counts_as_a_hole_and_is_put_back(db: Postgres, weakened: str) -> None:
+    table = "devices" if "devices" in weakened else "facts"
+    assert await db.read(tenant_wall.warnings) == []
+    assert all((await db.read(tenant_wall.tables)).values())
+    await db.write(lambda tx: tx.script(weakened))
+    [said] = await db.read(tenant_wall.warnings)
+    assert table in said
+    assert [name for name, walled in (await db.read(tenant_wall.tables)).items() if not walled] == [table]
+    await db.write(tenant_wall.raise_wall)
+    assert await db.read(tenant_wall.warnings) == []
+
+
+async def test_a_policy_for_others_is_the_owner_s_own_business(db: Postgres) -> None:
+    await db.write(lambda tx: tx.script("CREATE POLICY report ON facts TO pg_monitor USING (true)"))
+    assert await db.read(tenant_wall.warnings) == []
+
+
 async def test_a_table_of_a_later_migration_is_walled(db: Postgres, tmp_path: Path) -> None:
     folder = tmp_path / "shelf"
     folder.mkdir()
@@ -247,5 +276,5 @@ async def test_a_hub_and_doctor_warn_of_a_wall_that_does_not_hold(
     with psycopg.connect(postgres_schema_url, autocommit=True) as owner:
         owner.execute("ALTER TABLE facts DISABLE ROW LEVEL SECURITY")
     [said] = await examined(plain)
-    assert said.startswith("Row-level security is off for facts:")
+    assert said.startswith("Row-level security is off or weakened for facts:")
     assert await examined(plain, repair=True) == []

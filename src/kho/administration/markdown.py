@@ -11,6 +11,7 @@ from kho.administration.model import (
     SettingList,
     TenantList,
 )
+from kho.kernel.access import BY_NAME
 from kho.lib.markdown import cell_code, counted, inline, table
 from kho.lib.shown_time import minute
 
@@ -43,7 +44,8 @@ def keys(found: KeyList) -> str:
 
 
 def _allows(key: Key) -> str:
-    parts = [" ".join("all but admin" if scope == "*" else scope for scope in key.scopes)]
+    everything = f"all but {' and '.join(sorted(BY_NAME))}"
+    parts = [" ".join(everything if scope == "*" else scope for scope in key.scopes)]
     if key.tools:
         parts.append(f"only {', '.join(key.tools)}")
     if key.read_only:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from kho.kernel.access import BY_NAME
 from kho.kernel.api_keys import PREFIX, public_id
 from kho.kernel.params import JSON_LIST, Params, Reason, Result, Time, Whole
 from kho.kernel.validation import in_words
@@ -37,7 +38,11 @@ class CreateKey(Params):
     ] = None
     scopes: Annotated[
         Names | None,
-        Field(min_length=1, max_length=64, description="Scopes that it allows. Without them all but admin."),
+        Field(
+            min_length=1,
+            max_length=64,
+            description=f"Scopes that it allows. Without them all but {' and '.join(sorted(BY_NAME))}.",
+        ),
     ] = None
     tools: Annotated[
         Names | None,

@@ -62,14 +62,15 @@ class Service:
     async def create_key(self, params: model.CreateKey, call: Call) -> model.CreatedKey:
         """Make an API key. It is shown once.
 
-        It can be limited by scopes, to tools, to reading and in time. A key cannot be given more than its maker has.
+        It can be limited by scopes, to tools, to reading and in time. A key cannot be given more than its maker has,
+        and ends with it at the latest.
         """
         scopes, tools = self._scopes(params.scopes), self._tools(params.tools)
         tenant = params.tenant or call.tenant
         self._check_maker(call, tenant, scopes)
         now = self.clock()
         id, text, digest = api_keys.mint()
-        expires_at = now + params.days * DAY if params.days else None
+        expires_at = _at_most(call, now + params.days * DAY if params.days else None)
         key = ApiKey(
             id,
             params.name.strip() or f"key-{id}",
@@ -129,7 +130,7 @@ class Service:
     async def rotate_key(self, params: model.RotateKey, call: Call) -> model.RotatedKey:
         """Replace a key by a new one with the same rights; for a while both are valid, to change it where it is used.
 
-        A key that expires gets as long again as it was made for.
+        A key that expires gets as long again as it was made for, but no longer than the key that replaces it.
         """
         now = self.clock()
         id, text, digest = api_keys.mint()
@@ -142,7 +143,7 @@ class Service:
                 raise Replaced(f"Key {old.id} has been replaced by {old.successor} already: rotate that one.")
             if not api_keys.replace(tx, old.id, id, now, until):
                 raise _no_such_key()
-            expires_at = None if old.expires_at is None else now + (old.expires_at - old.created_at)
+            expires_at = _at_most(call, None if old.expires_at is None else now + (old.expires_at - old.created_at))
             key = replace(old, id=id, digest=digest, created_at=now, expires_at=expires_at, last_used_at=None)
             api_keys.insert(tx, key)
             _record(tx, call, old, now, successor=id)
@@ -261,6 +262,12 @@ class Service:
 
     def _tools(self, given: Sequence[str] | None) -> tuple[str, ...]:
         return tuple(self.registry().select(given).names) if given else ()
+
+
+def _at_most(call: Call, expires_at: int | None) -> int | None:
+    """Return when a key expires that the caller makes: at the latest with the caller's own."""
+    ends = [at for at in (expires_at, call.principal.expires_at) if at is not None]
+    return min(ends) if ends else None
 
 
 def _record(tx: Tx, call: Call, key: ApiKey, now: int, *, reason: str = "", **details: str) -> None:

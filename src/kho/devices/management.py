@@ -133,7 +133,9 @@ class Management:
                 store.approve(tx, call.tenant, device.id, call.principal.sub, now)
                 baseline, *_ = toolsets.compared(tools, {}, {}, iso(now))
                 store.set_baseline(tx, call.tenant, device.id, baseline)
-            self.quotas.need(tx, "boards", call.tenant, lambda: store.approved_count(tx, call.tenant))
+            self.quotas.need(
+                tx, "boards", call.tenant, lambda: store.approved_count(tx, call.tenant), by_key=call.shared
+            )
             if params.label is not None:
                 _set_label(tx, device, params.label)
             if guess:

@@ -72,13 +72,15 @@ def capability(
     vacuum: Vacuum | None = None,
     shared: Callable[[], Awaitable[bool]] = always,
     network: Network = SYSTEM,
+    read_only: bool = False,
 ) -> Capability:
     """Wire the slice. `llm` writes the answers; without it passages are quoted. `web_search` is used when a caller asks
     for it. `vacuum` rewrites the database file, if that keeps deleted text. `shared` says whether the hub serves others
-    than this machine's user: then webhooks go to public addresses, by `network`."""
+    than this machine's user: then webhooks go to public addresses, by `network`. With `read_only` no read carries out
+    a deletion."""
     db, index, clock, timeout = core.db, core.index, core.clock, settings.timeout
     deletions = Deletions(db=db, index=index, background=core.background, clock=clock)
-    reads = CurrentReads(db=db, deletions=deletions, timeout=timeout)
+    reads = CurrentReads(db=db, deletions=deletions, timeout=timeout, read_only=read_only)
     policy = WebhookPolicy(settings.webhook_timeout, tuple(settings.webhook_backoff))
     addresses = WebhookAddresses(Allowed.of(settings.webhook_hosts), shared, network)
     deliveries = Deliveries(
@@ -105,9 +107,6 @@ def capability(
             Gauge("kho_webhook_deliveries_waiting", "Events that a webhook has not received yet.", delivery.waiting),
             Gauge("kho_webhook_deliveries_given_up", "Events that no retry could deliver.", delivery.given_up),
         ),
-        start=(
-            partial(reindex, db, index, core.background, SPACE, indexing.FORM, indexing.all_documents),
-            deletions.run,
-            deliveries.run,
-        ),
+        start=(partial(reindex, db, index, core.background, SPACE, indexing.FORM, indexing.all_documents),),
+        follow=(deletions.run, deliveries.run),
     )

@@ -6,7 +6,8 @@ in time.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from kho.documents.events import emit
 from kho.documents.store import StoredDocument
 from kho.kernel import AuditEvent, Background, Call, Database, Tx
 from kho.kernel.audit import record
+from kho.kernel.call import within
 from kho.lib.clock import SECOND, Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, among, delete, marks, replacing, where
@@ -51,11 +53,9 @@ class Deletions:
 
     def delete(self, tx: Tx, document: StoredDocument, change: AuditEvent, by: str, at: int) -> int:
         """Hide a document and all below it; return how many documents were hidden."""
-        tenant, deletion = change.tenant, str(uuid.uuid4())
-        gone = store.get_all(tx, tenant, [id for id, _ in tree.below(tx, tenant, document.id)])
-        ids = [one.id for one in gone]
-        tree.mark_deleted(tx, tenant, ids, deletion, at)
-        tx.many("DELETE FROM document_deletions WHERE tenant = $1 AND id = $2", [(tenant, id) for id in ids])
+        tenant = change.tenant
+        ids = _mark_deleted(tx, tenant, document.id, at)
+        gone = store.get_all(tx, tenant, ids)
         indexing.drop(tx, self.index, tenant, gone)
         details = {"deleted_by": by, "deleted_at": iso(at), "deleted_with": document.id}
         record(tx, replace(change, details={**same_revision(document), **details}), further(gone, document.id))
@@ -87,15 +87,13 @@ class Deletions:
     def carry_out(self, tx: Tx, tenant: str | None = None) -> None:
         """Carry out all due deletions, in one tenant or in all."""
         now = self.clock()
-        while due := _due(tx, now, tenant):
-            for one in due:
-                tree.hold(tx, one.tenant)
-                # The process that deletes the row carries out the deletion; another one finds nothing left to do.
-                if not delete(tx, "document_deletions", tenant=one.tenant, id=one.id):
-                    continue
-                document = store.get(tx, one.tenant, one.id)
-                if document is not None and not document.deleted:
-                    self.delete(tx, document, _caused_by(one, now), one.deleted_by, one.due_at)
+        for one, document in _take_due(tx, now, tenant):
+            self.delete(tx, document, _caused_by(one, now), one.deleted_by, one.due_at)
+
+    def hide(self, tx: Tx, tenant: str) -> None:
+        """Hide what is due in a tenant, in a transaction that is undone: nothing else is told of it."""
+        for one, document in _take_due(tx, self.clock(), tenant):
+            _mark_deleted(tx, tenant, document.id, one.due_at)
 
     async def run(self) -> None:
         await self.background.every(MAX_PAUSE, self._step, name="scheduled deletions")
@@ -112,11 +110,13 @@ class Deletions:
 
 @dataclass(slots=True, kw_only=True)
 class CurrentReads:
-    """Runs reads after carrying out the tenant's due deletions, so that no document is seen after its deletion time."""
+    """Runs reads after carrying out the tenant's due deletions, so that no document is seen after its deletion time. A
+    hub that is read-only leaves them to be carried out by others, and only hides them."""
 
     db: Database
     deletions: Deletions
     timeout: float
+    read_only: bool = False
 
     async def read(self, call: Call, work: Callable[[Tx], T], timeout: float | None = None) -> T:
         def unless_due(tx: Tx) -> tuple[T] | None:
@@ -124,8 +124,28 @@ class CurrentReads:
 
         seconds = self.timeout if timeout is None else timeout
         while (found := await self.db.read(unless_due, timeout=call.remaining(seconds))) is None:
+            if self.read_only:
+                return await within(call.remaining(seconds), self._read_without_due(call.tenant, work))
             await self.db.write(lambda tx: self.deletions.carry_out(tx, call.tenant))
         return found[0]
+
+    async def _read_without_due(self, tenant: str, work: Callable[[Tx], T]) -> T:
+        """Read as if the due deletions had been carried out, in a transaction that is undone: so every statement sees
+        them, and nothing is changed."""
+        found: list[T] = []
+
+        def look(tx: Tx) -> None:
+            self.deletions.hide(tx, tenant)
+            found[:] = [work(tx)]
+            raise _Undone
+
+        with suppress(_Undone):
+            await self.db.write(look)
+        return found[0]
+
+
+class _Undone(Exception):
+    """Undoes the transaction that it leaves."""
 
 
 def same_revision(document: StoredDocument) -> dict[str, Any]:
@@ -173,6 +193,27 @@ def _caused_by(deletion: ScheduledDeletion, now: int) -> AuditEvent:
         reason=deletion.reason,
         at=now,
     )
+
+
+def _take_due(tx: Tx, now: int, tenant: str | None) -> Iterator[tuple[ScheduledDeletion, StoredDocument]]:
+    """Yield what is due, with its document, until nothing is."""
+    while due := _due(tx, now, tenant):
+        for one in due:
+            tree.hold(tx, one.tenant)
+            # The process that deletes the row carries out the deletion; another one finds nothing left to do.
+            if not delete(tx, "document_deletions", tenant=one.tenant, id=one.id):
+                continue
+            document = store.get(tx, one.tenant, one.id)
+            if document is not None and not document.deleted:
+                yield one, document
+
+
+def _mark_deleted(tx: Tx, tenant: str, id: str, at: int) -> list[str]:
+    """Mark a document and all below it as deleted together; return their ids."""
+    ids = [below for below, _ in tree.below(tx, tenant, id)]
+    tree.mark_deleted(tx, tenant, ids, str(uuid.uuid4()), at)
+    tx.many("DELETE FROM document_deletions WHERE tenant = $1 AND id = $2", [(tenant, id) for id in ids])
+    return ids
 
 
 def _due(tx: Tx, now: int, tenant: str | None = None) -> list[ScheduledDeletion]:

@@ -97,6 +97,7 @@ class Purge:
             below = tree.shape(tx, call.tenant, id, deleted=True)
             ids = [id, *(child for children in below.values() for child in children)]
             gone = store.get_all(tx, call.tenant, ids)
+            self.deletions.index.count(tx, store.REVISIONS, call.tenant, -store.size_of(tx, call.tenant, ids))
             for table in _TABLES:
                 tx.many(f"DELETE FROM {table} WHERE tenant = $1 AND id = $2", [(call.tenant, one) for one in ids])
             call.audit(

@@ -96,6 +96,7 @@ class DocumentService:
                 raise (errors.IdOfDeleted if there and there.deleted else errors.IdTaken)(document_id=id)
             revision = Revision(1, "create_document", call.principal.sub, now, version)
             store.add_revision(tx, call.tenant, id, revision, content.body)
+            self._count_body(tx, call, content.body)
             self.index.put(tx, [entry])
             change = call.audit(tx, id, at=now, operation="create_document", after_revision=1)
             emit(tx, change, revision=1, parent_id=parent)
@@ -371,6 +372,7 @@ class DocumentService:
                 before = as_seen(tx, seen)
                 revision = Revision(number, operation, call.principal.sub, now, version)
                 store.add_revision(tx, call.tenant, id, revision, new)
+                self._count_body(tx, call, new)
                 update(tx, "documents", {"revision": number, "updated_at": now}, tenant=call.tenant, id=id)
                 # Unchanged passages keep their vectors, whatever title they get.
                 self.index.put(tx, [entry], anew=version.title != before.version.title)
@@ -389,6 +391,11 @@ class DocumentService:
             return document, work(tx, document)
 
         return await self.reads.read(call, look)
+
+    def _count_body(self, tx: Tx, call: Call, body: str | None) -> None:
+        """Count the body that a revision has stored. It stays when the next one replaces it."""
+        if body is not None:
+            self.index.count(tx, store.REVISIONS, call.tenant, len(body.encode()), by_key=call.shared)
 
     async def _change_tree(self, call: Call, work: Callable[[Tx], ChangedDocument]) -> ChangedDocument:
         """Commit a change of the tree's shape; these are serialised per tenant."""

@@ -14,6 +14,8 @@ from kho.lib.dataclass import dataclass
 from kho.lib.sql import NOTHING, Table, among
 
 SPACE = "documents"
+REVISIONS = "documents/revisions"
+"""Under which the bytes of all bodies are counted."""
 
 
 def sorted_json(value: Any) -> bytes:
@@ -142,6 +144,12 @@ def add_revision(tx: Tx, tenant: str, id: str, revision: Revision, body: str | N
     sql.insert(tx, "document_revisions", {"tenant": tenant, "id": id, **made})
     if body is not None:
         sql.insert(tx, "document_bodies", {"tenant": tenant, "id": id, "revision": revision.revision, "body": body})
+
+
+def size_of(tx: Tx, tenant: str, ids: Sequence[str]) -> int:
+    """Return the bytes of all bodies of documents, with those of earlier revisions."""
+    rows = among(tx, "SELECT octet_length(body) FROM document_bodies WHERE tenant = $1 AND id", ids, tenant)
+    return sum(row[0] for row in rows)
 
 
 def body(tx: Tx, tenant: str, id: str, revision: int) -> str:

@@ -5,8 +5,11 @@ from kho.lib.dataclass import dataclass
 Scope = str | frozenset[str]
 """The scope that a credential must have; with several, any one of them is enough."""
 
+ADMIN = "admin"
 METRICS = "metrics:read"
 """The scope of /metrics, whose figures are of the whole hub: all that a monitoring system's key needs."""
+BY_NAME = frozenset({ADMIN, METRICS})
+"""Scopes that reach beyond what a tenant's own members do: they must be given by name, '*' does not include them."""
 
 
 @dataclass(frozen=True, slots=True)

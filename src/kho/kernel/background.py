@@ -16,13 +16,13 @@ log = logging.getLogger("kho.background")
 
 class Background:
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[bool]] = set()
         self._stopping = asyncio.Event()
 
     def add(self, work: Callable[[], Awaitable[None]]) -> None:
         """Start work that goes on by itself. It does not inherit the tenant of the call that happens to start it: work
         that needs rows of tenants says whose (`tenancy.for_tenant`, `tenancy.for_all_tenants`)."""
-        task = asyncio.get_running_loop().create_task(self._run(work))
+        task = asyncio.get_running_loop().create_task(self.attempt(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -97,10 +97,14 @@ class Background:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do a piece of background work here and now. False if it failed, which is logged: what comes after it goes
+        on."""
         CURRENT.set(None)  # nobody waits for it, so a limit of who caused it must not make it fail
         try:
             with in_no_tenant():
                 await work()
         except Exception:  # boundary of background work: no caller could handle it
             log.exception("background work failed")
+            return False
+        return True

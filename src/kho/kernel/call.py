@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
-from kho.kernel.access import Access, Open, names
+from kho.kernel.access import BY_NAME, Access, Open, names
 from kho.kernel.audit import AuditEvent, record
 from kho.kernel.errors import Forbidden, Timeout, each_text
 from kho.kernel.limits.allowance import carried
@@ -68,17 +68,26 @@ class Principal:
         if self.read_only and operation.effect != "read":
             return "This key is read-only: it can look things up, but not change anything."
         if self.tools is not None and not self.tools.covers(operation):
-            return f"This key is limited to {', '.join(self.tools.names)}."
+            return self._limit
         return ""
 
     def may_have(self, capability: str, access: Access) -> bool:
         """True if it may have a resource, a prompt, a stream, a page or a notice of the capability."""
-        return self.allows(access) and (self.tools is None or self.tools.covers_capability(capability))
+        return self.allows(access) and not self.lacks_all_of(capability)
+
+    def lacks_all_of(self, capability: str) -> str:
+        """Return why a limit of the key keeps it from what a capability, or with "" the hub as a whole, serves beside
+        operations; empty if none does."""
+        return "" if self.tools is None or self.tools.covers_capability(capability) else self._limit
+
+    @property
+    def _limit(self) -> str:
+        return f"This key is limited to {', '.join(self.tools.names if self.tools else ())}."
 
     def allows(self, access: Access) -> bool:
-        """True if it has the scope. '*' is every scope but admin, which must be given by name."""
+        """True if it has the scope. '*' is every scope but those that must be given by name."""
         if isinstance(access, str):
-            return access in self.scopes or ("*" in self.scopes and access != "admin")
+            return access in self.scopes or ("*" in self.scopes and access not in BY_NAME)
         return isinstance(access, Open) or any(map(self.allows, access))
 
 
@@ -133,7 +142,16 @@ class Call:
     def need_right(self, operation: Guarded, command: str = "") -> None:
         """Raise Forbidden if scope, tools or read-only mode of the credential keep the caller from an operation."""
         self.need(operation.scope, command)
-        if lack := self.principal.lacks(operation):
+        self._need_none(self.principal.lacks(operation))
+
+    def need_all_of(self, capability: str, access: Access) -> None:
+        """Raise Forbidden if scope or tools of the credential keep the caller from what a capability, or with "" the
+        hub as a whole, serves beside operations."""
+        self.need(access)
+        self._need_none(self.principal.lacks_all_of(capability))
+
+    def _need_none(self, lack: str) -> None:
+        if lack:
             raise Forbidden(lack, guidance="Use another key ('kho keys create NAME').", key=self.principal.key)
 
     def need(self, access: Access, command: str = "") -> None:

@@ -182,9 +182,13 @@ class Capability:
     """Finds, by tool name and tenant, a tool that the sources do not offer now: calling it explains why."""
     migrations: Path | None = None
     start: Sequence[Callable[[], Awaitable[None]]] = ()
-    """Background work that starts with the hub."""
+    """Background work that starts with the hub, also with one that is read-only: upkeep of what Kho itself keeps, such
+    as indexes."""
+    follow: Sequence[Callable[[], Awaitable[None]]] = ()
+    """Same, but changes what callers keep or sends it out, such as deletions with a date and webhooks; so not in a hub
+    that is read-only."""
     serve: Sequence[Callable[[], Awaitable[None]]] = ()
-    """Same, but only in a hub that others reach (`kho serve`), not in a short-lived command."""
+    """Same, but only in a hub that others reach (`kho serve`), not in a short-lived command or a read-only hub."""
     stop: Sequence[Callable[[], Awaitable[None]]] = ()
     """Cleanup when the hub stops, after all background work."""
     lists_tools: bool = True

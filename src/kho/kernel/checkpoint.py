@@ -5,12 +5,12 @@ completions, list-changed notifications, announcements, pages and streams. Doors
 neither doors nor slices check a scope themselves.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
-from kho.kernel.access import Access, Open, Scope, names
+from kho.kernel.access import ADMIN, Access, Open, Scope, names
 from kho.kernel.call import Call, Principal, Rights
 from kho.kernel.capability import (
     Announcements,
@@ -23,6 +23,7 @@ from kho.kernel.capability import (
     ResourceProvider,
 )
 from kho.kernel.errors import Forbidden, ReadOnly
+from kho.kernel.limits.limiter import Limiter
 from kho.kernel.operation import Operation
 from kho.kernel.searchable import Searchable
 from kho.kernel.vocabulary import Kind
@@ -51,13 +52,33 @@ class ChangeListener(Protocol):
 
 
 T = TypeVar("T", bound=Scoped)
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class _Walls:
+    """Between a caller and what a slice serves beside operations: it is done for the tenant of the call, in its turn
+    and within its time."""
+
+    limiter: Limiter | None
+
+    async def inside(self, call: Call, work: Callable[[], Awaitable[R]]) -> R:
+        with in_tenant(call.tenant):
+            return await (work() if self.limiter is None else self.limiter.serve(call.principal, work))
+
+    def around(self, prompt: Prompt) -> Prompt:
+        async def render(arguments: dict[str, str], call: Call) -> Any:
+            return await self.inside(call, lambda: prompt.render(arguments, call))
+
+        return replace(prompt, render=render)
 
 
 @dataclass(frozen=True, slots=True)
 class _Walled:
-    """Resources, read as the tenant of the call (`ResourceProvider`)."""
+    """Resources inside the walls (`ResourceProvider`)."""
 
     provider: ResourceProvider
+    walls: _Walls
 
     @property
     def scope(self) -> Scope:
@@ -68,29 +89,21 @@ class _Walled:
         return self.provider.templates
 
     async def page(self, call: Call, cursor: str | None) -> tuple[Sequence[Resource], str | None]:
-        with in_tenant(call.tenant):
-            return await self.provider.page(call, cursor)
+        return await self.walls.inside(call, lambda: self.provider.page(call, cursor))
 
     async def read(self, call: Call, uri: str) -> ResourceContent | None:
-        with in_tenant(call.tenant):
-            return await self.provider.read(call, uri)
+        return await self.walls.inside(call, lambda: self.provider.read(call, uri))
 
     async def complete(self, call: Call, uri: str, argument: str, value: str) -> Sequence[str]:
-        with in_tenant(call.tenant):
-            return await self.provider.complete(call, uri, argument, value)
-
-
-def _walled(prompt: Prompt) -> Prompt:
-    async def render(arguments: dict[str, str], call: Call) -> Any:
-        with in_tenant(call.tenant):
-            return await prompt.render(arguments, call)
-
-    return replace(prompt, render=render)
+        return await self.walls.inside(call, lambda: self.provider.complete(call, uri, argument, value))
 
 
 class Checkpoint:
-    def __init__(self, capabilities: Sequence[Capability], *, read_only: bool = False) -> None:
+    def __init__(
+        self, capabilities: Sequence[Capability], *, read_only: bool = False, limiter: Limiter | None = None
+    ) -> None:
         """`read_only`: nobody may change anything in this hub."""
+        self._walls = _Walls(limiter)
         self._capabilities = capabilities
         self._read_only = read_only
         self._listeners: dict[str, list[tuple[Principal, ChangeListener]]] = {}
@@ -112,7 +125,10 @@ class Checkpoint:
 
     def visible(self, principal: Principal) -> Sequence[Capability]:
         """Return every capability, without the parts that the caller may not use."""
-        return self._narrowed(principal.rights)
+        return self.visible_with(principal.rights)
+
+    def visible_with(self, rights: Rights) -> Sequence[Capability]:
+        return self._narrowed(rights)
 
     def need(self, call: Call, operation: Operation, command: str = "") -> None:
         """Raise Forbidden if the caller may not run the operation. `command` does the same on the hub's machine."""
@@ -143,11 +159,7 @@ class Checkpoint:
 
     def admit(self, served: Served, call: Call) -> None:
         """Raise Forbidden if the caller may not have the page or stream."""
-        call.need(served.scope)
-        if not call.principal.may_have(self._owners.get(served.path, ""), served.scope):
-            raise Forbidden(
-                f"This key is limited to {', '.join(call.principal.tools.names if call.principal.tools else ())}."
-            )
+        call.need_all_of(self._owners.get(served.path, ""), served.scope)
 
     def admit_method(self, served: Served, method: str) -> None:
         """Raise Forbidden for what would change something in a read-only hub, whatever credential it checks."""
@@ -180,8 +192,10 @@ class Checkpoint:
             replace(
                 one,
                 operations=[operation for operation in one.operations if self.may_call(anybody, operation)],
-                prompts=[_walled(prompt) for prompt in one.prompts if anybody.may_have(one.name, prompt.scope)],
-                resources=_Walled(one.resources)
+                prompts=[
+                    self._walls.around(prompt) for prompt in one.prompts if anybody.may_have(one.name, prompt.scope)
+                ],
+                resources=_Walled(one.resources, self._walls)
                 if one.resources and anybody.may_have(one.name, one.resources.scope)
                 else None,
                 web=[served for served in one.web if anybody.may_have(one.name, served.scope)],
@@ -232,9 +246,6 @@ class Checkpoint:
     def _hearing(self, tenant: str, capability: str, thing: Scoped) -> list[ChangeListener]:
         listeners = self._listeners.get(tenant, ())
         return [one for principal, one in listeners if principal.may_have(capability, thing.scope)]
-
-
-ADMIN = "admin"
 
 
 def beyond(principal: Principal, scopes: Iterable[str]) -> list[str]:

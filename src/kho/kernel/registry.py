@@ -9,7 +9,7 @@ from typing import Any
 from kho.kernel import hints, validation, vocabulary
 from kho.kernel.access import names
 from kho.kernel.background import Background
-from kho.kernel.call import Call, Principal, within
+from kho.kernel.call import Call, Principal
 from kho.kernel.capability import Capability
 from kho.kernel.checkpoint import Checkpoint
 from kho.kernel.errors import InvalidParams, KhoError
@@ -62,7 +62,7 @@ class Registry:
         self._tools = _index(capabilities, lambda _, operation: operation.tool)
         self._actions = _index(capabilities, lambda _, operation: operation.action)
         self._methods = _index(capabilities, lambda c, operation: operation.rpc and f"{c.server}/{operation.rpc}")
-        self.checkpoint = Checkpoint(capabilities, read_only=read_only)
+        self.checkpoint = Checkpoint(capabilities, read_only=read_only, limiter=limiter)
         searched = (one.kind for capability in capabilities for one in capability.searchable)
         self._kinds = {kind.prefix: kind for kind in (*kinds, *searched)}
 
@@ -144,12 +144,14 @@ class Registry:
 
     async def _run(self, operation: Operation, arguments: Any, call: Call) -> Any:
         """Run the operation, within the limits of its caller if that is not this machine's user."""
-        if self._limiter is None or not call.shared:
+
+        async def work() -> Any:
             return await operation.run(await self._ready(operation, arguments, call), call)
+
+        if self._limiter is None:
+            return await work()
         writes = operation.effect != "read" and not operation.hands_on
-        async with self._limiter.call(call.principal, writes=writes):
-            work = operation.run(await self._ready(operation, arguments, call), call)
-            return await within(self._limiter.settings.call_seconds or None, work)
+        return await self._limiter.run(call.principal, work, writes=writes)
 
     async def _ready(self, operation: Operation, arguments: Any, call: Call) -> Any:
         """Return the parameters, validated and, of a write, looked through for secrets."""

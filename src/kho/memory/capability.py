@@ -65,8 +65,6 @@ def capability(core: Core, settings: MemorySettings, *, llm: Llm | None = None) 
         resource_changes=changes,
         searchable=(searchable(core.db, settings.timeout),),
         migrations=MIGRATIONS,
-        start=(
-            partial(reindex, core.db, core.index, core.background, SPACE, indexing.FORM, indexing.all_documents),
-            summarizer.run,
-        ),
+        start=(partial(reindex, core.db, core.index, core.background, SPACE, indexing.FORM, indexing.all_documents),),
+        follow=(summarizer.run,),
     )

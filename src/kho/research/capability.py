@@ -114,10 +114,8 @@ def capability(core: Core, settings: ResearchSettings, *, allowed_paths: Allowed
         resource_changes=changes,
         migrations=MIGRATIONS,
         searchable=(searchable(db, READ_TIMEOUT),),
-        start=(
-            partial(reindex, db, core.index, core.background, SPACE, FORM, all_documents),
-            ingest.resume,
-        ),
+        start=(partial(reindex, db, core.index, core.background, SPACE, FORM, all_documents),),
+        follow=(ingest.resume,),
         stop=(reader.aclose,),
         upkeep=ResearchIntegrity(core.index),
     )

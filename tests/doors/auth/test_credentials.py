@@ -11,6 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.doors.doors import ERAS, PLAIN, SERVERS, Json, Served, bearer, kho, new_key, served
 from tests.timeouts import PATIENCE
 
+from kho.app import open_hub
 from kho.doors.auth.credentials import is_loopback
 from kho.experiences.settings import ExperienceSettings
 from kho.settings import Http, Settings
@@ -130,6 +131,18 @@ async def test_a_running_hub_notices_its_first_key(settings: Settings) -> None:
         key = await new_key(settings)
         refused(await hub.get("/servers"))
         assert (await hub.get("/servers", **bearer(key))).status_code == 200
+
+
+async def test_the_first_key_ends_the_belief_in_what_an_action_states(settings: Settings) -> None:
+    async with open_hub(settings) as opened:
+        token = opened.local_token.create()
+    async with served(settings, fresh=0) as hub:
+        for key in (None, token):
+            assert (await hub.act("list_facts", {}, key=key, principal={"tenant_id": "acme"})).status_code == 200
+        await new_key(settings, "acme")
+        answer = await hub.act("list_facts", {}, key=token, principal={"tenant_id": "acme"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN")
+        assert (await hub.act("list_facts", {}, key=token)).status_code == 200
 
 
 async def test_what_is_not_a_valid_key_is_refused_everywhere(settings: Settings) -> None:

@@ -6,19 +6,22 @@ believed, how often a silent stream is looked at and the clock of expiry are all
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import httpx2
 import pytest
 from tests.clock import Clock
 from tests.doors.doors import MODERN, Json, Served, bearer, new_key, served
+from tests.doors.mcp.test_sessions import opened as session_of
 from tests.doors.streams import META, board_that_speaks, streamed
 from tests.doors.web_capability import Shop
 from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.devices.settings import DeviceSettings
-from kho.kernel import Call, Capability, Operation, Params, Result, api_keys
+from kho.doors.auth.credentials import Auth
+from kho.doors.auth.revocation import Revocation
+from kho.kernel import Background, Call, Capability, Operation, Params, Result, api_keys
 from kho.kernel.web import Stream
 from kho.lib.clock import DAY
 from kho.settings import Settings
@@ -131,27 +134,88 @@ async def test_a_call_that_is_under_way_ends_with_its_key_in_every_process(setti
             assert (await call).status_code == 200
 
 
+@pytest.mark.parametrize("how", ["/jsonrpc", "/actions", "/mcp", "handshake", "session"])
+async def test_the_work_of_a_call_stops_with_its_key(settings: Settings, how: str) -> None:
+    key, slow = await new_key(settings, "local"), Slow()
+    async with served(settings, slow.capability, fresh=0.01) as hub, asyncio.timeout(PATIENCE):
+        session = await session_of(hub, key) if how == "session" else ""
+        asked = asyncio.create_task(slow.ask(hub, how, key, session))
+        await slow.are_under_way(1)
+        await revoke(settings, key)
+        await slow.stopped.wait()
+        with suppress(httpx2.HTTPError):  # the stream of an answer may just end
+            assert "Result" not in (await asked).text
+        assert slow.done == 0
+
+
+async def test_one_that_cannot_be_ended_keeps_nobody_else_s_from_ending(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What fails is logged, and tried again; what comes later is watched all the same."""
+    first, second, later = [await new_key(settings, "local", sub=name) for name in ("a", "b", "c")]
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    fails = ["once", "twice"]
+    background = Background()
+    async with open_hub(settings) as hub, asyncio.timeout(PATIENCE):
+        auth = Auth(hub, 0.01)
+        revocation = Revocation(auth, background)
+
+        async def hold(key: str, *, failing: bool = False) -> None:
+            async def end() -> None:
+                if failing and fails:
+                    raise RuntimeError(f"it failed {fails.pop()}")
+                ended.put_nowait(key)
+
+            scope = {"headers": [(b"authorization", f"Bearer {key}".encode())], "path": "/mcp", "client": ("::1", 1)}
+            revocation.hold(scope, await auth.principal(scope), end)
+
+        await hold(first, failing=True)
+        await hold(second)
+        await revoke(settings, first)
+        await revoke(settings, second)
+        assert {await ended.get(), await ended.get()} == {first, second}
+        assert fails == []
+        await hold(later)
+        await revoke(settings, later)
+        assert await ended.get() == later
+        revocation.close()
+    await background.drain()
+    assert "it failed once" in caplog.text
+
+
 class Slow:
     """A slice with one operation that does not end until it is told to."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.done = 0
         self._begun = asyncio.Semaphore(0)
 
     async def wait(self, params: Params, call: Call) -> Result:
         self._begun.release()
-        await self.go_on.wait()
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.stopped.set()
+            raise
+        self.done += 1
         return Result()
 
     async def are_under_way(self, calls: int) -> None:
         for _ in range(calls):
             await self._begun.acquire()
 
-    async def ask(self, hub: Served, path: str, key: str) -> httpx2.Response:
-        params = {"name": "wait", "arguments": {}, "_meta": META} if path == "/mcp" else {}
+    async def ask(self, hub: Served, path: str, key: str, session: str = "") -> httpx2.Response:
+        """At a path; `handshake` and `session` are MCP of the era before, without a session and in one."""
+        older, path = path in ("handshake", "session"), "/mcp" if path in ("handshake", "session") else path
+        params: Json = {"name": "wait", "arguments": {}} if path == "/mcp" else {}
         method = "tools/call" if path == "/mcp" else "slow-server/wait"
+        mcp = {"mcp-session-id": session} if session else {}
+        if path == "/mcp" and not older:
+            params["_meta"] = META
+            mcp = {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": "wait"}
         body: Json = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        mcp = {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": "wait"} if path == "/mcp" else {}
         accept = {"accept": "application/json, text/event-stream"}
         sent: Json = {"action": "wait", "payload": {}} if path == "/actions" else body
         return await hub.post(path, sent, **bearer(key), **accept, **mcp)

@@ -21,11 +21,16 @@ from tests.doors.doors import (
     Boards,
     Json,
     Served,
+    add_key,
+    bearer,
+    new_key,
     served,
 )
 
 from kho.app import open_hub
 from kho.doors.http.discovery import health
+from kho.kernel import api_keys
+from kho.kernel.api_keys import ApiKey
 from kho.kernel.errors import DatabaseError
 from kho.settings import Settings
 
@@ -166,8 +171,50 @@ async def test_the_description_is_openapi_3_1(shared_hub: Served) -> None:
         Draft202012Validator.check_schema(schema)
 
 
-async def test_every_action_is_described_and_its_example_is_valid(hub: Served) -> None:
-    described: Json = (await hub.get("/openapi.json")).json()
+def actions_of(described: Json) -> set[str]:
+    body = described["paths"]["/actions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    return {variant["properties"]["action"]["const"] for variant in body["oneOf"] if "properties" in variant}
+
+
+async def test_a_caller_is_told_of_the_operations_that_it_may_use(settings: Settings) -> None:
+    async with open_hub(settings) as opened:
+        id, limited, digest = api_keys.mint()
+        await opened.keys.add(
+            ApiKey(id, "bot", "acme", ("*",), digest, opened.clock(), tools=("facts",), read_only=True)
+        )
+        everything, nothing = await add_key(opened, "acme"), await add_key(opened, "acme", "nothing")
+        admin = await add_key(opened, "acme", "*", "admin")
+    reads = {"list_facts", "fact_history"}
+    async with served(settings) as hub:
+        for key, shown, hidden in (
+            (limited, reads, {"remember", "create_document", "create_key", "list_documents"}),
+            (everything, reads | {"remember", "create_document"}, {"create_key", "turn_off_keys", "purge_document"}),
+            (admin, reads | {"create_key"}, set[str]()),
+            (nothing, set[str](), reads),
+        ):
+            described: Json = (await hub.get("/openapi.json", **bearer(key))).json()
+            for schema in schemas(described):
+                Draft202012Validator.check_schema(schema)
+            methods = str(described["paths"]["/jsonrpc"])
+            told = (await hub.act("nonsuch", {}, key=key)).json()["error"]["message"]
+            listed = {*told.partition("There are: ")[2].rstrip(".").split(", ")}
+            for name in shown:
+                assert name in actions_of(described) & listed
+                assert f"/{name}'" in methods
+            for name in hidden:
+                assert name not in actions_of(described) | listed
+                assert f"/{name}'" not in methods
+        assert "/devices/events" not in (await hub.get("/openapi.json", **bearer(limited))).json()["paths"]
+
+
+async def test_every_action_is_described_and_its_example_is_valid(settings: Settings) -> None:
+    key, admin = await new_key(settings, "local"), await new_key(settings, "local", "*", "admin")
+    async with served(settings) as hub:
+        described: Json = (await hub.get("/openapi.json", **bearer(admin))).json()
+        await examples_are_valid(hub, described, key)
+
+
+async def examples_are_valid(hub: Served, described: Json, key: str) -> None:
     body = described["paths"]["/actions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     variants: Json = {variant["properties"]["action"]["const"]: variant for variant in body["oneOf"]}
     assert variants.keys() == {
@@ -181,7 +228,7 @@ async def test_every_action_is_described_and_its_example_is_valid(hub: Served) -
         lawful.validate(example)
         whole = {**example, "request_id": "r-1", "principal": {"sub": "mai", "roles": ["x"]}}
         lawful.evolve(schema=variant).validate(whole)
-        response = await hub.post("/actions", example)
+        response = await hub.post("/actions", example, **bearer(key))
         expected = {200, 403, 404, 409, 424}  # 403: for admins only; 424: no web here
         assert response.status_code in expected, (action, response.text)
     with pytest.raises(jsonschema.ValidationError):

@@ -19,6 +19,7 @@ from kho.doors.http import guard
 from kho.doors.http.event_stream import EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.slice_routes import WebDoor
+from kho.kernel import Background
 from kho.settings import Settings
 
 
@@ -183,7 +184,9 @@ async def test_a_silent_stream_is_kept_open_by_comments_that_cost_no_event(setti
     async with open_hub(settings) as hub:
         auth = Auth(hub, other_accounts=True)  # the connection is invented, so it belongs to no account
         checkpoint, web = hub.registry.checkpoint, shop.capability.web
-        door = WebDoor(auth, checkpoint, web, GcFreezer(), Revocation(auth), EventStreams(0.01), hub.limiter)
+        door = WebDoor(
+            auth, checkpoint, web, GcFreezer(), Revocation(auth, Background()), EventStreams(0.01), hub.limiter
+        )
         frames: asyncio.Queue[bytes] = asyncio.Queue()
         gone = asyncio.Event()
 

@@ -28,6 +28,7 @@ from kho.doors.http.gc_tuning import GcFreezer
 from kho.doors.http.slice_routes import WebDoor
 from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.doors.http.uvicorn_websockets import GuardedSocket
+from kho.kernel import Background
 from kho.kernel.access import OPEN
 from kho.kernel.web import MAX_MESSAGE, Channel, ChannelClosed, Socket
 from kho.settings import Settings
@@ -156,7 +157,7 @@ async def test_a_reader_that_does_not_read_is_given_up_and_dropped(
             hub.registry.checkpoint,
             [Socket("/pour", pour, scope=OPEN)],
             GcFreezer(),
-            Revocation(Auth(hub)),
+            Revocation(Auth(hub), Background()),
             EventStreams(1.0, 0.05),
             hub.limiter,
         )

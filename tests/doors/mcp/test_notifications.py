@@ -1,6 +1,8 @@
 """Clients are told that conversations come and go: in both eras, over HTTP and stdio, and only their own tenant's."""
 
 import asyncio
+import gc
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, ToolsListChanged
 from tests.doors.doors import HANDSHAKE, KHO, MODERN, PLAIN, Boards, Served, bearer, new_key, served, talking
 from tests.doors.mcp.test_server import next_event
+from tests.doors.streams import streamed
+from tests.stores.fill import until
 from tests.timeouts import PATIENCE
 
-from kho.doors.mcp.notifications import Notices
+from kho.doors.mcp.notifications import Audience, Notices
 from kho.kernel import capability
 from kho.kernel.background import Background
 from kho.kernel.call import Principal
@@ -157,17 +161,17 @@ async def test_many_changes_at_once_are_few_notices() -> None:
     notices = Notices(checkpoint, nobody, nobody, background, Limiter(LimitSettings()))
     lists: asyncio.Queue[object] = asyncio.Queue()
     updates: asyncio.Queue[object] = asyncio.Queue()
-    notices.audience(Principal("bot", "acme", frozenset({"memory:read"})), Selection()).subscribe(
-        lambda event: (updates if isinstance(event, ResourceUpdated) else lists).put_nowait(event)
-    )
-    async with asyncio.timeout(PATIENCE):
+    reader = Principal("bot", "acme", frozenset({"memory:read"}))
+    with notices.audience(reader, Selection()) as audience:
+        audience.subscribe(lambda event: (updates if isinstance(event, ResourceUpdated) else lists).put_nowait(event))
         for _ in range(2):
             for _ in range(1_000):
                 changes.tell("acme")
                 changes.tell("acme", URI)
                 changes.tell("globex")
-            assert await lists.get() == ResourcesListChanged()
-            assert await updates.get() == ResourceUpdated(URI)
+            async with asyncio.timeout(PATIENCE):
+                assert await lists.get() == ResourcesListChanged()
+                assert await updates.get() == ResourceUpdated(URI)
     assert lists.empty()
     assert updates.empty()
     await background.drain()
@@ -178,15 +182,41 @@ async def test_a_flood_of_tools_that_come_and_go_is_few_notices() -> None:
     checkpoint = Checkpoint([boards.capability])
     notices = Notices(checkpoint, nobody, nobody, background, Limiter(LimitSettings()))
     told: asyncio.Queue[object] = asyncio.Queue()
-    notices.audience(Principal("bot", "acme", frozenset({"boards"})), ALL).subscribe(told.put_nowait)
-    async with asyncio.timeout(PATIENCE):
+    caller = Principal("bot", "acme", frozenset({"boards"}))
+    with notices.audience(caller, ALL) as audience:
+        audience.subscribe(told.put_nowait)
         for _ in range(2):
             for _ in range(500):
                 boards.plug("lamp")
                 boards.unplug("lamp")
-            assert await told.get() == ToolsListChanged()
+            async with asyncio.timeout(PATIENCE):
+                assert await told.get() == ToolsListChanged()
     assert told.empty()
     await background.drain()
+
+
+@pytest.mark.parametrize("era", ["handshake", MODERN])
+async def test_a_choice_of_tools_is_forgotten_with_its_last_stream(settings: Settings, era: str) -> None:
+    """An address may choose any of a million sets of tools, and each has an audience of its own."""
+    key = await new_key(settings)
+
+    def audiences() -> int:
+        gc.collect()
+        return sum(isinstance(one, Audience) for one in gc.get_objects())
+
+    before = audiences()
+    async with served(settings) as hub:
+        for names in itertools.combinations(("search", "fetch", "recent", "remember"), 2):
+            path = f"/mcp?tools={','.join(names)}"
+            async with streamed(hub, "listen" if era == MODERN else path, path=path, **bearer(key)) as (status, _):
+                assert status == 200
+                async with streamed(hub, "listen" if era == MODERN else path, path=path, **bearer(key)) as (status, _):
+                    assert audiences() > before
+
+        async def are_forgotten() -> bool:
+            return audiences() == before
+
+        await until(are_forgotten)
 
 
 @pytest.mark.parametrize("verb", ["tell", "publish"])

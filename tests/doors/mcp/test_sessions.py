@@ -9,6 +9,7 @@ from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.kernel import api_keys
+from kho.kernel.access import METRICS
 from kho.lib.clock import DAY
 from kho.settings import Settings
 
@@ -55,7 +56,7 @@ async def test_for_others_a_session_does_not_exist(settings: Settings) -> None:
 
 
 async def test_a_session_ends_with_its_key_though_nothing_is_asked_in_it(settings: Settings) -> None:
-    ended, good = await new_key(settings), await new_key(settings, sub="other")
+    ended, good = await new_key(settings), await new_key(settings, "acme", "*", METRICS, sub="other")
     async with served(settings, fresh=0.01) as hub:
         _, other = await opened(hub, ended), await opened(hub, good)
         await until_open(hub, 2, **bearer(good))
@@ -68,7 +69,7 @@ async def test_a_session_ends_with_its_key_though_nothing_is_asked_in_it(setting
 async def test_a_session_ends_when_its_key_expires(settings: Settings) -> None:
     async with open_hub(settings) as store:
         clock = Clock(store.clock())
-    key, good = await new_key(settings, lifetime=DAY), await new_key(settings, lifetime=9 * DAY)
+    key, good = await new_key(settings, lifetime=DAY), await new_key(settings, "acme", METRICS, lifetime=9 * DAY)
     async with served(settings, clock=clock, fresh=0.01) as hub:
         await opened(hub, key)
         await until_open(hub, 1, **bearer(good))
@@ -81,5 +82,5 @@ async def test_a_session_of_the_machine_s_user_ends_when_keys_begin_to_decide(se
         body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
         assert (await hub.post("/mcp", body, accept="application/json, text/event-stream")).status_code == 200
         await until_open(hub, 1)
-        key = await new_key(settings)
+        key = await new_key(settings, "acme", METRICS)
         await until_open(hub, 0, **bearer(key))

@@ -77,11 +77,11 @@ async def test_only_what_is_meant_is_got(db: Database, where: SearchFilter, expe
 
 async def test_the_newest_are_due_first_and_only_when_it_is_time(db: Database) -> None:
     seqs = await insert(db, *(stored(n) for n in range(6)))
-    await db.write(lambda tx: passages.enqueue(tx, seqs[:4], 10))
-    await db.write(lambda tx: passages.enqueue(tx, seqs[4:], 20))
+    await db.write(lambda tx: passages.enqueue(tx, "t", seqs[:4], 10))
+    await db.write(lambda tx: passages.enqueue(tx, "t", seqs[4:], 20))
 
     async def due(now: int, limit: int) -> list[int]:
-        return [one.part for one in await db.read(lambda tx: passages.due(tx, now, limit))]
+        return [one.part for one in (await db.read(lambda tx: passages.due(tx, now, limit))).passages]
 
     assert await due(9, 24) == []
     assert await due(10, 24) == [3, 2, 1, 0]
@@ -92,19 +92,57 @@ async def test_the_newest_are_due_first_and_only_when_it_is_time(db: Database) -
 
 async def test_what_failed_together_comes_again_in_fewer_and_fewer(db: Database) -> None:
     seqs = await insert(db, *(stored(n) for n in range(20)))
-    await db.write(lambda tx: passages.enqueue(tx, seqs, 10))
+    await db.write(lambda tx: passages.enqueue(tx, "t", seqs, 10))
     sizes: list[int] = []
     for _ in range(6):
-        batch = await db.read(lambda tx: passages.due(tx, 10, 16))
+        batch = (await db.read(lambda tx: passages.due(tx, 10, 16))).passages
         sizes.append(len(batch))
         failing = [one.ref.seq for one in batch]
         await db.write(lambda tx, failing=failing: passages.failed(tx, failing, 10, "no luck"))
     # The newest first: 16 of 20, 8 of these 16, 4 of these 8 …, down to one by one.
     assert sizes == [16, 8, 4, 2, 1, 1]
     assert await db.read(passages.problem) == "no luck"
-    await db.write(lambda tx: passages.enqueue(tx, seqs, 10))
+    await db.write(lambda tx: passages.enqueue(tx, "t", seqs, 10))
     assert await db.read(passages.problem) is None
-    assert len(await db.read(lambda tx: passages.due(tx, 10, 16))) == 16
+    assert len((await db.read(lambda tx: passages.due(tx, 10, 16))).passages) == 16
+
+
+async def test_tenants_take_turns_the_newest_of_each_first(db: Database) -> None:
+    filed = ["flood"] * 40 + ["b"] * 3 + ["a"]
+    seqs = await insert(db, *(stored(n, tenant=tenant) for n, tenant in enumerate(filed)))
+    await db.write(lambda tx: passages.enqueue_all(tx, 10))
+
+    async def step(limit: int, turn: str = "") -> tuple[list[tuple[str, int]], str]:
+        found, following = await db.read(lambda tx: passages.due(tx, 10, limit, turn))
+        await db.write(lambda tx: passages.done(tx, [one.ref.seq for one in found]))
+        return [(one.ref.tenant, one.part) for one in found], following
+
+    assert await step(6) == (
+        [("a", 43), ("b", 42), ("flood", 39), ("b", 41), ("flood", 38), ("b", 40)],
+        "flood",
+    )
+    await db.write(lambda tx: passages.enqueue_all(tx, 10))
+    # More tenants than fit into a batch: those that were left out come next.
+    order: list[str] = []
+    turn = ""
+    for _ in range(4):
+        found, turn = await step(2, turn)
+        order += [tenant for tenant, _ in found]
+    assert order == ["a", "b", "flood", "b", "flood", "b", "flood", "flood"]
+    assert len(seqs) - 8 == await db.read(passages.pending)
+
+
+async def test_what_failed_of_one_tenant_neither_holds_up_the_others_nor_is_forgotten(db: Database) -> None:
+    filed = ["a", "b", "c"] * 4
+    seqs = await insert(db, *(stored(n, tenant=tenant) for n, tenant in enumerate(filed)))
+    await db.write(lambda tx: passages.enqueue_all(tx, 10))
+    await db.write(lambda tx: passages.failed(tx, seqs[1::3], 10, "no luck"))
+    turn, batches = "", list[set[str]]()
+    for _ in range(3):
+        found, turn = await db.read(lambda tx, turn=turn: passages.due(tx, 10, 3, turn))
+        batches.append({one.ref.tenant for one in found})
+    assert {"b"} in batches
+    assert {"a", "c"} in batches
 
 
 async def test_pending_is_counted_by_where_it_is(db: Database) -> None:
@@ -134,7 +172,7 @@ async def test_pending_is_counted_by_where_it_is(db: Database) -> None:
 
 async def test_twins_are_those_that_no_longer_wait(db: Database) -> None:
     one, other, last = await insert(db, stored(1), replace(stored(1, tenant="u"), key="k"), stored(2))
-    await db.write(lambda tx: passages.enqueue(tx, [one, last], 10))
+    await db.write(lambda tx: passages.enqueue(tx, "t", [one, last], 10))
     found = await db.read(lambda tx: passages.twins(tx, ["digest1", "digest2", "unknown"]))
     assert found == {"digest1": [PassageRef(other, "s", "u")], "digest2": [], "unknown": []}
 

@@ -10,6 +10,7 @@ import pytest
 from tests.search.conftest import Core, doc
 
 from kho import storage
+from kho.kernel.limits.allowance import UNMETERED
 from kho.kernel.limits.quotas import QuotaReached, Quotas
 from kho.kernel.limits.settings import LimitSettings
 from kho.kernel.ports import Tx
@@ -107,6 +108,27 @@ async def test_over_the_quota_of_bytes_nothing_is_stored(core: Core) -> None:
     await refused(core, doc("a", "x" * 16))
     await core.put(doc("a", "x" * 2))
     await core.put(doc("b", "x" * 18))
+
+
+async def test_a_key_has_quotas_in_the_tenant_of_this_machine_s_user_too(core: Core) -> None:
+    limited(core, items=1)
+    mine = [prepare(doc(str(number), "text", tenant="mine")) for number in range(3)]
+    for one in mine[:2]:
+        await core.db.write(lambda tx, one=one: core.index.put(tx, [one]))
+    with pytest.raises(QuotaReached):
+        await core.db.write(lambda tx: core.index.put(tx, [replace(mine[2], allowance=UNMETERED)]))
+
+
+async def test_what_is_kept_beside_the_index_counts_until_it_is_gone(core: Core) -> None:
+    limited(core, bytes=20)
+    await core.put(doc("a", "x" * 10))
+    await core.db.write(lambda tx: core.index.count(tx, "s/revisions", "t", 10))
+    with pytest.raises(QuotaReached):
+        await core.db.write(lambda tx: core.index.count(tx, "s/revisions", "t", 1))
+    await refused(core, doc("b", "x"))
+    await core.db.write(lambda tx: core.index.count(tx, "s/revisions", "t", -10))
+    await core.put(doc("b", "x"))
+    assert await usage(core) == (2, 11)
 
 
 async def test_a_lowered_quota_lets_things_become_less(core: Core) -> None:

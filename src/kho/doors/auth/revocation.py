@@ -11,6 +11,7 @@ a request, such as a session of MCP, is checked by the same task.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 from starlette.types import Message, Scope, Send
@@ -18,16 +19,19 @@ from starlette.types import Message, Scope, Send
 from kho.doors.auth.credentials import OWN_ACCOUNT, Auth
 from kho.doors.http.asgi import send_error
 from kho.doors.logs import log_refusal
-from kho.kernel import KhoError, Principal, Unauthorized
+from kho.kernel import Background, KhoError, Principal, Unauthorized
 
 ENDED = "The credential was revoked or has expired. If this call changed something, that may have been done."
+UNASKED = -1
+"""No number of changes."""
 SHORTEST = 0.01
 """Seconds between two looks, at least."""
 
 
 class Revocation:
-    def __init__(self, auth: Auth) -> None:
+    def __init__(self, auth: Auth, background: Background) -> None:
         self._auth = auth
+        self._background = background
         self._open: set[_Response | _Held] = set()
         self._watching: asyncio.Task[None] | None = None
 
@@ -64,17 +68,23 @@ class Revocation:
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        seen = await self._changes()
         while self._open:
             await asyncio.sleep(max(self._auth.fresh, SHORTEST))
-            changes = await self._changes()
-            for one in list(self._open):
-                if one.is_being_answered or (changes == seen and not self._auth.expired(one.principal)):
-                    continue
-                if not await one.still_allowed():
-                    self._open.discard(one)
-            seen = changes
+            await self._background.attempt(self._look)
         self._watching = None
+
+    async def _look(self) -> None:
+        changes = await self._changes()
+        for one in list(self._open):
+            if one.is_being_answered or (changes == one.seen and not self._auth.expired(one.principal)):
+                continue
+            # One that cannot be asked for, or ended, is tried again, and keeps nobody else's from ending.
+            if await self._background.attempt(partial(self._ask, one)):
+                one.seen = changes
+
+    async def _ask(self, one: "_Response | _Held") -> None:
+        if not await one.still_allowed():
+            self._open.discard(one)
 
     async def _changes(self) -> int | None:
         """Return None while the database does not answer. Then calls end by themselves, and streams at their next
@@ -90,6 +100,8 @@ class _Credential:
 
     def __init__(self, auth: Auth, scope: Scope, principal: Principal) -> None:
         self.refused = False
+        self.seen: int | None = UNASKED
+        """The number of changes of keys when it was asked for last."""
         self.principal = principal
         self._auth = auth
         self._scope: Scope = {name: scope.get(name) for name in ("headers", "client", "path", OWN_ACCOUNT)}

@@ -33,7 +33,7 @@ VERSION = re.compile(r"2(\.\d{1,9}){0,2}")
 
 
 class StatedPrincipal(Params):
-    """Who the caller says it is. Believed only from this machine's own user; roles never grant anything."""
+    """Who the caller says it is. Believed only while the hub has no keys; roles never grant anything."""
 
     sub: Name | None = None
     tenant_id: Name | None = None
@@ -79,10 +79,10 @@ class Actions:
             return await self._refused(None, envelope.action, problem)
         request_id = envelope.request_id or str(uuid.uuid4())
         try:
-            caller = _caller(principal, envelope.principal)
+            caller = await self._caller(principal, envelope.principal)
             operation = self._hub.registry.action(envelope.action)
             if operation is None:
-                known = ", ".join(sorted(self._hub.registry.actions))
+                known = ", ".join(sorted(one.action for one in self._hub.registry.operations(caller) if one.action))
                 raise UnknownOperation(f"There is no such action. There are: {known}.")
             call = Call(caller, "actions", request_id)
             if operation.effect == "read" or envelope.request_id is None:
@@ -113,6 +113,16 @@ class Actions:
                 said = "looks like a secret, and would be in the log: send another, such as a UUID"
                 return _wrong([Problem(name, "secret", said)])
         return None
+
+    async def _caller(self, principal: Principal, stated: StatedPrincipal | None) -> Principal:
+        """Return who calls. On a hub with keys the credential alone decides, also the token of this machine's user."""
+        if stated is None:
+            return principal
+        if principal.kind == "local" and not await self._hub.keys.in_use():
+            return replace(principal, sub=stated.sub or principal.sub, tenant=stated.tenant_id or principal.tenant)
+        if stated.tenant_id not in (None, principal.tenant) or stated.sub not in (None, principal.sub):
+            raise Forbidden("'principal' differs from the credential. Leave it out, or state the credential's own.")
+        return principal
 
     async def _run(self, operation: Operation, envelope: Envelope, call: Call) -> Reply:
         outcome = await self._hub.registry.call(operation, envelope.payload, call)
@@ -190,16 +200,6 @@ def _wrong(problems: Sequence[Problem]) -> KhoError:
 def _readable(sent: Any, name: str) -> str | None:
     value = cast(dict[str, Any], sent).get(name) if isinstance(sent, dict) else None
     return value[:128] if isinstance(value, str) else None
-
-
-def _caller(principal: Principal, stated: StatedPrincipal | None) -> Principal:
-    if stated is None:
-        return principal
-    if principal.kind == "local":
-        return replace(principal, sub=stated.sub or principal.sub, tenant=stated.tenant_id or principal.tenant)
-    if stated.tenant_id not in (None, principal.tenant) or stated.sub not in (None, principal.sub):
-        raise Forbidden("'principal' differs from the credential. Leave it out, or state the credential's own.")
-    return principal
 
 
 def _digest(envelope: Envelope) -> str:

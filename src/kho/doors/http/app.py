@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
@@ -32,8 +32,9 @@ from kho.doors.logs import shown_path
 from kho.doors.mcp.http import PRINCIPAL, McpHttp
 from kho.doors.mcp.server import Context, McpDoor
 from kho.doors.metrics import Metrics
-from kho.kernel import Background, Call, Hub, KhoError, NotFound, Principal, TooManyRequests
+from kho.kernel import Background, Call, Hub, KhoError, Principal, TooManyRequests
 from kho.kernel.access import METRICS
+from kho.kernel.call import Rights
 from kho.kernel.capability import Gauge
 from kho.kernel.errors import Forbidden
 from kho.kernel.limits.limiter import Limiter
@@ -41,6 +42,8 @@ from kho.lib.dataclass import dataclass
 
 MAX_WARNINGS, MAX_HEADER = 5, 1_000
 """Warnings that an answer over HTTP carries, and bytes of each."""
+DESCRIPTIONS = 16
+"""Descriptions of what is served that are kept: many callers, few combinations of rights."""
 Handler = Callable[[Scope, Receive, Send, Principal], Awaitable[None]]
 
 
@@ -134,7 +137,7 @@ class Application:
             self._customise(door)
             streams = EventStreams(self._heartbeat)
             auth = Auth(hub, self._fresh, other_accounts=self._http.other_accounts)
-            revocation = Revocation(auth)
+            revocation = Revocation(auth, background)
             mcp = McpHttp(door, self._http.max_body, streams, revocation, metrics, hub.limiter)
             gc_freezer = GcFreezer()
             served = [served for capability in hub.registry.capabilities for served in capability.web]
@@ -186,7 +189,11 @@ def _principal_of(ctx: Context) -> Principal:
 def _routes(
     hub: Hub, endpoint: Callable[[Handler, bool], Authenticated], rpc: JsonRpc, mcp: McpHttp, metrics: Metrics
 ) -> list[BaseRoute]:
-    actions, described = Actions(hub), openapi(hub)
+    actions, checkpoint = Actions(hub), hub.registry.checkpoint
+
+    @lru_cache(maxsize=DESCRIPTIONS)
+    def described(rights: Rights) -> bytes:
+        return orjson.dumps(openapi(hub.version, checkpoint.visible_with(rights)))
 
     async def on_jsonrpc(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         warnings: list[str] = []
@@ -211,21 +218,24 @@ def _routes(
         await send_json(send, status, body)
 
     async def on_servers(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
-        await send_json(send, 200, await servers(hub, principal))
+        try:
+            await send_json(send, 200, await servers(hub, principal))
+        except KhoError as error:
+            await send_error(send, error)
 
     async def on_capabilities(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         try:
             await send_json(send, 200, await capabilities_of(hub, scope["path_params"]["name"], principal))
-        except NotFound as error:
+        except KhoError as error:
             await send_error(send, error)
 
     async def on_openapi(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
-        await send_json(send, 200, described)
+        await send_bytes(send, 200, described(principal.rights))
 
     async def on_metrics(scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         call = Call(principal, "http", operation="/metrics")
         try:
-            call.need(METRICS)
+            call.need_all_of("", METRICS)
         except Forbidden as error:
             hub.refusals.forbidden(call, error)
             await send_error(send, error)

@@ -1,9 +1,10 @@
-"""GET /openapi.json, generated from the operations."""
+"""GET /openapi.json, generated from the operations that the caller may use."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from kho.doors.http.actions import Envelope
-from kho.kernel import Hub, Operation, Page, Served, Socket, Stream, json_schema
+from kho.kernel import Capability, Operation, Page, Served, Socket, Stream, json_schema
 from kho.kernel.access import Open
 
 Json = dict[str, Any]
@@ -16,39 +17,44 @@ _PAGE: Json = {"200": {"description": "A page.", "content": {"text/html": {"sche
 _ID: Json = {"type": ["string", "number", "null"]}
 
 
-def openapi(hub: Hub) -> Json:
+def openapi(version: str, capabilities: Sequence[Capability]) -> Json:
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Kho",
-            "version": hub.version,
+            "version": version,
             "description": "A hub that gives agents, chatbots and small devices a shared, lasting memory. "
             "MCP is served at /mcp; this describes the plain HTTP interface beside it.",
         },
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "security": [{}, {"key": []}],
         "paths": {
-            "/actions": {"post": _actions(hub)},
-            "/jsonrpc": {"post": _jsonrpc(hub)},
+            "/actions": {"post": _actions(capabilities)},
+            "/jsonrpc": {"post": _jsonrpc(capabilities)},
             "/health": {"get": _get("The health of the hub.", _object("status", "servers"), unhealthy=True)},
             "/servers": {"get": _get("Every server and what it offers.", _object("servers"))},
-            "/servers/{name}/capabilities": {"get": _capabilities(hub)},
+            "/servers/{name}/capabilities": {"get": _capabilities(capabilities)},
             "/metrics": {"get": {"summary": "Figures for Prometheus.", "responses": _TEXT}},
             "/": {"get": {"summary": "What this is, for people.", "security": [{}], "responses": _PAGE}},
             "/open/{id}": {"get": _open()},
-            **{served.path: _served(served) for capability in hub.registry.capabilities for served in capability.web},
+            **{served.path: _served(served) for one in capabilities for served in one.web},
         },
     }
 
 
-def _actions(hub: Hub) -> Json:
+def _actions(capabilities: Sequence[Capability]) -> Json:
     envelope = json_schema.of(Envelope)
-    variants = [_action(envelope, name, operation) for name, operation in sorted(hub.registry.actions.items())]
+    actions = {one.action: one for capability in capabilities for one in capability.operations if one.action}
+    variants = [_action(envelope, name, actions[name]) for name in sorted(actions)]
+    body: Json = {"oneOf": variants or [{"not": {}}]}
     reply = _object("request_id", "action", "status")
     return {
         "operationId": "act",
         "summary": "Runs one action. For writes, request_id is an idempotency key.",
-        "requestBody": {"required": True, "content": {"application/json": {"schema": {"oneOf": variants}}}},
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": body}},
+        },
         "responses": _responses(reply, "400", "401", "403", "404", "409", "413", "415", "421", "429"),
     }
 
@@ -68,8 +74,10 @@ def _action(envelope: Json, name: str, operation: Operation) -> Json:
     }
 
 
-def _jsonrpc(hub: Hub) -> Json:
-    methods = sorted(hub.registry.methods)
+def _jsonrpc(capabilities: Sequence[Capability]) -> Json:
+    methods = sorted(
+        f"{one.server}/{operation.rpc}" for one in capabilities for operation in one.operations if operation.rpc
+    )
     request: Json = {
         "type": "object",
         "properties": {
@@ -102,8 +110,8 @@ def _jsonrpc(hub: Hub) -> Json:
     }
 
 
-def _capabilities(hub: Hub) -> Json:
-    names = [capability.server for capability in hub.registry.capabilities]
+def _capabilities(capabilities: Sequence[Capability]) -> Json:
+    names = [capability.server for capability in capabilities]
     described = _get("The tools, resources and prompts of one server.", _object("server_name", "capabilities"))
     described["parameters"] = [
         {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "examples": names}}

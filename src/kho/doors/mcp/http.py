@@ -127,11 +127,12 @@ class McpHttp:
             if wanted and not events.full():
                 events.put_nowait(event)  # a client that does not read misses only repetitions
 
-        unsubscribe = notices.audience(principal, selection).subscribe(put)
-        try:
-            await self._streams.serve(_messages(events), receive, send)
-        finally:
-            unsubscribe()
+        with notices.audience(principal, selection) as audience:
+            unsubscribe = audience.subscribe(put)
+            try:
+                await self._streams.serve(_messages(events), receive, send)
+            finally:
+                unsubscribe()
 
 
 async def _messages(events: "asyncio.Queue[Notice]") -> Events:

@@ -7,7 +7,8 @@ era, as log messages. If too many are queued, the rest is dropped.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, get_args
 from weakref import WeakKeyDictionary
@@ -47,6 +48,7 @@ LEVELS: tuple[str, ...] = get_args(types.LoggingLevel)
 """From the least severe to the most."""
 SESSION_ID = "mcp-session-id"
 Notice = ServerEvent | types.LoggingMessageNotification
+AudienceKey = tuple[str, Rights, Selection]
 
 
 def for_handshake(event: Notice) -> bool:
@@ -109,6 +111,10 @@ class Audience:
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
         self.sessions: set[ServerSession] = set()
+        self.listeners = 0
+        """How many streams belong to it."""
+        self.end: Callable[[], None] = lambda: None
+        """Stops what the checkpoint tells it."""
         self._streams: set[Callable[[Notice], None]] = set()
         self._announced: deque[types.LoggingMessageNotification] = deque()
         self._news: set[ServerEvent] = set()
@@ -186,7 +192,7 @@ class Notices:
         self._background = background
         self._limiter = limiter
         self.levels = LogLevels()
-        self._audiences: dict[tuple[str, Rights, Selection], Audience] = {}
+        self._audiences: dict[AudienceKey, Audience] = {}
 
     async def set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self.levels.set(ctx, self._principal_of(ctx).tenant, params.level)
@@ -200,27 +206,42 @@ class Notices:
             held = self._limiter.hold("streams", self._principal_of(ctx))
         except TooManyRequests as error:
             raise MCPError(error.rpc, error.message, error.as_dict()) from None
-        with held:
-            return await self._audience_of(ctx).listen(ctx, params)
+        with held, self.audience(self._principal_of(ctx), self._selection_of(ctx)) as audience:
+            return await audience.listen(ctx, params)
 
     def add(self, ctx: Context) -> None:
         """Add a session of the handshake era that has no notification stream of its own."""
-        self._audience_of(ctx).sessions.add(ctx.session)
+        self._of(self._principal_of(ctx), self._selection_of(ctx)).sessions.add(ctx.session)
 
-    def _audience_of(self, ctx: Context) -> Audience:
-        return self.audience(self._principal_of(ctx), self._selection_of(ctx))
-
-    def audience(self, principal: Principal, selection: Selection) -> Audience:
-        key = principal.tenant, principal.rights, selection
-        if key not in self._audiences:
-            self._audiences[key] = Audience(self._background, selection, self.levels)
-            self._checkpoint.listen(principal, self._audiences[key])
-        return self._audiences[key]
+    @contextmanager
+    def audience(self, principal: Principal, selection: Selection) -> Generator[Audience, None, None]:
+        """Yield the audience of a stream, for as long as it is open."""
+        audience = self._of(principal, selection)
+        audience.listeners += 1
+        try:
+            yield audience
+        finally:
+            audience.listeners -= 1
+            self._forget_unused((principal.tenant, principal.rights, selection))
 
     def forget_sessions(self) -> None:
         """Drop the sessions when their connection has ended, for a door that outlives its connections."""
         for audience in self._audiences.values():
             audience.sessions.clear()
+        self._forget_unused(*self._audiences)
+
+    def _of(self, principal: Principal, selection: Selection) -> Audience:
+        key = principal.tenant, principal.rights, selection
+        if key not in self._audiences:
+            audience = self._audiences[key] = Audience(self._background, selection, self.levels)
+            audience.end = self._checkpoint.listen(principal, audience)
+        return self._audiences[key]
+
+    def _forget_unused(self, *keys: AudienceKey) -> None:
+        """Drop audiences that nobody is left of: addresses choose tools, and there are any number of choices."""
+        for key in keys:
+            if not (self._audiences[key].listeners or self._audiences[key].sessions):
+                self._audiences.pop(key).end()
 
     def close(self) -> None:
         """End the long-lived streams of 2026-07-28."""

@@ -11,7 +11,7 @@ from kho.kernel import paging
 from kho.kernel.call import Call
 from kho.kernel.capability import Prompt
 from kho.kernel.checkpoint import Checkpoint
-from kho.kernel.errors import InvalidParams, KhoError
+from kho.kernel.errors import InvalidParams, KhoError, TooManyRequests
 
 Context = ServerRequestContext[Any, Any]
 
@@ -43,6 +43,8 @@ class Prompts:
             raise MCPError(types.INVALID_PARAMS, f"The prompt needs: {', '.join(missing)}")
         try:
             rendered = await prompt.render(arguments, call)
+        except TooManyRequests:
+            raise
         except KhoError as error:
             code = types.INVALID_PARAMS if error.status < 500 else types.INTERNAL_ERROR
             raise MCPError(code, error.message, error.as_dict()) from None

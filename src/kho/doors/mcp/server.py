@@ -102,11 +102,11 @@ class McpDoor:
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
             "prompts/list": prompts.page,
-            "prompts/get": prompts.get,
-            "resources/list": resources.page,
+            "prompts/get": _told(prompts.get),
+            "resources/list": _told(resources.page),
             "resources/templates/list": resources.templates,
-            "resources/read": resources.read,
-            "completion/complete": resources.complete,
+            "resources/read": _told(resources.read),
+            "completion/complete": _told(resources.complete),
             "subscriptions/listen": self.notices.listen,
             "notifications/initialized": self._initialized,
             "notifications/roots/list_changed": self._roots.changed,
@@ -205,6 +205,18 @@ class McpDoor:
         # Over HTTP, clients of the handshake era get notifications through their GET stream instead (see http.py).
         if ctx.request is None:
             self.notices.add(ctx)
+
+
+def _told(handler: Handler) -> Handler:
+    """Return the handler of what is no tool: its errors become those of the protocol."""
+
+    async def handle(ctx: Context, params: Any) -> Any:
+        try:
+            return await handler(ctx, params)
+        except KhoError as error:
+            raise protocol_error(error) from None
+
+    return handle
 
 
 def hub_server(

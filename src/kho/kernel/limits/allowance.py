@@ -1,6 +1,7 @@
 """What one caller may take in this process, and the refusal when it has."""
 
 import math
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from threading import Lock
@@ -79,6 +80,10 @@ class Allowance:
 
 CURRENT: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 """The allowance of the caller that is being served; None for this machine's user and for background work."""
+
+
+UNMETERED = Allowance(LimitSettings(requests=0, writes=0, embedding=0, model_calls=0), time.monotonic)
+"""For background work that a caller with a key has started: nothing of it is counted in a minute, but quotas hold."""
 
 
 def model_call() -> None:

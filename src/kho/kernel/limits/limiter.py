@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from typing import TypeVar
 
-from kho.kernel.call import Principal
+from kho.kernel.call import Principal, within
 from kho.kernel.errors import TooManyRequests
 from kho.kernel.limits.allowance import CURRENT, Allowance, Ticks, too_many
 from kho.kernel.limits.settings import LimitSettings
@@ -18,6 +19,7 @@ SOON = 1
 """Seconds after which to try again what waits for others to end."""
 
 
+T = TypeVar("T")
 Observer = Callable[[Principal, TooManyRequests], None]
 
 
@@ -43,7 +45,7 @@ class Limiter:
         self.settings = settings
         self.ticks = ticks
         self.observers: list[Observer] = []
-        """Told of what was refused before any operation was called."""
+        """Told of what was refused and is no call of an operation; of those the registry tells."""
         self._allowances: OrderedDict[tuple[str, str], Allowance] = OrderedDict()
         self._lanes: dict[str, _Lane] = {}
 
@@ -87,6 +89,22 @@ class Limiter:
         finally:
             CURRENT.reset(mine)
             self._leave(tenant)
+
+    async def run(self, principal: Principal, work: Callable[[], Awaitable[T]], *, writes: bool) -> T:
+        """Do the work of a call within the limits of its caller and its tenant, and within the time of a call. Raises
+        TooManyRequests or Timeout."""
+        if self.of(principal) is None:
+            return await work()
+        async with self.call(principal, writes=writes):
+            return await within(self.settings.call_seconds or None, work())
+
+    async def serve(self, principal: Principal, work: Callable[[], Awaitable[T]]) -> T:
+        """Same, for what is no operation, such as reading a resource: nobody else tells of a refusal."""
+        try:
+            return await self.run(principal, work, writes=False)
+        except TooManyRequests as error:
+            self._observe(principal, error)
+            raise
 
     def hold(self, name: str, principal: Principal) -> AbstractContextManager[None]:
         """Count something that lasts, such as a stream, until what is returned is left. Raises TooManyRequests."""

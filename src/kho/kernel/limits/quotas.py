@@ -10,6 +10,8 @@ from kho.lib.dataclass import dataclass
 
 NEAR = 0.9
 """Share of a quota from which the writers of a tenant wait for each other, so that together they do not exceed it."""
+AT_ONCE = 100
+"""The same of a small quota, in items: more than write at once."""
 LATER = 3600
 """Seconds after which to try again: what is kept does not become less by itself."""
 SOON = 60
@@ -26,16 +28,15 @@ class QuotaReached(TooManyRequests):
 class Quotas:
     settings: LimitSettings
     exempt: str = ""
-    """Tenant of this machine's user, which has none."""
+    """Tenant of this machine's user, who has none."""
 
-    def most(self, name: str, tenant: str) -> int:
-        """Return the quota of a tenant; 0 for none."""
-        return 0 if tenant == self.exempt else getattr(self.settings, name)
-
-    def need(self, tx: Tx, name: str, tenant: str, used: Callable[[], int], retry_after: int = LATER) -> None:
-        """Raise QuotaReached if the tenant has more than its quota. `used` counts, with what was added just now."""
-        most = self.most(name, tenant)
-        if not most or used() <= NEAR * most:
+    def need(
+        self, tx: Tx, name: str, tenant: str, used: Callable[[], int], *, by_key: bool, retry_after: int = LATER
+    ) -> None:
+        """Raise QuotaReached if the tenant has more than its quota. `used` counts, with what was added just now.
+        `by_key`: a caller with a key added it, whose tenant may be that of this machine's user, too."""
+        most = getattr(self.settings, name) if by_key or tenant != self.exempt else 0
+        if not most or used() <= min(NEAR * most, most - AT_ONCE):
             return
         if tx.engine == "postgres":  # on SQLite there is one writer at a time anyway
             tx.one("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"kho quota {tenant}")

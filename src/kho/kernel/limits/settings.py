@@ -54,9 +54,10 @@ class LimitSettings(Section):
     items: Annotated[
         int, Limit("documents, facts, messages and records", "tenant", "the store", refusal="429 QUOTA_REACHED")
     ] = Field(default=1_000_000, ge=0)
-    bytes: Annotated[int, Limit("bytes of indexed text", "tenant", "the store", refusal="429 QUOTA_REACHED")] = Field(
-        default=10 * 2**30, ge=0
-    )
+    bytes: Annotated[
+        int,
+        Limit("bytes of indexed text and of documents' revisions", "tenant", "the store", refusal="429 QUOTA_REACHED"),
+    ] = Field(default=10 * 2**30, ge=0)
     boards: Annotated[int, Limit("approved boards", "tenant", "connections", refusal="429 QUOTA_REACHED")] = Field(
         default=1_000, ge=0
     )

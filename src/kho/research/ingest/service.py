@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from cachetools import LRUCache
 
 from kho.kernel import Background, Call, Hint, Leases, Op, Tx
+from kho.kernel.limits.allowance import CURRENT, UNMETERED
 from kho.kernel.limits.quotas import SOON, Quotas, no_quotas
 from kho.kernel.ports import Screen
 from kho.lib.dataclass import dataclass
@@ -151,7 +152,8 @@ class Ingest(ResearchService):
             else:
                 collection = collection_store.need(tx, call.tenant, params.collection)
             # The new one is not stored yet.
-            self.quotas.need(tx, "jobs", call.tenant, lambda: job_store.unfinished(tx, call.tenant) + 1, SOON)
+            count = job_store.unfinished(tx, call.tenant) + 1
+            self.quotas.need(tx, "jobs", call.tenant, lambda: count, by_key=call.shared, retry_after=SOON)
             return Job(call.tenant, id, KIND, "queued", request.as_dict(), collection.id, sub, now, now)
 
         job = await self.jobs.begin(make)
@@ -196,6 +198,8 @@ class Ingest(ResearchService):
 
     async def _work(self, running: Running) -> None:
         job, request = running.job, Request.of(running.job)
+        if request.shared:
+            CURRENT.set(UNMETERED)
         roots = self._roots(request)
         located = await asyncio.to_thread(roots.locate, request.path)
         found = await self._plan(job, roots, located, request)

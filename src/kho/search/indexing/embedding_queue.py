@@ -18,7 +18,7 @@ from kho.lib.sql import number
 from kho.lib.tenancy import in_all_tenants
 from kho.search.calibration.calibrate import is_current, measure, numbers_at_hand
 from kho.search.indexing import passages
-from kho.search.indexing.passages import MODEL, StoredPassage
+from kho.search.indexing.passages import MODEL, Due, StoredPassage
 from kho.search.text.marks import with_marks
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class EmbeddingQueue:
     ready: bool = False
     failures: int = 0
     """How often the model failed before it was ready."""
+    turn: str = ""
+    """The tenant whose passages came last."""
     calibrate_at: int = 0
     """When to calibrate again after such a failure, even if no passage is due."""
 
@@ -146,7 +148,7 @@ class EmbeddingQueue:
     async def _batch(self) -> int:
         if not await self.db.read(self._has_work) or not await self._take_lease():
             return 0
-        batch = await self.db.write(self._claim)
+        batch, self.turn = await self.db.write(self._claim)
         self.chosen = True
         try:
             await self._get_ready()
@@ -179,16 +181,16 @@ class EmbeddingQueue:
             return passages.pending(tx)
         return number(tx, "SELECT count(*) FROM passages")
 
-    def _claim(self, tx: Tx) -> list[StoredPassage]:
+    def _claim(self, tx: Tx) -> Due:
         """Return the passages that are due. If the model is new, all passages are queued first."""
         chosen = passages.state(tx, MODEL)
         if chosen != self.kept:
             if chosen and self.chosen:
-                return []
+                return Due([], self.turn)
             passages.enqueue_all(tx, self.clock())
             passages.set_state(tx, MODEL, self.kept)
             passages.changed_for_all(tx)
-        return passages.due(tx, self.clock(), BATCH)
+        return passages.due(tx, self.clock(), BATCH, self.turn)
 
     async def _get_ready(self) -> None:
         """Prepare the vector index of this model, and calibrate it."""

@@ -187,6 +187,7 @@ class Index:
             document = prepared.document
             groups.setdefault((document.space, document.tenant, document.collection), {})[document.key] = prepared
         changes: dict[tuple[str, str], _Change] = {}
+        by_key = any(prepared.allowance is not None for prepared in documents)
         for (space, tenant, collection), group in groups.items():
             before = collection if moved_from is None else moved_from
             old = passages.of_keys(tx, space, tenant, before, list(group))
@@ -202,7 +203,7 @@ class Index:
                 grown = self._apply(tx, change)
                 passages.changed(tx, space, tenant, change.items, grown)
                 if not anew:  # what is indexed again was there before, and a new form of the index may hold more of it
-                    self._check_quotas(tx, tenant, change.items, grown)
+                    self._check_quotas(tx, tenant, change.items, grown, by_key=by_key)
 
     def drop(self, tx: Tx, space: str, tenant: str, keys: Sequence[str], collection: str = "") -> None:
         old = passages.of_keys(tx, space, tenant, collection, keys)
@@ -217,12 +218,18 @@ class Index:
         document = prepared.document
         return minhash.find(tx, document.space, document.tenant, document.collection, prepared.bands or (), limit)
 
-    def _check_quotas(self, tx: Tx, tenant: str, items: int, grown: int) -> None:
+    def count(self, tx: Tx, space: str, tenant: str, grown: int, *, by_key: bool = False) -> None:
+        """Count bytes that are kept beside the index, such as earlier revisions, under a space of their own."""
+        if grown:
+            passages.changed(tx, space, tenant, 0, grown)
+            self._check_quotas(tx, tenant, 0, grown, by_key=by_key)
+
+    def _check_quotas(self, tx: Tx, tenant: str, items: int, grown: int, *, by_key: bool) -> None:
         """Raise QuotaReached if what was added is more than the tenant may have."""
         if items > 0:
-            self.quotas.need(tx, "items", tenant, lambda: passages.usage(tx, tenant)[0])
+            self.quotas.need(tx, "items", tenant, lambda: passages.usage(tx, tenant)[0], by_key=by_key)
         if grown > 0:
-            self.quotas.need(tx, "bytes", tenant, lambda: passages.usage(tx, tenant)[1])
+            self.quotas.need(tx, "bytes", tenant, lambda: passages.usage(tx, tenant)[1], by_key=by_key)
 
     def _apply(self, tx: Tx, change: "_Change") -> int:
         """Return by how many bytes the text has grown."""
@@ -243,7 +250,7 @@ class Index:
         moved = [file for file, (before, _) in zip(filed, change.moved, strict=False) if file != before]
         self.vectors.move(tx, self.model, moved)
         if change.new:
-            passages.enqueue(tx, seqs[len(change.moved) :], self.clock())
+            passages.enqueue(tx, change.new[0].stored.ref.tenant, seqs[len(change.moved) :], self.clock())
             self.on_waiting()
         return grown
 

@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Container, Iterable, Sequence
+from itertools import takewhile, zip_longest
+from typing import NamedTuple
 
 import orjson
 
@@ -144,36 +146,61 @@ def delete(tx: Tx, tenant: str, seqs: Sequence[int]) -> int:
     return sum(row[0] for row in rows)
 
 
-def enqueue(tx: Tx, seqs: Iterable[int], now: int) -> None:
+def enqueue(tx: Tx, tenant: str, seqs: Iterable[int], now: int) -> None:
     tx.many(
-        "INSERT INTO vector_queue (seq, due_at, attempts) VALUES ($1, $2, 0) "
+        "INSERT INTO vector_queue (seq, tenant, due_at, attempts) VALUES ($1, $2, $3, 0) "
         "ON CONFLICT (seq) DO UPDATE SET due_at = excluded.due_at, attempts = 0, problem = NULL",
-        [(seq, now) for seq in seqs],
+        [(seq, tenant, now) for seq in seqs],
     )
 
 
 def enqueue_all(tx: Tx, now: int) -> None:
     """Queue every passage again, because the model changed."""
     tx.run(
-        "INSERT INTO vector_queue (seq, due_at, attempts) SELECT seq, $1, 0 FROM passages WHERE seq > 0 "
+        "INSERT INTO vector_queue (seq, tenant, due_at, attempts) "
+        "SELECT seq, tenant, $1, 0 FROM passages WHERE seq > 0 "
         "ON CONFLICT (seq) DO UPDATE SET due_at = excluded.due_at, attempts = 0, problem = NULL",
         now,
     )
 
 
-def due(tx: Tx, now: int, limit: int) -> list[StoredPassage]:
-    """Return the passages that are due, newest first: what was just written is what is asked for next.
+class Due(NamedTuple):
+    passages: list[StoredPassage]
+    turn: str
+    """The tenant after which to go on next time."""
+
+
+def due(tx: Tx, now: int, limit: int, turn: str = "") -> Due:
+    """Return passages that are due. Tenants take turns, from the one that follows `turn`, so that one with many does
+    not hold up the others; of each the newest come first: what was just written is what is asked for next.
 
     Batches that failed are retried in smaller and smaller ones: one text that a provider refuses must not hold back the
     others for good.
     """
-    sql = (
-        f"SELECT {', '.join('p.' + name for name in _COLUMNS.split(', '))}, q.attempts FROM vector_queue AS q "
-        "JOIN passages AS p ON p.seq = q.seq WHERE q.due_at <= $1 ORDER BY q.seq DESC LIMIT $2"
+    tenants = list(dict.fromkeys([*_waiting(tx, now, turn, limit), *_waiting(tx, now, "", limit)]))[:limit]
+    newest = (
+        "SELECT seq, attempts, tenant FROM vector_queue WHERE tenant = $1 AND due_at <= $2 ORDER BY seq DESC LIMIT $3"
     )
-    rows = tx.all(sql, now, limit)
-    attempts: int = rows[0][-1] if rows else 0
-    return [_stored(row[:-1]) for row in rows if row[-1] == attempts][: max(1, limit >> attempts)]
+    rounds = zip_longest(*(tx.all(newest, tenant, now, limit) for tenant in tenants))
+    queued = [row for turns in rounds for row in turns if row is not None][:limit]
+    attempts: int = queued[0][1] if queued else 0
+    batch = [row for row in queued if row[1] == attempts][: max(1, limit >> attempts)]
+    served = {row[2] for row in batch}
+    rows = among(tx, f"SELECT {_COLUMNS} FROM passages WHERE seq", [row[0] for row in batch])
+    found = {row[0]: _stored(row) for row in rows}
+    return Due([found[row[0]] for row in batch], [turn, *takewhile(served.__contains__, tenants)][-1])
+
+
+def _waiting(tx: Tx, now: int, after: str, limit: int) -> list[str]:
+    """Return the next tenants that have passages which are due."""
+    # Each is looked up in the index from the one before: a SELECT DISTINCT would read the whole queue.
+    following = "SELECT tenant FROM vector_queue WHERE tenant > {} AND due_at <= $2 ORDER BY tenant LIMIT 1"
+    sql = (
+        f"WITH RECURSIVE waiting (tenant) AS (SELECT ({following.format('$1')}) UNION ALL "
+        f"SELECT ({following.format('waiting.tenant')}) FROM waiting WHERE waiting.tenant IS NOT NULL) "
+        "SELECT tenant FROM waiting WHERE tenant IS NOT NULL LIMIT $3"
+    )
+    return [row[0] for row in tx.all(sql, after, now, limit)]
 
 
 def twins(tx: Tx, digests: Sequence[str]) -> dict[str, list[PassageRef]]:
