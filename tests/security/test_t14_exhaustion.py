@@ -1,13 +1,24 @@
 """T14: one request, or one list, takes all there is."""
 
+import contextlib
+import selectors
+import socket
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import cast
 
 import orjson
 import pytest
-from tests.doors.doors import Json, Served
+from tests.acceptance.processes import Hub, Place
+from tests.doors.doors import Json, Served, new_key, served
+from tests.security.raw_http import asked, targets
+from tests.timeouts import PATIENCE
+
+from kho.settings import Settings
 
 pytestmark = pytest.mark.anyio
+OPEN = ("/xiaozhi/ota/", "/xiaozhi/ota", "/xiaozhi/ota/activate")
+"""Where boards ask before they have a credential."""
 
 
 def rpc(params: bytes) -> bytes:
@@ -33,6 +44,21 @@ async def test_t14_bodies_that_are_small_to_send_and_long_to_read_are_refused(hu
     assert (await hub.get("/health")).status_code == 200
 
 
+async def test_t14_nothing_of_a_body_is_read_before_its_sender_is_known(settings: Settings) -> None:
+    """Every route that takes a body, asked without a credential: it answers before the body comes."""
+    await new_key(settings)
+    async with served(settings) as hub:
+        asked_for = {target.path for target in targets(hub) if target.method == "POST" and target.path not in OPEN}
+        assert {"/jsonrpc", "/actions", "/mcp", "/vision/explain"} <= asked_for
+        for path in asked_for:
+            lines = (
+                f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", "Connection: close",
+                "Content-Length: 5000000", "Device-Id: aa:bb", "Client-Id: client-one-00001", "", "",
+            )  # fmt: skip
+            answer = await asked(hub, "\r\n".join(lines).encode())
+            assert answer.status == 401, path
+
+
 async def test_t14_a_body_over_the_limit_is_not_read(hub: Served) -> None:
     async def endless() -> AsyncGenerator[bytes]:
         for _ in range(200):
@@ -54,3 +80,29 @@ async def test_t14_lists_and_batches_are_bounded(hub: Served) -> None:
     refused = await hub.act("ingest_documents", {**folder, "patterns": ["{a,b}" * 40]})
     assert (refused.status_code, "more than 100 patterns" in refused.text) == (400, True)
     assert (await hub.act("ingest_documents", {**folder, "patterns": ["no-such-{a,b}"]})).status_code == 200
+
+
+def test_t14_slow_heads_are_closed_by_every_worker_within_the_time_that_is_set(tmp_path: Path) -> None:
+    """Beside each a connection that waits for its next request, which is closed after five seconds: the slow heads end
+    before it. Both workers accept, so of many connections each has some."""
+    with Hub(Place(tmp_path / "home"), "--workers", "2", KHO_HTTP__HEADER_TIMEOUT="0.2").ready() as hub:
+        idle = socket.create_connection(("127.0.0.1", hub.port))
+        slow = [socket.create_connection(("127.0.0.1", hub.port)) for _ in range(20)]
+        with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
+            for one in (idle, *slow):
+                stack.enter_context(one)
+            for one in slow:
+                one.sendall(b"GET / HTTP/1.1\r\nX:")
+            idle.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            for one in (idle, *slow):
+                selector.register(one, selectors.EVENT_READ)
+            ended: list[socket.socket] = []
+            while len(ended) < len(slow):
+                ready = selector.select(PATIENCE)
+                assert ready
+                for key, _ in ready:
+                    one = cast(socket.socket, key.fileobj)
+                    if not one.recv(65_536):
+                        selector.unregister(one)
+                        ended.append(one)
+            assert idle not in ended
