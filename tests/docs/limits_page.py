@@ -117,7 +117,13 @@ FIXED: Sequence[tuple[str, str, str]] = (
         "requests of boards without a credential from one address in a minute",
         "429 RATE_LIMITED",
     ),
-    ("storage.vector_index.qdrant.REQUEST_TIMEOUT", "seconds for an answer of Qdrant", "tried again later"),
+    ("storage.vector_index.qdrant.REQUEST_TIMEOUT", "seconds for a whole answer of Qdrant", "tried again later"),
+    ("storage.vector_index.index_server.MAX_ANSWER", "bytes of such an answer", "tried again later"),
+    (
+        "storage.vector_index.index_server.IN_A_ROW",
+        "answers of Qdrant in a row that did not come in time",
+        "it is asked again half a minute later; until then searches go by words",
+    ),
     ("toolbox.duckduckgo.MAX_RESULTS", "results of a web search", "the rest is left out"),
 )
 """Constants, what each bounds, and what happens beyond it."""
