@@ -80,7 +80,9 @@ def open_database(settings: Settings) -> tuple[Database, Words]:
         file = settings.home / DATABASE
         return sqlite.Sqlite.open(file, busy_timeout=settings.database_timeout), SqliteWords()
     if url.startswith(("postgresql://", "postgres://")):
-        limits = postgres.PostgresLimits(connect_timeout=settings.database_timeout)
+        limits = postgres.PostgresLimits(
+            connect_timeout=settings.database_timeout, lock_timeout=settings.database_timeout
+        )
         return postgres.Postgres.open(url, limits), postgres_words.PostgresWords()
     raise KhoError("KHO_DATABASE_URL must begin with postgresql://; leave it out for the embedded database.")
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from kho import evaluation
 from kho.app import Core, open_hub, opened
 from kho.kernel import Capability, Hub, KhoError, Tx
+from kho.lib import interpreter
 from kho.lib.clock import system_clock
 from kho.lib.merge import merged
 from kho.lib.tenancy import in_all_tenants
@@ -99,7 +100,7 @@ async def _examined(
     return {
         **asdict(found),
         "wrong": wrong,
-        "warnings": await core.db.read(tenant_wall.warnings),
+        "warnings": [*interpreter.warnings(), *await core.db.read(tenant_wall.warnings)],
         "wanted_model": core.model,
         "engine": engine,
         "current": not found.spaces or found.model == f"{core.model} {engine}",

@@ -93,6 +93,7 @@ def program(name: str) -> context.Program:
         simulate=simulate,
         faults=faults.FAULTS,
         listen_mqtt=partial(setattr, chosen.devices, "mqtt_broker"),
+        mqtt_broker=chosen.devices.mqtt_broker,
         name=name,
         ask_hub=partial(ask_hub, chosen),
         answered=lambda answer: logs.unsaid.tell(str(answer)),

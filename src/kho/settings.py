@@ -168,7 +168,8 @@ class Settings(BaseModel):
     observe: Observe = Field(default_factory=Observe)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     database_timeout: float = Field(default=10.0, gt=0, le=600)
-    """Seconds to wait for the database: for another process that writes (SQLite), or for a connection (PostgreSQL)."""
+    """Seconds to wait for the database: for another process that writes (SQLite), for a connection or for a row that
+    another transaction has locked (PostgreSQL)."""
     read_only: bool = False
     """Answer, but change nothing, whoever asks; boards cannot connect."""
 

@@ -40,7 +40,7 @@ DEADLINES: Sequence[tuple[str, str, str]] = (
     ),
     (
         "database_timeout",
-        "another process that writes (SQLite), or a free connection (PostgreSQL)",
+        "another process that writes (SQLite), or a free connection or what another transaction has locked (PostgreSQL)",
         "503 DATABASE_ERROR",
     ),
     ("limits.call_seconds", "a whole call of a key", "504 TIMEOUT"),
@@ -112,7 +112,18 @@ FIXED: Sequence[tuple[str, str, str]] = (
         "boards without approval from one address in ten minutes",
         "429 TOO_MANY_BOARDS",
     ),
-    ("storage.vector_index.qdrant.REQUEST_TIMEOUT", "seconds for an answer of Qdrant", "tried again later"),
+    (
+        "devices.pairing.rate_limits.MAX_ASKED",
+        "requests of boards without a credential from one address in a minute",
+        "429 RATE_LIMITED",
+    ),
+    ("storage.vector_index.qdrant.REQUEST_TIMEOUT", "seconds for a whole answer of Qdrant", "tried again later"),
+    ("storage.vector_index.index_server.MAX_ANSWER", "bytes of such an answer", "tried again later"),
+    (
+        "storage.vector_index.index_server.IN_A_ROW",
+        "answers of Qdrant in a row that did not come in time",
+        "it is asked again half a minute later; until then searches go by words",
+    ),
     ("toolbox.duckduckgo.MAX_RESULTS", "results of a web search", "the rest is left out"),
 )
 """Constants, what each bounds, and what happens beyond it."""
@@ -134,8 +145,9 @@ answered at `/jsonrpc` and `/mcp` with 200, as their protocols want it. Nothing 
 ## Callers, tenants, boards and documents
 
 A limit in a minute is a bucket that holds what one minute allows: so much can be used at once, and it fills up evenly.
-Every request over HTTP counts, each message of a batch too. Passages are counted when they are stored; who has stored more
-than a minute's worth waits until that is paid back. Photos of boards count for their board. A board whose frames come too fast
+Every request over HTTP counts, each message of a batch too. A request's body counts from its first byte
+beyond 64 KB until the request is answered; of boards and others without a key it counts for their tenant or address. Passages
+are counted when they are stored; who has stored more than a minute's worth waits until that is paid back. Photos of boards count for their board. A board whose frames come too fast
 is read more slowly, so that its own connection fills up and nothing is lost; only at a broker that boards share (`mqtt_url`)
 the oldest of those that wait are dropped. Calls of a tenant beyond those
 under way wait for their turn, first come first served; other tenants do not notice. Reading a resource or a prompt,

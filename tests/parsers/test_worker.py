@@ -13,6 +13,7 @@ import pytest
 from tests.parsers.samples import pdf, word
 
 from kho.lib.chunking.chunker import chunks
+from kho.lib.tenancy import in_tenant
 from kho.parsers import ParsedFile, ParserLimits, UnreadableFile, Worker, read, read_text
 from kho.parsers.worker import LARGE, NESTED
 
@@ -225,6 +226,19 @@ async def test_readers_wait_for_each_other() -> None:
             for number in range(8):
                 tasks.start_soon(reading, number)
     assert sorted(texts) == [f"{number}\n" for number in range(8)]
+
+
+async def test_slow_files_of_one_tenant_hold_up_no_other() -> None:
+    async with Worker() as worker:
+        await stopped(worker)
+        async with anyio.create_task_group() as tasks:
+            with in_tenant("slow"):
+                for _ in range(8):
+                    tasks.start_soon(worker.read, WORD, "a.docx")
+                await anyio.wait_all_tasks_blocked()
+            with in_tenant("other"), anyio.fail_after(worker.limits.seconds / 2):
+                assert (await worker.read(b"<p>small", "small.html")).text == "small\n"
+            tasks.cancel_scope.cancel()
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc")

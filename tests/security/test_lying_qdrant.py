@@ -1,7 +1,8 @@
 """A Qdrant server that answers nonsense: searches go on by keywords, and nothing of another tenant is shown."""
 
+import asyncio
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,13 +10,14 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from tests.doors.doors import new_key, served
 from tests.stores.fill import until
 
 from kho.doctor import change
 from kho.settings import Settings
+from kho.storage.vector_index import qdrant as qdrant_vectors
 
 pytestmark = pytest.mark.anyio
 MARK = "zyxmark"
@@ -36,7 +38,7 @@ BODIES = {
 
 
 @asynccontextmanager
-async def qdrant(answer: Response) -> AsyncGenerator[tuple[str, list[str]]]:
+async def qdrant(answer: Response | Callable[[], Response]) -> AsyncGenerator[tuple[str, list[str]]]:
     """One that has every collection, takes every point, and answers each question with that."""
     asked: list[str] = []
 
@@ -44,7 +46,7 @@ async def qdrant(answer: Response) -> AsyncGenerator[tuple[str, list[str]]]:
         path = request.url.path
         asked.append(path)
         if path.endswith("/query"):
-            return answer
+            return answer if isinstance(answer, Response) else answer()
         if path.endswith("/exists"):
             return JSONResponse({"result": {"exists": True}, "status": "ok", "time": 0.0})
         return JSONResponse({"result": {"operation_id": 1, "status": "completed"}, "status": "ok", "time": 0.0})
@@ -90,3 +92,32 @@ async def test_searches_go_on_by_keywords_whatever_qdrant_answers(settings: Sett
                 assert MARK not in answer.text
             found = await hub.act("search", {"query": "kettle"}, key=mine)
             assert "My own kettle" in found.text
+
+
+async def test_a_qdrant_whose_answers_do_not_end_is_left_alone_and_the_hub_stops(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches go on by words, soon without asking it; and nothing that hangs keeps the hub from its end."""
+    monkeypatch.setattr(qdrant_vectors, "REQUEST_TIMEOUT", 0.3)
+
+    async def drip() -> AsyncGenerator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.02)
+
+    async with qdrant(lambda: StreamingResponse(drip(), media_type="application/json")) as (url, asked):
+        vectors = {"engine": "qdrant", "qdrant_url": url}
+        chosen = change(settings, {"search": {"embedder": {"provider": "hash"}, "vectors": vectors}})
+        async with served(chosen, serving=True) as hub:
+            assert (await hub.act("remember", {"text": "My own kettle"})).status_code == 200
+
+            async def left_alone() -> bool:
+                before, said = len(asked), ""
+                for _ in range(10):
+                    answer = await hub.act("search", {"query": "kettle"})
+                    assert (answer.status_code, "My own kettle" in answer.text) == (200, True)
+                    said = answer.text
+                return "asked again in" in said and len(asked) == before
+
+            await until(left_alone)
+            assert asked

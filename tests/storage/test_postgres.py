@@ -162,3 +162,39 @@ def test_a_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(errors.DatabaseError, match=r"pip install .*psycopg\[binary,pool\]"):
         Postgres.open("postgresql:///")
+
+
+async def test_writers_do_not_wait_for_ever_for_what_another_has_locked(postgres_schema_url: str) -> None:
+    """All threads that write meet the lock, and are there again for others."""
+    db = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=5, lock_timeout=0.2))
+    try:
+        await db.write(
+            lambda tx: tx.script("CREATE TABLE things (id BIGINT PRIMARY KEY); CREATE TABLE others (id BIGINT)")
+        )
+        async with await psycopg.AsyncConnection.connect(postgres_schema_url) as other:
+            await other.execute("LOCK TABLE things IN ACCESS EXCLUSIVE MODE")
+            writes = (db.write(lambda tx, number=number: insert(tx, number)) for number in range(8))
+            for refused in await asyncio.gather(*writes, return_exceptions=True):
+                assert isinstance(refused, errors.DatabaseError)
+                assert "another process is writing" in refused.message
+            assert await db.write(lambda tx: tx.run("INSERT INTO others VALUES (1)")) == 1
+        assert await db.write(lambda tx: insert(tx, 1)) == 1
+    finally:
+        await db.aclose()
+
+
+async def test_upkeep_waits_for_locks_as_long_as_it_takes(postgres_schema_url: str) -> None:
+    db = Postgres.open(postgres_schema_url, PostgresLimits(pool_size=1, lock_timeout=0.2))
+
+    def patience(tx: Tx) -> str:
+        row = tx.one("SHOW lock_timeout")
+        assert row is not None
+        return row[0]
+
+    try:
+        await db.write(lambda tx: tx.script("CREATE TABLE seen (said TEXT)"))
+        await db.maintain("INSERT INTO seen SELECT current_setting('lock_timeout')")
+        assert await db.read(lambda tx: tx.one("SELECT said FROM seen")) == ("0",)
+        assert await db.read(patience) == "200ms", "the next one has its own again"
+    finally:
+        await db.aclose()

@@ -55,6 +55,9 @@ class Page:
     upload: bool = False
     """True if the body need not be JSON."""
     max_body: int = SMALL_BODY
+    admits: Callable[[WebRequest], Awaitable[str]] | None = None
+    """Checks the page's own credential by what comes before the body, and returns its tenant. What it refuses with a
+    `KhoError` is not read."""
     refused: Callable[[KhoError], WebReply] | None = None
     """Renders an error for callers that expect their own format."""
 

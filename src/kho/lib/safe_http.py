@@ -13,7 +13,7 @@ from dataclasses import field
 from functools import cache
 from types import TracebackType
 from typing import Self
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
@@ -173,13 +173,38 @@ async def _content(response: httpx2.Response, max_bytes: int) -> bytes:
     return bytes(content)
 
 
-def operator_client(url: str, headers: Mapping[str, str], timeout: float, *, local: bool) -> httpx2.AsyncClient:
+def operator_client(url: str, headers: Mapping[str, str], timeout: float) -> httpx2.AsyncClient:
     """Return a client for a server that the settings name, which may be anywhere. Redirects are not followed: they are
     the server's words, not the operator's, and a key that is sent is for this host only."""
     return httpx2.AsyncClient(
         headers=dict(headers),
         timeout=timeout,
         follow_redirects=False,
-        trust_env=not local,  # a proxy cannot reach this machine's servers
+        trust_env=not _is_this_machine(url),  # a proxy cannot reach this machine's servers
         verify=url.startswith("https"),  # loading the certificates is slow, so only if needed
     )
+
+
+async def ask_operator(
+    client: httpx2.AsyncClient,
+    method: str,
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str] | None = None,
+    *,
+    seconds: float,
+    most: int,
+) -> tuple[httpx2.Response, bytes]:
+    """Return the answer of such a server, and its body. The time is for all of it: a server that sends a byte now and
+    then would hold its caller for ever. Raises TimeoutError, TooLarge, Unreachable and what the client raises."""
+    async with (
+        asyncio.timeout(seconds),
+        client.stream(method, url, content=body, headers=headers) as response,
+    ):
+        return response, await _content(response, most)
+
+
+def _is_this_machine(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    literal = as_address(host)
+    return host == "localhost" or (literal is not None and literal.is_loopback)

@@ -1,7 +1,6 @@
 """HTTP client for model servers: retries a busy one, reports a broken one in plain words, never quotes the key."""
 
 import asyncio
-import ipaddress
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -94,19 +93,13 @@ class ModelClient:
         raise AssertionError("at least one attempt is made")
 
     async def _ask(self, path: str, content: bytes) -> "tuple[httpx2.Response, bytes]":
-        """Return the response and its body. The time is for all of it: a server that sends a byte now and then would
-        hold its caller for ever."""
-        body = bytearray()
-        url = self.url.rstrip("/") + path
-        async with (
-            asyncio.timeout(self.patience.timeout),
-            self._http().stream("POST", url, content=content) as response,
-        ):
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > MAX_ANSWER:
-                    raise Unavailable(f"{self._host} sent more than {MAX_ANSWER // (1024 * 1024)} MiB")
-        return response, bytes(body)
+        url, seconds = self.url.rstrip("/") + path, self.patience.timeout
+        try:
+            return await safe_http.ask_operator(self._http(), "POST", url, content, seconds=seconds, most=MAX_ANSWER)
+        except safe_http.TooLarge:
+            raise Unavailable(f"{self._host} sent more than {MAX_ANSWER // (1024 * 1024)} MiB") from None
+        except safe_http.Unreachable as problem:
+            raise Unavailable(f"{self._host} cannot be read: {problem}") from None
 
     async def aclose(self) -> None:
         if self._client is not None:
@@ -117,8 +110,7 @@ class ModelClient:
             headers = {"content-type": "application/json"}
             if self.api_key:
                 headers["authorization"] = f"Bearer {self.api_key}"
-            local = _is_local(self._host)
-            self._client = safe_http.operator_client(self.url, headers, self.patience.timeout, local=local)
+            self._client = safe_http.operator_client(self.url, headers, self.patience.timeout)
         return self._client
 
     def _parse(self, content: bytes, read: Callable[[Any], T]) -> T:
@@ -164,10 +156,3 @@ def _retry_after(value: str) -> float:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
         return 0.0
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

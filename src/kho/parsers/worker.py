@@ -1,7 +1,8 @@
 """Reads large files and complex formats in a separate process with limits, so that they cannot harm the hub.
 
-One process reads many files. It is replaced when it crashes, runs out of memory or times out; the file that caused it
-is refused with that reason, and the next one gets a new process.
+A process reads many files, one after the other. It is replaced when it crashes, runs out of memory or times out; the
+file that caused it is refused with that reason, and the next one gets a new process. There are as many as AT_ONCE, of
+which each tenant has one at a time: the slow files of one do not hold up the others.
 """
 
 import json
@@ -22,6 +23,8 @@ import anyio.to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from kho.lib.dataclass import dataclass
+from kho.lib.tenancy import reach
+from kho.lib.turns import Turns
 from kho.parsers.formats import ISOLATED, format_of
 from kho.parsers.model import ANSWER, REQUEST, ParsedFile, ParserLimits, TextChunk, UnreadableFile
 from kho.parsers.reader import read, read_text
@@ -33,6 +36,8 @@ NESTED = 32 * 2**10
 """The same for formats that few signs can make much of: 256 KB of `[` are two seconds of JSON to read and to cut, 32 KB
 a fifth of one."""
 _NESTED = frozenset({"json", "jsonl", "notebook", "csv", "tsv", "rst"})
+AT_ONCE = 2
+"""Processes, each with memory of its own."""
 _START = 60
 """Timeout in seconds for a process to start, on a busy machine."""
 _END = 5
@@ -160,25 +165,24 @@ def _is_large(data: bytes, name: str) -> bool:
 
 
 class Worker:
-    """Reads files; large ones and those of complex formats one after the other, in its process. Bound to the event loop
-    it is first used in."""
+    """Reads files; large ones and those of complex formats in processes. Bound to the event loop it is used in."""
 
     def __init__(self, limits: ParserLimits | None = None, *, cut: bool = False) -> None:
         """With `cut`, the process also cuts the text into passages, because that takes longer than reading it."""
         self.limits = limits or ParserLimits()
         self._cut = cut
-        self._lock = anyio.Lock()
-        self._process: _Process | None = None
+        self._turns = Turns(AT_ONCE)
+        self._idle: list[_Process] = []
 
     @property
     def pid(self) -> int | None:
-        """Pid of the process; None if there is none."""
-        return self._process.pid if self._process else None
+        """Pid of the process that reads next; None if one will be started."""
+        return self._idle[-1].pid if self._idle else None
 
     @property
     def landlock(self) -> int:
-        """The version of Landlock that confines the process; 0 if none does, or there is no process."""
-        return self._process.landlock if self._process else 0
+        """The version of Landlock that confines that process; 0 if none does, or there is no process."""
+        return self._idle[-1].landlock if self._idle else 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -189,34 +193,34 @@ class Worker:
         await self.aclose()
 
     async def aclose(self) -> None:
-        process, self._process = self._process, None
-        if process:
-            await process.end()
+        while self._idle:
+            await self._idle.pop().end()
 
     async def read(self, data: bytes, name: str, *, suspect: bool = False) -> ParsedFile:
-        """As `kho.parsers.read`: a small file of a simple format in a thread, any other in the process, and also one
+        """As `kho.parsers.read`: a small file of a simple format in a thread, any other in a process, and also one
         that is `suspect` of having crashed a hub. Cancelling the caller kills the process."""
         if len(data) > self.limits.size or not (suspect or _is_large(data, name)):
             return await _in_thread(partial(read, data, name, limits=self.limits))
         return await self._isolated(_Request(name, data, is_text=False, cut=self._cut))
 
     async def read_text(self, text: str) -> ParsedFile:
-        """As `kho.parsers.read_text`; a long text is read in the process."""
+        """As `kho.parsers.read_text`; a long text is read in a process."""
         data = text.encode("utf-8", "surrogatepass")
         if len(data) <= LARGE:
             return await _in_thread(partial(read_text, text))
         return await self._isolated(_Request("", data, is_text=True, cut=self._cut))
 
     async def _isolated(self, request: _Request) -> ParsedFile:
-        async with self._lock:
+        async with self._turns.turn(reach()):
             answer = await self._answer(request)
         return await _in_thread(partial(answer.readable, cut=request.cut))
 
     async def _answer(self, request: _Request) -> _Answer:
-        """Ask the process. If one that has read before fails, the file is retried once with a new one."""
+        """Ask a process. If one that has read before fails, the file is retried once with a new one."""
+        idle = self._idle.pop() if self._idle else None
         while True:
-            process = self._process or await _Process.start(self.limits)
-            fresh, process.used, self._process = not process.used, True, None
+            process, idle = idle or await _Process.start(self.limits), None
+            fresh, process.used = not process.used, True
             try:
                 async with process.killed_on_failure():
                     with anyio.fail_after(self.limits.seconds):
@@ -231,7 +235,7 @@ class Worker:
                     raise UnreadableFile("it crashes the program that reads it", _ADVICE) from error
                 continue
             if "memory" not in answer.outcome:
-                self._process = process
+                self._idle.append(process)
                 return answer
             await process.end()
             if fresh:

@@ -132,6 +132,7 @@ def _applied(tx: Tx) -> Applied:
 
 def _apply(tx: Tx, known: Sequence[Migration], clock: Clock) -> None:
     if tx.engine == "postgres":
+        tx.script("SET LOCAL lock_timeout = 0")  # others may be migrating, which takes as long as it takes
         tx.one("SELECT pg_advisory_xact_lock($1)", _LOCK)
     applied = _applied(tx)
     pending = missing(known, applied)

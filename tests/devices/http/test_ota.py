@@ -1,17 +1,21 @@
 """A board asks for its settings, is approved, and asks again; as the firmware does it."""
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import httpx2
 import pytest
 from tests.devices.factories import HubWorker
 from tests.devices.http_server import Json, MakeWorker, refused, web
 from tests.doors.doors import PLAIN
+from websockets.exceptions import InvalidStatus
 
 from kho.devices.pairing.rate_limits import TooManyBoards
 from kho.devices.pairing.registrations import approve_code
 from kho.devices.store import Device
+from kho.kernel.ports import Database, Tx
+from kho.lib.clock import SECOND
 
 SYSTEM: Json = {
     "version": 2,
@@ -228,3 +232,68 @@ async def test_without_keys_boards_elsewhere_get_nothing(workers: MakeWorker) ->
         transport = httpx2.ASGITransport(app=hub.app, client=("192.168.1.9", 4000))
         async with httpx2.AsyncClient(transport=transport, base_url=hub.url, verify=PLAIN) as http:
             refused(await http.post("/xiaozhi/ota/", json={}, headers={"device-id": "aa:01"}), 401, "UNAUTHORIZED")
+
+
+class Counting:
+    """A database that counts its writes."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    async def write(self, work: Callable[[Tx], Any]) -> Any:
+        self.writes += 1
+        return await self._db.write(work)
+
+
+@pytest.mark.parametrize("by_code", [False, True], ids=["auto", "code"])
+async def test_a_board_that_asks_again_and_again_is_written_down_once_a_minute(
+    workers: MakeWorker, by_code: bool
+) -> None:
+    """Anybody may ask, and there is one writer."""
+    board, worker = f"d0:6{by_code:d}", workers(by_code=by_code)
+    counting = worker.registrations.db = cast(Any, Counting(worker.db))
+    async with web(worker, by_code=by_code) as hub:
+        first = await hub.ota(board, body=SYSTEM)
+        counting.writes = 0
+        for _ in range(20):
+            again = await hub.ota(board, body=SYSTEM)
+            assert again.get("activation") == first.get("activation")
+        assert counting.writes == 0
+        if by_code:
+            await approve(worker, first["activation"]["code"])
+            assert (await hub.ota(board, body=SYSTEM))["websocket"]["token"], "what has changed counts at once"
+            counting.writes = 0
+        await hub.ota(board, body={**SYSTEM, "application": {"version": "2.5.0"}})
+        assert counting.writes == 1, "what it says of itself, too"
+        for _ in range(3):
+            worker.clock.pass_(60)
+            await hub.ota(board)
+        assert counting.writes == 4
+        known = await worker.registrations.find(board)
+        assert known is not None
+        assert worker.clock() - known.last_seen < 60 * SECOND
+
+
+async def test_requests_without_a_credential_from_one_address_are_limited(workers: MakeWorker) -> None:
+    async with web(workers(by_code=True), by_code=True) as hub:
+        hub.worker.registrations.sources.most = 3
+        for _ in range(3):
+            await hub.ota("d0:71")
+        for path in ("/xiaozhi/ota/", "/xiaozhi/ota/activate"):
+            answer = await hub.post(path, "d0:71")
+            refused(answer, 429, "RATE_LIMITED")
+            assert 0 < int(answer.headers["retry-after"]) <= 20
+        with pytest.raises(InvalidStatus) as turned_away:
+            async with hub.dial(device_id="d0:71", client_id="client-one-00001"):
+                pass
+        assert turned_away.value.response.status_code == 429
+        hub.worker.clock.pass_(20)
+        await hub.ota("d0:71")
+    async with web(workers()) as hub:  # approval is automatic: this machine's own boards
+        hub.worker.registrations.sources.most = 1
+        for _ in range(3):
+            await hub.ota("d0:72")

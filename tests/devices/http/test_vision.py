@@ -1,5 +1,6 @@
 """A board's photo and a question: who may ask, what counts as a photo, and what the board is told."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from pydantic import SecretStr
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from tests.devices.factories import HubWorker
 from tests.devices.http_server import Dialled, Json, MakeWorker, Served, gone, ready, web
 from tests.devices.mqtt_brokers import boards, linked
@@ -31,9 +32,11 @@ def saying(text: str) -> JSONResponse:
 
 
 @asynccontextmanager
-async def seeing(worker: HubWorker, **chosen: Any) -> AsyncGenerator[tuple[Served, ModelServer], None]:
+async def seeing(
+    worker: HubWorker, timeout: float = 30.0, **chosen: Any
+) -> AsyncGenerator[tuple[Served, ModelServer], None]:
     async with serving() as model:
-        seer = factory.vision(VisionSettings(url=model.url, model="eye-1", api_key=SecretStr("k")))
+        seer = factory.vision(VisionSettings(url=model.url, model="eye-1", api_key=SecretStr("k"), timeout=timeout))
         assert seer is not None
         try:
             async with web(worker, seer=seer, **chosen) as hub:
@@ -151,6 +154,38 @@ async def test_a_model_that_fails_is_told_in_a_sentence(workers: MakeWorker) -> 
         model.answers += [JSONResponse({"error": "no such model"}, 404), JSONResponse({"choices": []})]
         assert "404" in failed(await ask(hub), 200)
         assert "no text" in failed(await ask(hub), 200)
+
+
+@pytest.mark.parametrize("kind", ["dribbling", "endless", "packed twice", "a huge text", "deep", "a list", "no text"])
+async def test_a_model_server_that_means_ill_is_told_in_a_sentence(workers: MakeWorker, kind: str) -> None:
+    """The next photo is answered, and what the board gets is never long."""
+
+    async def dribbling() -> AsyncGenerator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.01)
+
+    async def endless() -> AsyncGenerator[bytes]:
+        for _ in range(100):
+            yield b" " * 1_000_000
+
+    answers: dict[str, Response] = {
+        "dribbling": StreamingResponse(dribbling(), media_type="application/json"),
+        "endless": StreamingResponse(endless(), media_type="application/json"),
+        "packed twice": Response(b"x" * 99, headers={"content-encoding": "gzip, gzip"}),
+        "a huge text": saying("đ" * 3_000_000),
+        "deep": Response(b"[" * 1_000_000),
+        "a list": JSONResponse([1, 2, 3]),
+        "no text": JSONResponse({"choices": [{"message": {"content": {"a": 1}}}]}),
+    }
+    async with seeing(workers(), timeout=0.5) as (hub, model):
+        model.answers += [answers[kind]] * 8
+        answer = await ask(hub)
+        assert answer.status_code == 200
+        assert len(answer.content) < 2 * MAX_ANSWER
+        assert answer.json()["success"] == (kind == "a huge text")
+        model.answers[:] = [saying("A cup.")]
+        assert (await ask(hub)).json()["response"] == "A cup."
 
 
 async def test_only_the_board_s_own_token_for_photos_opens_it(workers: MakeWorker) -> None:

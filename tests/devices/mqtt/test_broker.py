@@ -201,6 +201,25 @@ async def test_who_says_nothing_is_cut_off(worker: HubWorker) -> None:
         await writer.wait_closed()
 
 
+async def test_500_clients_that_begin_to_say_who_they_are_hold_up_no_board(worker: HubWorker) -> None:
+    """Each sends half of a CONNECT, and no more; all are cut off, and boards come and go meanwhile."""
+    half = b"\x10\x20\x00\x04MQTT"
+    async with own_broker(worker) as at:
+        assert at.served.broker is not None
+        streams = [await asyncio.open_connection("127.0.0.1", at.port) for _ in range(500)]
+        for _, writer in streams:
+            writer.write(half)
+        await at.simulate(MAC)
+        assert (await (await at.link(MAC)).call(VOLUME, {"volume": 37})).content
+        for reader, writer in streams:
+            async with asyncio.timeout(PATIENCE):
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+            writer.close()
+        assert (await (await at.link(MAC)).call(VOLUME, {"volume": 38})).content
+        assert len(at.served.broker.visits) == 1, "the board's alone is left"
+
+
 async def test_when_the_hub_stops_boards_are_gone_and_no_task_is_left(worker: HubWorker) -> None:
     before = asyncio.all_tasks()
     async with own_broker(worker) as at:

@@ -52,6 +52,20 @@ def test_a_line_without_an_end_is_skipped_and_the_others_imported(tmp_path: Path
     assert "red" in listed
 
 
+@pytest.mark.parametrize("group", ["experiences", "memory", "kb"])
+def test_every_import_bears_a_line_without_an_end_and_nonsense(tmp_path: Path, group: str) -> None:
+    file = tmp_path / "lines.jsonl"
+    nonsense = (b"[" * 2_000_000, b"[" + b"0," * 2_000_000 + b"0]", b"1e999", b'{"a": "\xff"}', b"{}", b"[]", b"null")
+    file.write_bytes(b"\n".join(nonsense) + b"\n")
+    sparse(file, GIB)
+    status, said, memory = ran(Place(tmp_path / "home"), group, "import", str(file))
+    assert status == 1
+    assert "line 1:" in said
+    assert f"longer than {MAX_LINE // 1024**2} MiB" in said
+    assert "Traceback" not in said
+    assert memory < MEMORY
+
+
 @pytest.mark.parametrize(
     "line",
     [b"[" * 2_000_000, b'{"text":' * 100_000, b"[" + b"0," * 2_000_000 + b"0]", b'{"text": "\xff\xfe"}', b"1e999"],

@@ -65,6 +65,23 @@ def test_keys_in_clear_beyond_this_machine_are_warned_of(place: Place) -> None:
         assert "travel unencrypted" not in hub.log
 
 
+def test_boards_in_clear_beyond_this_machine_are_warned_of(place: Place, tmp_path: Path) -> None:
+    """The broker that comes with Kho has no TLS, whatever the hub beside it has."""
+    place.run("keys", "create", "owner")
+    public, private = certificate(tmp_path)
+    tls = ("--tls-cert", public, "--tls-key", private)
+    for options, setting, warned in (
+        (("--mqtt-broker", "0.0.0.0:0"), "", True),
+        ((), "0.0.0.0:0", True),
+        (("--mqtt-broker", "127.0.0.1:0"), "", False),
+        ((), "", False),
+    ):
+        with Hub(place, *tls, *options, KHO_DEVICES__MQTT_BROKER=setting) as hub:
+            until(lambda hub=hub: "answers at https://" in hub.log, "the hub to say where it answers", hub.process)
+            assert ("unencrypted to the MQTT broker at 0.0.0.0:0" in hub.log) == warned, hub.log
+            assert "keys and data travel" not in hub.log
+
+
 def test_what_cannot_be_used_is_said_in_one_sentence(place: Place, tmp_path: Path) -> None:
     public, private = certificate(tmp_path)
     other, _ = certificate(tmp_path, "other")

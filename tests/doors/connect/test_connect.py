@@ -409,6 +409,16 @@ def test_over_http_the_token_is_written_before_there_are_keys(machine: Machine) 
     assert not (machine.home / ".claude.json").exists()
 
 
+def test_an_address_beyond_this_machine_without_encryption_is_warned_of(machine: Machine) -> None:
+    for host, warned in (("192.0.2.7", True), ("kho.example.org", True), ("127.0.0.1", False), ("0.0.0.0", False)):
+        machine.settings.http.host = host
+        for scope in ("user", "project"):
+            said = machine.run("connect", "cursor", "--http", "--scope", scope, "--yes").err
+            assert ("its credential too, is not encrypted" in said) == warned, (host, scope)
+    machine.settings.http.host, machine.settings.http.tls_cert = "192.0.2.7", Path("hub.pem")
+    assert "not encrypted" not in machine.run("connect", "cursor", "--http", "--yes").err
+
+
 def test_tools_that_do_not_exist_are_refused(machine: Machine) -> None:
     """The entry would not start."""
     refused = machine.run("connect", "cursor", "--tools", "bogus", "--yes")

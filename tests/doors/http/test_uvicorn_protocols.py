@@ -4,6 +4,7 @@ answer or its closing, never a time. Where something sleeps, its slowness is wha
 import asyncio
 import contextlib
 import logging
+import pickle
 import socket
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from tests.timeouts import PATIENCE
 
-from kho.doors.http.uvicorn_protocols import LINGER, MAX_HEAD, GuardedProtocol, guarded_protocol
+from kho.doors.http.uvicorn_protocols import LINGER, MAX_HEAD, Pace, guarded_protocol
 
 pytestmark = pytest.mark.anyio
 
@@ -490,10 +491,12 @@ async def test_broken_requests_are_still_answered_400() -> None:
         assert (await client.rest()).startswith(b"HTTP/1.1 400 ")
 
 
-def test_the_limits_of_the_module_level_class() -> None:
-    assert (GuardedProtocol.head_ticks * GuardedProtocol.tick, GuardedProtocol.body_ticks * GuardedProtocol.tick) == (
-        10,
-        30,
+def test_the_limits_are_those_that_are_set_in_another_process_too() -> None:
+    made: Any = pickle.loads(pickle.dumps(guarded_protocol()))
+    assert (made.keywords["pace"].tick, made.keywords["pace"].head_ticks, made.keywords["pace"].body_ticks) == (
+        1.25,
+        8,
+        24,
     )
-    made: Any = guarded_protocol()
-    assert (made.tick, made.head_ticks, made.body_ticks) == (1.25, 8, 24)
+    made = pickle.loads(pickle.dumps(guarded_protocol(2.0, 1.0)))
+    assert made.keywords["pace"] == Pace(0.125, 16, 8)

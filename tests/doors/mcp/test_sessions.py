@@ -3,11 +3,13 @@
 import asyncio
 
 import httpx2
+import pytest
 from tests.clock import Clock
 from tests.doors.doors import HANDSHAKE, Json, Served, bearer, new_key, served
 from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
+from kho.doors.mcp import sessions
 from kho.kernel import api_keys
 from kho.kernel.access import METRICS
 from kho.lib.clock import DAY
@@ -53,6 +55,24 @@ async def test_for_others_a_session_does_not_exist(settings: Settings) -> None:
         assert await lives(hub, mine, session), "another caller ended it"
         assert (await hub.http.delete("/mcp", headers={**bearer(mine), **header})).status_code == 200
         assert (await ask(hub, mine, "ping", session)).status_code == 404
+
+
+async def test_when_a_process_holds_as_many_as_it_may_others_are_served_without(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
+    mine, other = await new_key(settings), await new_key(settings, "umbrella")
+    async with served(settings) as hub:
+        held = [await opened(hub, mine) for _ in range(3)]
+        for key in (mine, other):
+            answer = await ask(hub, key, "initialize", params=INITIALIZE)
+            assert (answer.status_code, "mcp-session-id" in answer.headers) == (200, False)
+            assert (await ask(hub, key, "tools/list")).status_code == 200
+        for session in held:
+            assert await lives(hub, mine, session), "nobody's was ended for it"
+        closed = await hub.http.delete("/mcp", headers={**bearer(mine), "mcp-session-id": held[0]})
+        assert closed.status_code == 200
+        assert await lives(hub, other, await opened(hub, other))
 
 
 async def test_a_session_ends_with_its_key_though_nothing_is_asked_in_it(settings: Settings) -> None:

@@ -57,6 +57,7 @@ class Ota:
         socket = socket_base(hub) + SOCKET_PATH
         if request.method == "GET" and not asked.device:  # a person checks the address in a browser
             return _json({"message": "Boards ask for their settings here.", "websocket": {"url": socket}})
+        await self.registrations.admit_anybody(request.peer)
         body = _read(request.body)
         about = {**_about(request, body), HUB: base("", request.scheme, request.headers)}
         board = await self._register(asked.named, about, request.peer)
@@ -78,6 +79,7 @@ class Ota:
         """Answer whether the board is approved: 200 yes, 202 not yet. The board's signature uses a key that only its
         maker knows, so it cannot be checked here; the approval is for the pair of device and client id."""
         asked = stated(request.headers, request.query).named
+        await self.registrations.admit_anybody(request.peer)
         await self.tokens.ready()
         challenge = _read(request.body).get("challenge")
         if challenge not in (None, self.tokens.challenge(asked.device, asked.client)):

@@ -66,11 +66,12 @@ class VisionPage:
             scope=OWN_CREDENTIALS,
             upload=True,
             max_body=MAX_IMAGE + OVERHEAD,
+            admits=self._admits,
             refused=_refused,
         )
 
     async def answer(self, request: WebRequest) -> WebReply:
-        claims = await self._check(request)
+        claims = await self._check(request)  # again: the photo may have taken minutes to arrive
         question, image = await asyncio.to_thread(_read, request.headers.get("content-type", ""), request.body)
         mime = image_type(image)
         if mime is None:
@@ -85,6 +86,9 @@ class VisionPage:
         except Unavailable as problem:
             return _said(False, f"The vision model did not answer: {problem.message}")
         return WebReply(200, orjson.dumps({"success": True, "action": "RESPONSE", "response": _cut(text)}))
+
+    async def _admits(self, request: WebRequest) -> str:
+        return (await self._check(request)).tenant
 
     async def _check(self, request: WebRequest) -> Claims:
         asked = stated(request.headers, request.query)

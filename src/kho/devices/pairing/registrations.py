@@ -7,17 +7,19 @@ from typing import Any
 
 from kho.devices import store
 from kho.devices.pairing import rate_limits
-from kho.devices.pairing.rate_limits import RateLimit, TooManyBoards
+from kho.devices.pairing.rate_limits import RateLimit, SourceRate, TooManyBoards
 from kho.devices.pairing.tokens import SigningKey
 from kho.devices.settings import Approval
 from kho.devices.store import Device
 from kho.kernel import Database, InvalidParams, KhoError, Tx
-from kho.lib.clock import Clock
+from kho.lib.clock import SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.tenancy import in_all_tenants, in_tenant
 
 MIN_CLIENT = 16
 """Characters of a client id. Firmware sends a UUID, which it makes at its first start."""
+SEEN_EVERY = 60 * SECOND
+"""How often it is written down that a board was seen, if nothing else has changed."""
 NEED_CLIENT = (
     f"Boards must be approved here, so this one must state a Client-Id of at least {MIN_CLIENT} characters that nobody "
     "can guess, such as the UUID that firmware makes at its first start. Device-Id alone is no secret."
@@ -36,6 +38,7 @@ class Registrations:
     approval: Approving
     tenant: str
     newcomers: RateLimit = field(default_factory=RateLimit)
+    sources: SourceRate = field(default_factory=SourceRate)
     most_pending: int = store.MAX_PENDING
 
     async def find(self, device: str, client: str | None = None) -> Device | None:
@@ -47,6 +50,12 @@ class Registrations:
     async def of(self, tenant: str, device: str) -> Device | None:
         with in_tenant(tenant):
             return await self.db.read(lambda tx: store.get(tx, tenant, device))
+
+    async def admit_anybody(self, address: str) -> None:
+        """Apply the rate limit to requests without a credential from this address, unless approval is automatic. Raises
+        TooManyRequests."""
+        if await self.approval() == "code":
+            self.sources.admit(address, self.clock())
 
     async def admit_unknown(self, address: str) -> None:
         """Apply the rate limit to an unknown board from this address, unless approval is automatic. Raises
@@ -66,6 +75,9 @@ class Registrations:
         is approved again."""
         code, approval = f"{secrets.randbelow(1_000_000):06}", await self.approval()
         with in_all_tenants():
+            settled = await self.db.read(lambda tx: self._settled(tx, approval, device, client, info))
+            if settled is not None:
+                return settled
             return await self.db.write(lambda tx: self._register(tx, approval, device, client, info, code))
 
     async def signing_keys(self, first: SigningKey) -> Sequence[SigningKey]:
@@ -82,22 +94,38 @@ class Registrations:
         self, tx: Tx, approval: Approval, device: str, client: str, info: dict[str, Any], code: str
     ) -> Device:
         now = self.clock()
-        known = [one for one in store.by_id(tx, device) if one.tenant != store.PENDING]
+        known = _known(tx, device)
+        mine = self._mine(known, approval, client)
         if approval == "auto":
-            mine = next((one for one in known if one.tenant == self.tenant), None)
             if mine is None:
                 store.add(tx, self.tenant, device, client, info, now)
                 store.approve(tx, self.tenant, device, "auto", now)
             else:
                 store.seen(tx, self.tenant, device, client, {**mine.info, **info}, now)
             return _need(store.get(tx, self.tenant, device))
-        approved = next((one for one in known if one.approved and one.client == client), None)
-        if approved is not None:
-            info = {**approved.info, **info}
-            store.seen(tx, approved.tenant, device, client, info, now)
-            return replace(approved, info=info, last_seen=now)
-        owners = sorted({one.tenant for one in known})
-        return self._pending(tx, device, client, {**info, store.KNOWN_TO: owners} if owners else info, code, now)
+        if mine is not None:
+            info = {**mine.info, **info}
+            store.seen(tx, mine.tenant, device, client, info, now)
+            return replace(mine, info=info, last_seen=now)
+        return self._pending(tx, device, client, _with_owners(info, known), code, now)
+
+    def _settled(self, tx: Tx, approval: Approval, device: str, client: str, info: dict[str, Any]) -> Device | None:
+        """Return the board if its row says all this already, and since when is not long ago: boards ask often, anybody
+        may, and there is one writer."""
+        now, known = self.clock(), _known(tx, device)
+        mine = self._mine(known, approval, client)
+        if mine is not None:
+            same = mine.client == client and {**mine.info, **info} == mine.info
+        else:
+            mine = store.waiting(tx, device, client) if approval == "code" else None
+            same = mine is not None and (mine.code_until or 0) > now and _with_owners(info, known) == mine.info
+        return mine if mine is not None and same and abs(now - mine.last_seen) < SEEN_EVERY else None
+
+    def _mine(self, known: list[Device], approval: Approval, client: str) -> Device | None:
+        """Return the registration that the board goes on with."""
+        if approval == "auto":
+            return next((one for one in known if one.tenant == self.tenant), None)
+        return next((one for one in known if one.approved and one.client == client), None)
 
     def _pending(self, tx: Tx, device: str, client: str, info: dict[str, Any], code: str, now: int) -> Device:
         waiting = store.waiting(tx, device, client)
@@ -127,6 +155,15 @@ def approve_code(tx: Tx, tenant: str, code: str, by: str, now: int) -> Device | 
     store.forget_pending(tx, found.id, found.client)
     store.approve(tx, tenant, found.id, by, now)
     return store.get(tx, tenant, found.id)
+
+
+def _known(tx: Tx, device: str) -> list[Device]:
+    return [one for one in store.by_id(tx, device) if one.tenant != store.PENDING]
+
+
+def _with_owners(info: dict[str, Any], known: list[Device]) -> dict[str, Any]:
+    owners = sorted({one.tenant for one in known})
+    return {**info, store.KNOWN_TO: owners} if owners else info
 
 
 def _best(found: list[Device]) -> Device | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -178,6 +179,8 @@ class _Setup:
         self._needs_key = False
         self._running = ""
         """Address of a running hub."""
+        self._address = ""
+        """That which the client is given."""
         self.ledger = Ledger(program.home / FOLDER)
 
     def changes(self, tools: str, *, http: bool, with_rules: bool, with_hooks: bool) -> list[Change]:
@@ -223,6 +226,11 @@ class _Setup:
             )
         elif http and not self._running:
             found.append(f"No hub is running: '{self._program.name} serve' starts it.")
+        if self._address.startswith("http://") and not is_loopback(urlsplit(self._address).hostname or ""):
+            found.append(
+                f"What {client.title} sends to {self._address}, its credential too, is not encrypted. "
+                f"'{self._program.name} serve --tls-cert FILE --tls-key FILE' changes that."
+            )
         if not http and (left := launch.left_out(self._places.environment)):
             found.append(
                 f"Set here, but not written into the settings: {', '.join(left)}. Name a settings file in KHO_CONFIG "
@@ -242,8 +250,8 @@ class _Setup:
         self._client.http_entry("")  # refused before the hub is opened
         # One that runs may have been given another port on its command line than the settings have.
         self._running = self._program.running_hub()
-        address = self._running or hub.local_address
-        endpoint = launch.endpoint(address, tools)
+        self._address = self._running or hub.local_address
+        endpoint = launch.endpoint(self._address, tools)
         if self._scope == "user":  # a project's file is shared with others
             return self._client.http_entry(endpoint, token=self._program.run(self._token))
         self._needs_key = self._program.run(_keys_in_use) or not is_loopback(hub.host)

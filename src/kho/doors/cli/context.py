@@ -142,6 +142,8 @@ class Program:
     """Faults that virtual boards can simulate."""
     listen_mqtt: Callable[[str], None]
     """Make the next hub that is opened listen at this address for boards that speak MQTT."""
+    mqtt_broker: str = ""
+    """Address at which the settings let the hub listen for such boards; empty if they do not."""
     name: str = "kho"
     """Name under which the program was called."""
     ask_hub: Callable[[str, Operation, Command, Mapping[str, Any]], dict[str, Any]] | None = None

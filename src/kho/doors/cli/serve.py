@@ -74,7 +74,8 @@ def register(group: click.Group, program: Program) -> None:
     ) -> None:
         tls = _tls(tls_cert or http.tls_cert, tls_key or http.tls_key)
         if mqtt_broker is not None:
-            _listen_mqtt(program, f"{host}:{MQTT_PORT}" if mqtt_broker == HERE else mqtt_broker)
+            mqtt_broker = f"{host}:{MQTT_PORT}" if mqtt_broker == HERE else mqtt_broker
+            _listen_mqtt(program, mqtt_broker)
         # Open the hub once before the server does: wrong settings are a sentence here, but a traceback there.
         keyless = not program.run(partial(_has_keys, tools=tools), *program.slices)
         if keyless and not is_loopback(host):
@@ -105,6 +106,8 @@ def register(group: click.Group, program: Program) -> None:
         if tls is not None:
             os.environ["KHO_HTTP__TLS_CERT"], os.environ["KHO_HTTP__TLS_KEY"] = tls
         elif warning := _in_clear(host, http):
+            echo(warning, err=True)
+        if warning := _mqtt_in_clear(mqtt_broker or program.mqtt_broker):
             echo(warning, err=True)
         ready = f"Kho {program.version} answers at {_addresses(host, port, tls)} (data in {program.where})"
         if keyless and is_loopback(host):
@@ -145,6 +148,16 @@ def _in_clear(host: str, http: HttpSettings) -> str:
     return (
         "Warning: keys and data travel unencrypted between this hub and other machines. Start it with --tls-cert and "
         "--tls-key, or behind a proxy that speaks HTTPS, and name that address in KHO_HTTP__PUBLIC_URL=https://…."
+    )
+
+
+def _mqtt_in_clear(broker: str) -> str:
+    """The same of boards, whose tokens go to the broker."""
+    if not broker or is_loopback(broker.rpartition(":")[0]):
+        return ""
+    return (
+        f"Warning: tokens of boards and what they say travel unencrypted to the MQTT broker at {broker}, which speaks "
+        "no TLS. Keep it to a network that you trust, or use another broker by mqtts:// (KHO_DEVICES__MQTT_URL)."
     )
 
 

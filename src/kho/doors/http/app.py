@@ -18,11 +18,11 @@ from kho.doors.auth.credentials import FRESH, Auth
 from kho.doors.auth.revocation import Revocation
 from kho.doors.http import pages
 from kho.doors.http.actions import Actions
-from kho.doors.http.asgi import BareEndpoint, read_body, send_bytes, send_error, send_json
+from kho.doors.http.asgi import BareEndpoint, counted, error_body, read_body, send_bytes, send_error, send_json
 from kho.doors.http.discovery import capabilities_of, health, servers
 from kho.doors.http.event_stream import HEARTBEAT, EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
-from kho.doors.http.guard import Guard, loopback_hosts, loopback_origins
+from kho.doors.http.guard import Guard, loopback_hosts, loopback_origins, refusal_of, refuse
 from kho.doors.http.jsonrpc import JsonRpc, failure
 from kho.doors.http.openapi import openapi
 from kho.doors.http.slice_channel import request_of
@@ -83,10 +83,27 @@ class Authenticated:
             self.limiter.request(principal)
         except KhoError as error:
             self.auth.refused(scope, error)
-            # Clients of JSON-RPC then read why, and tell their model. That there is no credential they know by the 401.
-            told = self.speaks_jsonrpc and isinstance(error, TooManyRequests)
-            await send_error(send, error, failure(None, error, contract=False) if told else None)
+            await send_error(send, error, self._told(error))
             return
+        if scope["method"] != "POST":
+            await self._answer(scope, receive, send, principal)
+            return
+        try:
+            with self.limiter.body(principal) as count:
+                await self._answer(scope, counted(receive, count), send, principal)
+            return
+        except TooManyRequests as error:  # the body was not read to its end, so nothing was sent yet
+            self.auth.refused(scope, error)
+            refusal = refusal_of(error, error_body(error, self._told(error)))
+        await refuse(receive, send, refusal, close=True)  # only now: the error holds on to what was read
+
+    def _told(self, error: KhoError) -> Any:
+        """Clients of JSON-RPC then read why, and tell their model. That there is no credential they know by the 401."""
+        if self.speaks_jsonrpc and isinstance(error, TooManyRequests):
+            return failure(None, error, contract=False)
+        return None
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         async with self.revocation.watched(scope, send, principal) as send:
             await self.handler(scope, receive, send, principal)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kho.doors.auth.credentials import is_loopback, peer
+from kho.doors.http.asgi import error_headers
 from kho.kernel.errors import KhoError
 from kho.lib.dataclass import dataclass
 
@@ -291,6 +292,11 @@ async def refuse_websocket(scope: Scope, receive: Receive, send: Send, refusal: 
     headers = answer_headers(refusal, close=True)
     await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": refusal.body})
+
+
+def refusal_of(error: KhoError, body: bytes) -> Refusal:
+    headers = [(name.encode(), value.encode()) for name, value in error_headers(error).items()]
+    return Refusal(error.status, error.code, error.message, body, headers)
 
 
 def answer_headers(refusal: Refusal, close: bool) -> list[tuple[bytes, bytes]]:

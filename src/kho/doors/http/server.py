@@ -9,7 +9,7 @@ from importlib import import_module
 
 import uvicorn
 
-from kho.doors.http.uvicorn_protocols import GuardedProtocol, guarded_protocol
+from kho.doors.http.uvicorn_protocols import guarded_protocol
 from kho.lib.open_files import make_room
 
 CONNECTIONS = 20_000
@@ -38,10 +38,7 @@ def run(
     from another address than its connection: uvicorn believes every program of this machine by default."""
     make_room(CONNECTIONS)
     certificate, private_key = tls or (None, None)
-    if workers == 1 and not reload:
-        protocol = guarded_protocol(header_timeout, body_timeout)
-    else:
-        protocol = GuardedProtocol  # it is pickled for the workers, so it needs a module-level name
+    if workers > 1 or reload:
         os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="kho-metrics-"))
         if not reload:
             _fork_workers(modules)
@@ -51,7 +48,7 @@ def run(
         port=port,
         workers=None if reload else workers,
         reload=reload,
-        http=protocol,
+        http=guarded_protocol(header_timeout, body_timeout),
         proxy_headers=bool(trusted_proxies),
         forwarded_allow_ips=list(trusted_proxies),
         access_log=False,

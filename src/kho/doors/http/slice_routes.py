@@ -1,25 +1,40 @@
 """Routes of pages, streams and sockets that slices serve beside operations (`kernel/web.py`), on ASGI."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
-from kho.doors.auth.credentials import Auth
+from kho.doors.auth.credentials import Auth, peer
 from kho.doors.auth.revocation import Revocation
-from kho.doors.http.asgi import BareEndpoint, error_headers, send_bytes, send_error
+from kho.doors.http.asgi import BareEndpoint, counted, error_headers, send_bytes, send_error
 from kho.doors.http.event_stream import EventStreams
 from kho.doors.http.gc_tuning import GcFreezer
-from kho.doors.http.guard import BodyTooLarge, Refusal, refuse
+from kho.doors.http.guard import BodyTooLarge, refusal_of, refuse
 from kho.doors.http.slice_channel import AsgiChannel, encoded, request_of, told
-from kho.kernel import Call, Forbidden, KhoError, Page, Principal, Served, Socket, Stream, Unauthorized, WebReply
+from kho.kernel import (
+    Call,
+    Forbidden,
+    KhoError,
+    Page,
+    Principal,
+    Served,
+    Socket,
+    Stream,
+    TooManyRequests,
+    Unauthorized,
+    WebReply,
+    WebRequest,
+)
 from kho.kernel.access import Open
 from kho.kernel.checkpoint import Checkpoint
+from kho.kernel.limits.bodies import Count
 from kho.kernel.limits.limiter import Limiter
 from kho.lib.dataclass import dataclass
-from kho.lib.tenancy import in_tenant
+from kho.lib.tenancy import in_no_tenant, in_tenant
 
 
 @dataclass(slots=True)
@@ -52,22 +67,37 @@ class WebDoor:
         refused = partial(_refusal, page)
         try:
             principal = await self._caller(scope, page)
-            body = await _body(scope, receive, page.max_body)
-        except BodyTooLarge as error:
-            reply = refused(error)
-            await refuse(receive, send, Refusal(reply.status, error.code, error.message, reply.body), close=True)
-            return
+            counting = await self._counting(page, scope, principal)
         except KhoError as error:
             self.auth.refused(scope, error)
-            reply = refused(error)
-        else:
-            try:
-                reply = await self.checkpoint.answer(page, request_of(scope, body, principal))
-            except KhoError as error:
-                if isinstance(error, Unauthorized):  # from a credential that the page itself checks
-                    self.auth.refused(scope, error)
-                reply = refused(error)
-        await send_bytes(send, reply.status, reply.body, reply.mime_type.encode(), encoded(reply))
+            await _send(send, refused(error))
+            return
+        try:
+            with counting as count:
+                body = await _body(scope, counted(receive, count), page.max_body)
+                await _send(send, await self._reply(page, request_of(scope, body, principal), scope))
+            return
+        except (BodyTooLarge, TooManyRequests) as error:
+            refusal = refusal_of(error, refused(error).body)
+        await refuse(receive, send, refusal, close=True)  # only now: the error holds on to what was read
+
+    async def _reply(self, page: Page, request: WebRequest, scope: Scope) -> WebReply:
+        try:
+            return await self.checkpoint.answer(page, request)
+        except KhoError as error:
+            if isinstance(error, Unauthorized):  # from a credential that the page itself checks
+                self.auth.refused(scope, error)
+            return _refusal(page, error)
+
+    async def _counting(self, page: Page, scope: Scope, principal: Principal | None) -> AbstractContextManager[Count]:
+        """Return what counts the body, once the page itself has admitted who sends it."""
+        if principal is not None:
+            return self.limiter.body(principal)
+        owner = peer(scope)
+        if page.admits is not None:
+            with in_no_tenant():
+                owner = await page.admits(request_of(scope, b"", None))
+        return self.limiter.bodies.held(owner)
 
     async def _stream(self, stream: Stream, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -121,21 +151,22 @@ def _paths(served: Served) -> list[str]:
     )
 
 
+async def _send(send: Send, reply: WebReply) -> None:
+    await send_bytes(send, reply.status, reply.body, reply.mime_type.encode(), encoded(reply))
+
+
 async def _body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """Read the whole body, up to the limit. The guard has checked that a Content-Length is a number."""
     stated = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    parts: list[bytes] = []
-    size, more = int(stated), True
-    if size <= limit:
-        size = 0
-        while more and size <= limit:
+    if int(stated) <= limit:
+        body, more = bytearray(), True
+        while more and len(body) <= limit:
             message = await receive()
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
+            body += message.get("body", b"")
             more = message.get("more_body", False)
-    if size > limit:
-        raise BodyTooLarge(f"Send at most {limit} bytes here.")
-    return b"".join(parts)
+        if len(body) <= limit:
+            return bytes(body)
+    raise BodyTooLarge(f"Send at most {limit} bytes here.")
 
 
 def _refusal(page: Page, error: KhoError) -> WebReply:

@@ -13,11 +13,13 @@ import math
 import re
 import socket
 from asyncio import TimerHandle, Transport
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, Literal, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from kho.doors.http.uvicorn_websockets import GuardedSocket
+from kho.lib.dataclass import dataclass
 
 HEADER_TIMEOUT = 10.0
 BODY_TIMEOUT = 30.0
@@ -45,16 +47,30 @@ class HeadTooLarge(Exception):
     """Raised to stop the parser."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a client may take."""
+
+    tick: float
+    """Seconds."""
+    head_ticks: int
+    body_ticks: int
+
+    @classmethod
+    def of(cls, header_timeout: float, body_timeout: float) -> "Pace":
+        tick = min(header_timeout, body_timeout) / 8
+        return cls(tick, math.ceil(header_timeout / tick), math.ceil(body_timeout / tick))
+
+
+USUAL = Pace.of(HEADER_TIMEOUT, BODY_TIMEOUT)
+
+
 class GuardedProtocol(HttpToolsProtocol):
-    """HTTP protocol class for `uvicorn.Config(http=...)`. It has a module-level name, so that it can be pickled for
-    workers."""
+    """HTTP protocol class for `uvicorn.Config(http=...)`."""
 
-    tick: ClassVar[float] = HEADER_TIMEOUT / 8
-    head_ticks: ClassVar[int] = 8
-    body_ticks: ClassVar[int] = 24
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, pace: Pace = USUAL, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.pace = pace
         self.ws_protocol_class = GuardedSocket
         # idle: between requests, where uvicorn's keep-alive timeout applies; over: upgraded or rejected.
         self._phase: Literal["idle", "head", "body", "over"] = "idle"
@@ -157,7 +173,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_size = size
         self._ticks = 0
         if self._timer is None:
-            self._timer = self.loop.call_later(self.tick, self._on_tick)
+            self._timer = self.loop.call_later(self.pace.tick, self._on_tick)
 
     def _on_tick(self) -> None:
         self._timer = None
@@ -172,7 +188,7 @@ class GuardedProtocol(HttpToolsProtocol):
             if self._is_late():
                 self._give_up(TOO_SLOW)
                 return
-        self._timer = self.loop.call_later(self.tick, self._on_tick)
+        self._timer = self.loop.call_later(self.pace.tick, self._on_tick)
 
     def _is_our_turn(self) -> bool:
         cycle = self.cycle
@@ -193,11 +209,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def _is_late(self) -> bool:
         # The first tick may come at any time within a phase, so it does not count: hence "more than".
         if self._phase == "head":
-            return self._ticks > self.head_ticks
+            return self._ticks > self.pace.head_ticks
         self._quiet = self._quiet + 1 if self._received == self._seen else 0
         self._seen = self._received
-        excess = (self._ticks - 2 * self.body_ticks) * self.tick
-        return self._quiet > self.body_ticks or excess > self._received / MIN_RATE
+        excess = (self._ticks - 2 * self.pace.body_ticks) * self.pace.tick
+        return self._quiet > self.pace.body_ticks or excess > self._received / MIN_RATE
 
     def _give_up(self, answer: tuple[int, bytes]) -> None:
         """Send the response if the client can still take it as the response to this request, and close the
@@ -256,12 +272,5 @@ def _send_at_once(transport: Transport) -> None:
 def guarded_protocol(
     header_timeout: float = HEADER_TIMEOUT, body_timeout: float = BODY_TIMEOUT
 ) -> type[HttpToolsProtocol]:
-    """Return the protocol class with other limits. It cannot be pickled: a worker process must make its own."""
-    shorter = min(header_timeout, body_timeout) / 8
-
-    class Protocol(GuardedProtocol):
-        tick = shorter
-        head_ticks = math.ceil(header_timeout / shorter)
-        body_ticks = math.ceil(body_timeout / shorter)
-
-    return Protocol
+    """Return the protocol class with other limits. It can be pickled, so that worker processes have them, too."""
+    return cast(type[HttpToolsProtocol], partial(GuardedProtocol, pace=Pace.of(header_timeout, body_timeout)))

@@ -10,6 +10,7 @@ from typing import TypeVar
 from kho.kernel.call import Principal, within
 from kho.kernel.errors import TooManyRequests
 from kho.kernel.limits.allowance import CURRENT, Allowance, Ticks, too_many
+from kho.kernel.limits.bodies import Bodies, Count
 from kho.kernel.limits.settings import LimitSettings
 from kho.lib.dataclass import dataclass
 
@@ -44,6 +45,7 @@ class Limiter:
     def __init__(self, settings: LimitSettings, ticks: Ticks = time.monotonic) -> None:
         self.settings = settings
         self.ticks = ticks
+        self.bodies = Bodies(settings)
         self.observers: list[Observer] = []
         """Told of what was refused and is no call of an operation; of those the registry tells."""
         self._allowances: OrderedDict[tuple[str, str], Allowance] = OrderedDict()
@@ -118,6 +120,20 @@ class Limiter:
             raise error
         allowance.open[name] = held + 1
         return _let_go(allowance, name)
+
+    @contextmanager
+    def body(self, principal: Principal) -> Generator[Count, None, None]:
+        """Count a body that the caller sends until the block is left. What counts raises TooManyRequests."""
+        with self.bodies.held(None if principal.kind == "local" else principal.tenant) as count:
+
+            def counted(size: int) -> None:
+                try:
+                    count(size)
+                except TooManyRequests as error:
+                    self._observe(principal, error)
+                    raise
+
+            yield counted
 
     def _observe(self, principal: Principal, error: TooManyRequests) -> None:
         for observer in self.observers:

@@ -96,6 +96,23 @@ class LimitSettings(Section):
     call_seconds: Annotated[
         float, Limit("seconds that a call may take", "call", "the tenant's other calls", refusal="504 TIMEOUT")
     ] = Field(default=900.0, ge=0)
+    bodies: Annotated[
+        int,
+        Limit(
+            "bytes of request bodies held at once (beyond 64 KB of each)",
+            "tenant",
+            "memory, of which a body that does not end takes its share",
+        ),
+    ] = Field(default=64 * 2**20, ge=0)
+    all_bodies: Annotated[
+        int,
+        Limit(
+            "bytes of request bodies held at once (beyond 64 KB of each)",
+            "process",
+            "memory",
+            shared_only=False,
+        ),
+    ] = Field(default=256 * 2**20, ge=0)
     streams: Annotated[
         int, Limit("event streams and subscriptions open", "key", "connections, which a process has 20,000 of")
     ] = Field(default=64, ge=0)

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from kho.kernel import errors
@@ -35,10 +36,17 @@ class PostgresLimits:
     pool_size: int = 8
     connect_timeout: float = 10.0
     """Seconds that a unit of work waits for a connection."""
+    lock_timeout: float = 10.0
+    """Seconds that a statement waits for what another transaction has locked: writers that wait for ever would be gone
+    for all others."""
     max_attempts: int = 8
     """Attempts of a write that conflicts with others on the same rows."""
     first_backoff: float = 0.005
     """Seconds before the second attempt, doubled each time. The actual pause is random, up to that."""
+
+    @property
+    def patience(self) -> str:
+        return f"SET lock_timeout = {int(self.lock_timeout * 1000)}"
 
 
 _DEFAULT_LIMITS = PostgresLimits()
@@ -73,7 +81,7 @@ class Postgres:
         pool: ConnectionPool[Connection] = ConnectionPool(
             url,
             kwargs={"autocommit": True, "cursor_factory": psycopg.RawCursor},
-            configure=_configure,
+            configure=partial(_configure, limits),
             min_size=1,
             max_size=limits.pool_size,
             timeout=limits.connect_timeout,
@@ -140,6 +148,7 @@ class Postgres:
     def _maintain(self, statement: str, settings: Mapping[str, str]) -> None:
         connection = self._take()
         try:
+            _command(connection, "SET lock_timeout = 0")  # it may take hours, and waits for others as long
             for name, value in settings.items():
                 _command(connection, f"SET {name} = '{value}'")
             _command(connection, statement)
@@ -149,6 +158,7 @@ class Postgres:
             with suppress(self._driver_error):  # fails if the connection is lost, and its settings with it
                 for name in settings:
                     _command(connection, f"RESET {name}")
+                _command(connection, self._limits.patience)
             self._give_back(connection)
 
     def _begin(self, statement: str) -> "Connection":
@@ -235,7 +245,7 @@ def _command(connection: "Connection", statement: str) -> None:
     connection.execute(statement.encode(), prepare=False)
 
 
-def _configure(connection: "Connection") -> None:
+def _configure(limits: PostgresLimits, connection: "Connection") -> None:
     from psycopg.adapt import Buffer, Loader
 
     class PlainNumber(Loader):
@@ -250,3 +260,4 @@ def _configure(connection: "Connection") -> None:
     connection.execute("SET jit = off")
     # With many short queries at once each should use one core, or all of them wait for each other.
     connection.execute("SET max_parallel_workers_per_gather = 0")
+    _command(connection, limits.patience)

@@ -19,6 +19,7 @@ from kho.kernel import Database, PassageRef, SearchFilter, Tx, errors
 from kho.kernel.call import within
 from kho.kernel.ports import Where, each
 from kho.lib.clock import Clock, system_clock
+from kho.lib.lazy_module import lazy
 from kho.storage.leases import SqlLeases
 from kho.storage.vector_index import qdrant_outbox as outbox
 from kho.storage.vector_index.base import (
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
     from kho.kernel.ports import Vector
+    from kho.storage.vector_index import index_server
+else:
+    (index_server,) = lazy("kho.storage.vector_index.index_server")
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +79,7 @@ class QdrantVectors:
         self._local = location == ":memory:" or location.startswith("path:")
         self._threads = ThreadPoolExecutor(1 if self._local else MAX_REQUESTS, thread_name_prefix="kho-qdrant")
         self._client: QdrantClient | None = None
+        self._server: index_server.IndexServer | None = None
         self._identity: str | None = None
         self._ready: set[int] = set()
         """Models whose collection is known to exist."""
@@ -133,6 +138,8 @@ class QdrantVectors:
         return count
 
     async def aclose(self) -> None:
+        if self._server is not None:
+            await self._server.aclose()
         client, self._client = self._client, None
         if client is not None:
             await asyncio.get_running_loop().run_in_executor(self._threads, client.close)
@@ -193,6 +200,10 @@ class QdrantVectors:
 
     async def _ask(self, work: "Callable[[QdrantClient], T]") -> T:
         """Run `work` in a thread: even the in-process mode would block the event loop."""
+        if not self._local:
+            if self._server is None:
+                self._server = index_server.IndexServer(self._location, REQUEST_TIMEOUT)
+            self._server.need()
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
 
     def _work(self, work: "Callable[[QdrantClient], T]") -> T:
@@ -217,7 +228,11 @@ class QdrantVectors:
             else:
                 # Else it asks the server for its version now, and warns.
                 self._client = QdrantClient(
-                    url=self._location, api_key=self._api_key, timeout=REQUEST_TIMEOUT, check_compatibility=False
+                    url=self._location,
+                    api_key=self._api_key,
+                    timeout=REQUEST_TIMEOUT,
+                    check_compatibility=False,
+                    transport=self._server,
                 )
         return self._client
 
