@@ -42,6 +42,9 @@ _START = 60
 """Timeout in seconds for a process to start, on a busy machine."""
 _END = 5
 """Timeout in seconds for it to end by itself."""
+_DYING = 1
+"""The same for one that has closed its pipe. It is not killed at once: asyncio looks before it kills whether a process
+has ended, and with that takes from itself the signal by which it ended."""
 _OUT_OF_TIME = getattr(signal, "SIGPROF", 0)
 _ADVICE = "Split it into smaller files, or save it again."
 
@@ -114,13 +117,16 @@ class _Process:
     async def killed_on_failure(self) -> AsyncGenerator[None]:
         """Kill the process on any failure, also when the caller is cancelled: the rest of an answer must not be taken
         for the answer to the next request."""
-        whole = False
+        patience: float | None = 0.0
         try:
             yield
-            whole = True
+            patience = None
+        except _ProcessEnded:
+            patience = _DYING
+            raise
         finally:
-            if not whole:
-                await self.end(at_once=True)
+            if patience is not None:
+                await self.end(patience)
 
     async def ask(self, request: _Request) -> _Answer:
         words = request.name.encode("utf-8", "surrogateescape")
@@ -147,10 +153,10 @@ class _Process:
         """True if it ended because it had used up its time of a processor."""
         return self._process.returncode == -_OUT_OF_TIME
 
-    async def end(self, *, at_once: bool = False) -> None:
+    async def end(self, patience: float = _END) -> None:
         with anyio.CancelScope(shield=True):
             await self._requests.aclose()
-            with anyio.move_on_after(0 if at_once else _END):
+            with anyio.move_on_after(patience):
                 await self._process.wait()
             if self._process.returncode is None:
                 self._process.kill()
