@@ -11,7 +11,8 @@ import pytest
 from tests.storage.test_migrate import START
 from tests.timeouts import PATIENCE
 
-from kho.storage.migrate import OWN, MigrationError, migrate
+from kho.kernel.errors import MigrationError
+from kho.storage.migrate import OWN, migrate
 from kho.storage.sqlite import backup, vacuum
 from kho.storage.sqlite.connection import connect
 from kho.storage.sqlite.database import Sqlite

@@ -77,7 +77,7 @@ def test_every_command_is_there(settings: Settings) -> None:
         "keys create", "keys delete", "keys list", "keys off", "keys revoke", "keys rotate",
         "memory add", "memory clear", "memory context", "memory delete", "memory export", "memory import",
         "memory list", "memory messages", "memory open", "memory search", "memory summary",
-        "models install", "models list",
+        "migrate", "models install", "models list",
         "projects archive", "projects create", "projects detect", "projects info", "projects link", "projects list",
         "projects set-defaults", "projects unarchive", "projects unlink",
         "query", "recall", "recent", "remember", "search", "serve", "settings", "similar", "stdio", "tenants",
