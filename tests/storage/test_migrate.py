@@ -3,15 +3,17 @@
 import asyncio
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.acceptance.processes import until
 from tests.timeouts import PATIENCE
 
 from kho.kernel import errors
 from kho.kernel.errors import MigrationError, MigrationNeeded
-from kho.kernel.ports import Database, Row
+from kho.kernel.ports import Database, Row, Tx
 from kho.storage.migrate import OWN, Program, load, migrate
 from kho.storage.postgres.database import Postgres
 from kho.storage.sqlite.database import Sqlite
@@ -221,6 +223,29 @@ async def test_a_process_that_runs_stops_writing_when_a_newer_one_migrates(
             refused = await asyncio.gather(*writes, return_exceptions=True)
             assert [type(error) for error in refused] == [errors.Superseded] * 3
         assert len(await new.read(lambda tx: tx.all("SELECT id FROM things"))) == 5
+    finally:
+        await old.aclose()
+        await new.aclose()
+
+
+async def test_a_write_that_is_under_way_is_finished_before_a_migration(postgres_schema_url: str, folder: Path) -> None:
+    old, new = Postgres.open(postgres_schema_url), Postgres.open(postgres_schema_url)
+    begun = threading.Event()
+
+    def work(tx: Tx) -> int:
+        begun.set()
+        waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'migrations'::regclass"
+        until(lambda: tx.one(waits), "the migration to wait")
+        return tx.run("INSERT INTO things (id) VALUES (9)")
+
+    try:
+        old.pin(await migrate(old, [("shop", folder)], Program("1.0", {"shop"})))
+        writing = asyncio.ensure_future(old.write(work))
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        (folder / "003_last.sql").write_text("UPDATE things SET id = 10 WHERE id = 9;")
+        await migrate(new, [("shop", folder)], Program("2.0", {"shop"}))
+        assert await writing == 1
+        assert await new.read(lambda tx: tx.all("SELECT id FROM things ORDER BY id")) == [(1,), (10,)]
     finally:
         await old.aclose()
         await new.aclose()

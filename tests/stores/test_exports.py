@@ -26,7 +26,7 @@ KINDS = {
     "documents": {"document", "revision", "deletion", "webhook"},
     "devices": {"toolset", "device"},
 }
-EXTRA = {"documents": {"with_secrets": True}}
+EXTRA: dict[str, Json] = {"documents": {"with_secrets": True}}
 SUBMISSION: Json = {
     "kind": "submission",
     "id": "waiting-1",

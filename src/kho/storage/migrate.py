@@ -27,6 +27,7 @@ OWN: tuple[str, Path] = ("storage", Path(__file__).parent / "migrations")
 
 PATIENCE = 600.0
 """Seconds to wait for another process that migrates the database. It may copy 10 GB meanwhile."""
+_LOCK = 0x6B686F  # "kho"; any number will do, if every process uses the same
 _FILE = re.compile(r"(\d{3})_([a-z0-9_]+)(?:\.(sqlite|postgres))?\.sql")
 _EXISTS = {
     "sqlite": "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'migrations'",
@@ -199,10 +200,13 @@ def size(tx: Tx) -> int:
 
 def _apply(tx: Tx, known: Sequence[Migration], program: Program, clock: Clock, progress: Report) -> None:
     if tx.engine == "postgres":
-        tx.one("SELECT pg_advisory_xact_lock($1)", schema_mark.LOCK)
+        tx.one("SELECT pg_advisory_xact_lock($1)", _LOCK)
     applied, signature = history(tx)
     if not (pending := missing(known, applied, signature)):
         return
+    if tx.engine == "postgres" and applied:
+        # Every write of a process that runs reads this table first: those under way are waited for, others wait.
+        tx.script("LOCK TABLE migrations IN ACCESS EXCLUSIVE MODE")
     progress("Migrations", 0, len(pending))
     if tx.engine == "sqlite" and applied:
         _copy(tx, pending[0], progress)

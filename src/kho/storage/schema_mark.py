@@ -6,6 +6,4 @@ another version has brought the store up to date must not write what it knows by
 
 OWNER = "kho"
 """Stands where the rows of migrations have the name of their slice; the row's number is 0."""
-LOCK = 0x6B686F  # "kho"; any number will do, if every process uses the same
-"""Of PostgreSQL: held by whoever migrates, and shared by writes, so that none is under way meanwhile."""
 READ = f"SELECT sha256 FROM migrations WHERE slice = '{OWNER}' AND number = 0"

@@ -38,8 +38,8 @@ def register(group: click.Group, program: Program) -> None:
             raise fail("--check and --apply exclude each other.")
         found = _standing(program)
         if not apply or found["state"] != "pending":
-            done = {"applied": []} if apply and found["state"] in {"current", "empty"} else {}
-            _tell({**found, **done}, _words(found), json=json)
+            nothing: Standing = {"applied": []} if apply and found["state"] != "refused" else {}
+            _tell({**found, **nothing}, _words(found), json=json)
             raise SystemExit(STATUS.get(found["state"], 0))
         if program.asks and not yes:
             if json or not confirmation.somebody_is_there():

@@ -136,7 +136,7 @@ class Postgres:
     def _write_once(self, work: Callable[[Tx], T], whose: Reach) -> T:
         begin, mark = f"BEGIN ISOLATION LEVEL READ COMMITTED{tenant_wall.said(whose)}", self._mark
         if mark is not None:  # in the same message, so that it takes no further round trip
-            begin += f"; SELECT pg_advisory_xact_lock_shared({schema_mark.LOCK}); {schema_mark.READ}"
+            begin += f"; {schema_mark.READ}"
         connection, found = self._begin(begin)
         try:
             if mark is not None and mark != found:
