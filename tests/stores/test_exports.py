@@ -177,6 +177,26 @@ async def test_names_are_for_admins(databases: Databases) -> None:
             assert not any("created_by" in line for line in plain[transfer.items])
 
 
+async def test_lines_of_earlier_versions_are_taken(databases: Databases) -> None:
+    new = {"memory": {"title"}, "research": {"updated_at"}}
+    async with open_hub(databases("full sqlite")) as full, open_hub(databases("empty postgres")) as empty:
+        here, there = Desk(full, "local"), Desk(empty, "local")
+        for slice in ("facts", "memory", "experiences", "research"):
+            capability, transfer = here.of(slice)
+            lines = (await here.ask(capability, transfer.export))[transfer.items]
+            left_out = new.get(slice, set())
+            # Documents have always had the time of their last change; collections have it now.
+            old = [
+                line if "text" in line else {name: value for name, value in line.items() if name not in left_out}
+                for line in lines
+            ]
+            await there.imported(slice, old)
+            taken = (await there.ask(capability, transfer.export))[transfer.items]
+            assert [one.get("id") for one in taken] == [one.get("id") for one in lines]
+            if slice == "memory":
+                assert taken == lines
+
+
 @pytest.mark.parametrize("slice", SLICES)
 async def test_a_line_that_only_a_newer_version_knows_is_named(slice: str, databases: Databases) -> None:
     async with open_hub(databases("empty sqlite")) as hub:
