@@ -42,7 +42,7 @@ from kho.storage.api_keys import SqlApiKeys
 from kho.storage.audit import SqlRefusals
 from kho.storage.leases import SqlLeases
 from kho.storage.local_token import LocalTokenFile
-from kho.storage.migrate import OWN, migrate
+from kho.storage.migrate import OWN, Program, migrate
 from kho.storage.postgres import tenant_wall
 from kho.storage.receipts import SqlReceipts
 from kho.storage.sqlite import database as sqlite
@@ -140,7 +140,7 @@ async def opened(
             slices.append(open_slice(settings, core, shared))
         slices += more(core)
         slices[:] = [one.finish(one, slices) if one.finish else one for one in slices]
-        await migrate(core.db, _migrations(slices))
+        core.db.pin(await migrate(core.db, migrations(slices), program(settings)))
         yield core, slices
     finally:
         await background.drain()
@@ -153,7 +153,13 @@ async def opened(
         await core.db.aclose()
 
 
-def _migrations(slices: Sequence[Capability]) -> list[tuple[str, Path]]:
+def program(settings: Settings) -> Program:
+    """Return what of this program decides whether it may use a database, and bring it up to date."""
+    asks = settings.migrate or ("auto" if settings.database_url is None else "ask")
+    return Program(__version__, (OWN[0], *SLICES), asks == "ask")
+
+
+def migrations(slices: Sequence[Capability] = ()) -> list[tuple[str, Path]]:
     """Return the folders of every slice, open or not: all share one database, which is migrated as a whole."""
     folders = {name: PACKAGE / name / "migrations" for name in SLICES}
     folders |= {one.name: one.migrations for one in slices if one.migrations is not None}

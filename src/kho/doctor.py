@@ -1,9 +1,10 @@
 """What only some commands need: measuring search (`kho eval`), checking and repairing the store (`kho doctor`), virtual
 boards (`kho devices simulate`). Separate from `app`, which every start imports."""
 
+import shutil
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from kho import evaluation
-from kho.app import Core, open_hub, opened
-from kho.kernel import Capability, Hub, KhoError, Tx
+from kho.app import Core, migrations, open_database, open_hub, opened, program
+from kho.kernel import Capability, Database, Hub, KhoError, Tx
 from kho.lib import interpreter
 from kho.lib.clock import system_clock
 from kho.lib.merge import merged
@@ -21,11 +22,13 @@ from kho.lib.tenancy import in_all_tenants
 from kho.parsers import landlock
 from kho.search.indexing import reindex
 from kho.search.query.searcher import SearchLimits
-from kho.settings import Settings
+from kho.settings import DATABASE, Settings
 from kho.simulator.simulator import simulate
+from kho.storage import migrate
 from kho.storage.postgres import tenant_wall
+from kho.storage.sqlite import backup
 
-__all__ = ["change", "evaluator", "examine", "open_bench", "simulate"]
+__all__ = ["bring_up_to_date", "change", "evaluator", "examine", "open_bench", "simulate", "standing"]
 
 
 @asynccontextmanager
@@ -108,6 +111,44 @@ async def _examined(
         "landlock": landlock.abi(),
         "vectors": None if settled is None else asdict(settled),
     }
+
+
+async def standing(settings: Settings) -> dict[str, Any]:
+    """Compare the database with this program, for `kho migrate --check`. Nothing is made or changed."""
+    file = settings.home / DATABASE
+    if settings.database_url is None and not file.is_file():
+        return {"state": "empty", "from": "", "pending": []}
+    async with _database(settings) as db:
+        applied, signature = await db.read(migrate.history)
+        pending = migrate.missing(migrate.load(migrations(), db.engine), applied, signature)
+        state = "empty" if not applied else "pending" if pending else "current"
+        found: dict[str, Any] = {"state": state, "from": signature.version, "pending": [str(one) for one in pending]}
+        if state == "pending":
+            found["bytes"] = await db.read(migrate.size)
+            if settings.database_url is None:
+                found["free"] = shutil.disk_usage(settings.home).free
+        return found
+
+
+async def bring_up_to_date(settings: Settings, progress: migrate.Report) -> dict[str, Any]:
+    """Apply missing migrations, for `kho migrate --apply`."""
+    async with _database(settings) as db:
+        applied, signature = await db.read(migrate.history)
+        pending = migrate.missing(migrate.load(migrations(), db.engine), applied, signature)
+        await migrate.migrate(db, migrations(), replace(program(settings), ask=False), progress=progress)
+    done: dict[str, Any] = {"applied": [str(one) for one in pending]}
+    if settings.database_url is None and pending and (copies := backup.copies(settings.home / DATABASE)):
+        done["copy"] = str(copies[-1])
+    return done
+
+
+@asynccontextmanager
+async def _database(settings: Settings) -> AsyncGenerator[Database, None]:
+    db, _ = open_database(settings)
+    try:
+        yield db
+    finally:
+        await db.aclose()
 
 
 def _problems(slices: list[Capability], tx: Tx) -> list[str]:

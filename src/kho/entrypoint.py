@@ -87,6 +87,9 @@ def program(name: str) -> context.Program:
         mask=lambda text: sanitizer.mask_secrets(text),
         evaluate=partial(evaluate, chosen),
         examine=partial(examine, chosen),
+        standing=partial(standing, chosen),
+        migrate=partial(bring_up_to_date, chosen),
+        asks=chosen.database_url is not None,
         models=partial(models, chosen),
         asking=asking,
         attach=partial(attach, chosen),
@@ -149,6 +152,14 @@ def evaluate(chosen: Settings, *arguments: Any, **options: Any) -> Coroutine[Any
 def examine(chosen: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
     collect_garbage()
     return doctor.examine(chosen, **options)
+
+
+def standing(chosen: Settings) -> Coroutine[Any, Any, dict[str, Any]]:
+    return doctor.standing(chosen)
+
+
+def bring_up_to_date(chosen: Settings, progress: context.Report) -> Coroutine[Any, Any, dict[str, Any]]:
+    return doctor.bring_up_to_date(chosen, progress)
 
 
 def models(chosen: Settings) -> inventory.Inventory:

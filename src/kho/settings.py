@@ -170,6 +170,9 @@ class Settings(BaseModel):
     database_timeout: float = Field(default=10.0, gt=0, le=600)
     """Seconds to wait for the database: for another process that writes (SQLite), for a connection or for a row that
     another transaction has locked (PostgreSQL)."""
+    migrate: Literal["auto", "ask"] | None = None
+    """Whether a start brings a database of an earlier version up to date ('auto'), or leaves that to 'kho migrate
+    --apply' ('ask'). Left out: 'auto' on SQLite, which is copied first, and 'ask' on PostgreSQL."""
     read_only: bool = False
     """Answer, but change nothing, whoever asks; boards cannot connect."""
 
@@ -177,7 +180,7 @@ class Settings(BaseModel):
     def fingerprint(self) -> str:
         """Digest of the version and the settings that affect answers: equal for two processes that would answer the
         same."""
-        decisive = self.model_dump_json(exclude={"http", "mcp", "observe", "devices", "vision"})
+        decisive = self.model_dump_json(exclude={"http", "mcp", "observe", "devices", "vision", "migrate"})
         return hashlib.blake2b(f"{__version__} {self.http.public_url} {decisive}".encode(), digest_size=16).hexdigest()
 
     @model_validator(mode="after")

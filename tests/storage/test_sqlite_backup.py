@@ -11,7 +11,8 @@ import pytest
 from tests.storage.test_migrate import START
 from tests.timeouts import PATIENCE
 
-from kho.storage.migrate import OWN, MigrationError, migrate
+from kho.kernel.errors import MigrationError
+from kho.storage.migrate import OWN, migrate
 from kho.storage.sqlite import backup, vacuum
 from kho.storage.sqlite.connection import connect
 from kho.storage.sqlite.database import Sqlite
@@ -81,6 +82,28 @@ async def test_the_copy_is_the_store_as_it_was(
     for number in (2, 3):
         (folder / f"{number:03}_next.sql").unlink()
     await start(copy, folder, "spoon")
+
+
+async def test_a_large_file_is_copied_whole_and_says_how_far_it_is(sqlite_path: Path, folder: Path) -> None:
+    await start(sqlite_path, folder, *(f"{number} {'x' * 3_000}" for number in range(2 * backup.PAGES)))
+    before = rows(sqlite_path)
+    add(folder, 2, "DELETE FROM things;")
+    told: list[tuple[str, int, int]] = []
+
+    def tell(what: str, done: int, total: int) -> None:
+        told.append((what, done, total))
+
+    db = Sqlite.open(sqlite_path)
+    await migrate(db, [("shop", folder)], progress=tell)
+    await db.aclose()
+    [copy] = backup.copies(sqlite_path)
+    assert rows(copy) == before
+    assert told[0] == ("Migrations", 0, 1)
+    assert told[-1] == ("Migrations", 1, 1)
+    copied = [done / total for what, done, total in told if what != "Migrations"]
+    assert len(copied) >= 2
+    assert copied == sorted(copied)
+    assert copied[-1] < 1
 
 
 async def test_our_own_tables_are_copied_whole(sqlite_path: Path, folder: Path) -> None:

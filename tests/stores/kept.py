@@ -72,7 +72,9 @@ def all_kept() -> list[Kept]:
 
 
 def settings_of(home: Path, url: str | None) -> Settings:
-    return Settings(home=home, database_url=url, search=Search(embedder=Embedding.model_validate(EMBEDDER)))
+    return Settings(
+        home=home, database_url=url, migrate="auto", search=Search(embedder=Embedding.model_validate(EMBEDDER))
+    )
 
 
 @contextmanager
@@ -148,7 +150,11 @@ async def replay(settings: Settings, recorded: Json, part: str) -> list[str]:
 async def command(settings: Settings, *arguments: str) -> str:
     """What a real `kho` process prints."""
     variables = {f"KHO_SEARCH__EMBEDDER__{name.upper()}": str(value) for name, value in EMBEDDER.items()}
-    finished = await kho(settings.home, *arguments, env={**variables, "KHO_DATABASE_URL": settings.database_url or ""})
+    finished = await kho(
+        settings.home,
+        *arguments,
+        env={**variables, "KHO_DATABASE_URL": settings.database_url or "", "KHO_MIGRATE": "auto"},
+    )
     assert finished.status == 0, finished
     return finished.out
 

@@ -11,7 +11,7 @@ from kho.devices.connections.boards import ConnectedBoards
 from kho.devices.connections.forwarding import UnixForwarding
 from kho.devices.connections.forwarding_postgres import PostgresForwarding
 from kho.devices.contract import ADMIN, DEVICES
-from kho.devices.directory import Directory
+from kho.devices.directory import TIMEOUT, Directory
 from kho.devices.events import SCOPE, Events
 from kho.devices.http.vision import Seer
 from kho.devices.management import Management
@@ -23,7 +23,8 @@ from kho.devices.pairing.tokens import Tokens
 from kho.devices.routes import served
 from kho.devices.settings import Approval, DeviceSettings
 from kho.devices.tools.mcp_tools import BoardTools
-from kho.kernel.capability import Announcements, Capability, Gauge
+from kho.devices.transfer import DeviceTransfer
+from kho.kernel.capability import Announcements, Capability, Gauge, Transfer
 from kho.kernel.limits.limiter import Limiter
 from kho.kernel.limits.settings import LimitSettings
 from kho.lib.dataclass import dataclass
@@ -46,6 +47,7 @@ class Parts:
     directory: Directory
     calls: DeviceCalls
     management: Management
+    transfer: DeviceTransfer
     board_tools: BoardTools
 
 
@@ -53,14 +55,23 @@ def described(
     directory: Directory | type[Directory] = Directory,
     calls: DeviceCalls | type[DeviceCalls] = DeviceCalls,
     management: Management | type[Management] = Management,
+    transfer: DeviceTransfer | type[DeviceTransfer] = DeviceTransfer,
 ) -> Capability:
     """Return the capability's description; with the classes instead of services, for help texts."""
     return Capability(
         "devices",
         "devices-server",
-        (*DEVICES.bind(directory, calls, management), *ADMIN.bind(management)),
+        (*DEVICES.bind(directory, calls, management), *ADMIN.bind(management, transfer)),
         "Devices: boards that are connected, and their tools.",
         instructions=INSTRUCTIONS,
+        transfers=(
+            Transfer(
+                "devices",
+                "export_devices",
+                "import_devices",
+                told={"imported": "imported", "unchanged": "existed already"},
+            ),
+        ),
     )
 
 
@@ -111,6 +122,7 @@ def assemble(
         directory=Directory(db=db, clock=clock, live=live, settings=settings),
         calls=calls,
         management=Management(db=db, clock=clock, events=events, live=live, quotas=core.quotas),
+        transfer=DeviceTransfer(db=db, clock=clock, quotas=core.quotas, timeout=TIMEOUT, on_change=board_tools.nudge),
         board_tools=board_tools,
     )
 
@@ -140,7 +152,7 @@ def capability(
     hub = MqttHub(live=live, registrations=registrations, tokens=tokens, public_url=settings.public_url.rstrip("/"))
     mqtt = MqttServed(hub, settings, core.leases, core.background)
     return replace(
-        described(parts.directory, parts.calls, parts.management),
+        described(parts.directory, parts.calls, parts.management, parts.transfer),
         sources=(parts.board_tools,),
         presence=parts.board_tools,
         announcements=parts.announcements,

@@ -23,7 +23,7 @@ def plain_label(value: str) -> str:
     return " ".join(unicodedata.normalize("NFC", value).split())
 
 
-def _label(value: str) -> str:
+def checked_label(value: str) -> str:
     plain = plain_label(value)
     if "," in plain:
         raise PydanticCustomError("comma", "must not contain a comma, which separates names in a list")
@@ -112,7 +112,7 @@ class ApproveDevice(Params):
         Field(description="The six digits that the board shows; or the id or label of a device that is yours, to "
                           "approve it again with its tools as they are now."),
     ]  # fmt: skip
-    label: Annotated[Annotated[str, Field(max_length=128), AfterValidator(_label)] | None, Field(
+    label: Annotated[Annotated[str, Field(max_length=128), AfterValidator(checked_label)] | None, Field(
         description="Its label.")] = None  # fmt: skip
 
 
@@ -120,7 +120,7 @@ class LabelDevice(OfDevice):
     label: Annotated[
         str,
         Field(max_length=128, description="A name, or a group that several devices share. Empty: none."),
-        AfterValidator(_label),
+        AfterValidator(checked_label),
     ]
 
 

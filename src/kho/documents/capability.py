@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from kho.documents import INSTRUCTIONS, indexing
+from kho.documents.archive import Archive
 from kho.documents.contract import ADMIN, DOCUMENTS
 from kho.documents.deletion import CurrentReads, Deletions
 from kho.documents.folder_sync.export import Export
@@ -23,7 +24,7 @@ from kho.documents.webhooks.addresses import WebhookAddresses, always
 from kho.documents.webhooks.delivery import Deliveries, WebhookPolicy
 from kho.documents.webhooks.service import Webhooks
 from kho.kernel import Capability, Llm
-from kho.kernel.capability import Gauge
+from kho.kernel.capability import Gauge, Transfer
 from kho.lib.addresses import SYSTEM, Allowed, Network
 from kho.lib.dataclass import dataclass
 from kho.search.core import Core
@@ -45,6 +46,7 @@ class Services:
     import_: Import | type[Import] = Import
     webhooks: Webhooks | type[Webhooks] = Webhooks
     purge: Purge | type[Purge] = Purge
+    archive: Archive | type[Archive] = Archive
 
 
 def described(services: Services = Services()) -> Capability:  # noqa: B008 (frozen, and made of classes)
@@ -56,10 +58,20 @@ def described(services: Services = Services()) -> Capability:  # noqa: B008 (fro
         (
             *(one for one in operations if one.tool in CONTRACT_000),
             *(one for one in operations if one.tool not in CONTRACT_000),
-            *ADMIN.bind(services.webhooks, services.purge),
+            *ADMIN.bind(services.webhooks, services.purge, services.archive),
         ),
         "Documents: a tree with revisions, an audit log and answered questions.",
         instructions=INSTRUCTIONS,
+        transfers=(
+            Transfer(
+                "docs",
+                "save_documents",
+                "load_documents",
+                told={"imported": "imported", "unchanged": "existed already"},
+                what="documents with all their revisions, scheduled deletions and webhooks, as JSON Lines,",
+                words=("save", "load"),
+            ),
+        ),
     )
 
 
@@ -97,6 +109,7 @@ def capability(
         Import(service=service, reads=reads, screen=core.screen),
         Webhooks(db=db, deliveries=deliveries, addresses=addresses, clock=clock, timeout=timeout),
         Purge(db=db, deletions=deletions, clock=clock, vacuum=vacuum),
+        Archive(db=db, index=index, clock=clock, timeout=timeout),
     )
     return replace(
         described(services),

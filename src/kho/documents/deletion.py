@@ -41,7 +41,7 @@ class ScheduledDeletion:
     """The caller who scheduled it."""
 
 
-_SCHEDULED = Table("document_deletions", ScheduledDeletion)
+SCHEDULED = Table("document_deletions", ScheduledDeletion)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Deletions:
         return len(gone)
 
     def schedule(self, tx: Tx, document: StoredDocument, call: Call, deletion: ScheduledDeletion, now: int) -> None:
-        _SCHEDULED.insert(
+        SCHEDULED.insert(
             tx, deletion, conflict=replacing("tenant, id", "due_at", "reason", "deleted_by", "scheduled_by")
         )
         call.audit(
@@ -218,4 +218,4 @@ def _mark_deleted(tx: Tx, tenant: str, id: str, at: int) -> list[str]:
 
 def _due(tx: Tx, now: int, tenant: str | None = None) -> list[ScheduledDeletion]:
     text, values = where({"due_at <=": now, "tenant =": tenant})
-    return _SCHEDULED.all(tx, f"{text} ORDER BY tenant, due_at LIMIT {BATCH}", *values)
+    return SCHEDULED.all(tx, f"{text} ORDER BY tenant, due_at LIMIT {BATCH}", *values)

@@ -12,6 +12,7 @@ from kho.experiences.searchable import searchable
 from kho.experiences.service import ExperienceService, Limits, UsageCounter
 from kho.experiences.settings import ExperienceSettings
 from kho.experiences.store import SPACE, Store, all_documents
+from kho.experiences.transfer import ExperienceTransfer
 from kho.kernel.capability import Capability, Transfer
 from kho.search.core import Core
 from kho.search.indexing.reindex import reindex
@@ -22,13 +23,15 @@ FORM = 2
 
 
 def described(
-    service: ExperienceService | type[ExperienceService] = ExperienceService, review: Review | type[Review] = Review
+    service: ExperienceService | type[ExperienceService] = ExperienceService,
+    transfer: ExperienceTransfer | type[ExperienceTransfer] = ExperienceTransfer,
+    review: Review | type[Review] = Review,
 ) -> Capability:
     """Return the capability's description and operations; classes instead of instances are enough for help texts."""
     return Capability(
         "experiences",
         "experiences-server",
-        EXPERIENCES.bind(service, review),
+        EXPERIENCES.bind(service, transfer, review),
         "Problems that were solved before: find, record, rate.",
         PROMPTS,
         instructions=INSTRUCTIONS,
@@ -39,6 +42,7 @@ def described(
                 "import_experiences",
                 "experiences",
                 {"imported": "imported", "unchanged": "existed already"},
+                complete={"everything": True},
             ),
         ),
     )
@@ -57,7 +61,11 @@ def capability(core: Core, settings: ExperienceSettings, limits: Limits | None =
         limits=limits or Limits(),
     )
     return replace(
-        described(service, Review(db=core.db, store=store, clock=core.clock, settings=settings)),
+        described(
+            service,
+            ExperienceTransfer(db=core.db, store=store, clock=core.clock, settings=settings),
+            Review(db=core.db, store=store, clock=core.clock, settings=settings),
+        ),
         migrations=MIGRATIONS,
         searchable=(searchable(core.db, store, settings.query_timeout),),
         start=(partial(reindex, core.db, core.index, core.background, SPACE, FORM, all_documents),),

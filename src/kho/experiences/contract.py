@@ -16,3 +16,10 @@ EXPERIENCES = Contract(
 )
 REVIEW = frozenset({"exp:review", "admin"})
 """The scopes that approve or reject."""
+SOME_RECORD = {
+    "title": "React useState not updating state",
+    "problem_description": "State variable not updating after setState call in React 18",
+    "solution": "Use the functional form: setState(prev => prev + 1)",
+    "keywords": ["react", "hooks", "state"],
+}
+"""The record used in all examples."""

@@ -11,7 +11,8 @@ from kho.experiences.errors import ExperienceRefused
 from kho.kernel import Id, KhoError, Line, Moment, Params, Result, Strings, Time, Whole
 from kho.kernel.json_schema import JsonSchema
 from kho.kernel.operation import plain
-from kho.kernel.params import Cursor, of_kind
+from kho.kernel.params import Cursor, ForeignId, of_kind
+from kho.kernel.transfer import EVERYTHING
 
 MAX_TEXT = 100_000
 """Maximum characters of one field: enough for a long log."""
@@ -144,7 +145,8 @@ class RateExperience(ExperienceById):
 class ExportExperiences(Params):
     cursor: str | None = None
     limit: Annotated[int, Field(ge=1, le=1000), Whole] = 500
-    include_deleted: bool = Field(False, description="Deleted records, too.")
+    include_deleted: bool = Field(False, description="Deleted records, too; with everything they come anyway.")
+    everything: bool = Field(False, description=EVERYTHING)
 
 
 class Record(Result):
@@ -218,7 +220,7 @@ class Rated(Result):
 
 
 class Exported(Result):
-    experiences: list[Record]
+    experiences: list[Record | dict[str, Any]]
     next_cursor: str | None = None
 
 
@@ -227,7 +229,7 @@ class ImportExperiences(Params):
 
 
 class ExperienceLine(ExperienceText, Line):
-    """Import line of a record."""
+    """Line of a record. Whoever may not import everything becomes its author."""
 
     id: Id | None = None
     query_count: Annotated[int, Field(ge=0, lt=2**62), Whole] = 0
@@ -237,6 +239,49 @@ class ExperienceLine(ExperienceText, Line):
     created_at: Moment | None = None
     updated_at: Moment | None = None
     deleted_at: Moment | None = None
+    created_by: ForeignId | None = None
+    changed_at: Moment | None = None
+
+
+def _written(fields: dict[str, Any]) -> dict[str, Any]:
+    ExperienceText.model_validate(fields)
+    return fields
+
+
+Written = Annotated[dict[str, Any], AfterValidator(_written)]
+"""The fields that a person wrote, as they are stored in one value."""
+
+
+class EarlierLine(Line):
+    """What a record said before an edit."""
+
+    kind: Literal["revision"] = "revision"
+    id: Id
+    revision: Annotated[int, Field(ge=1, lt=2**62), Whole]
+    fields: Written
+    replaced_by: ForeignId
+    replaced_at: Moment
+
+
+class VerdictLine(Line):
+    """Whether a record helped somebody."""
+
+    kind: Literal["feedback"] = "feedback"
+    id: Id
+    sub: ForeignId
+    helpful: bool
+    note: Annotated[str, Field(max_length=2000)] | None = None
+    created_at: Moment
+
+
+class SubmissionLine(Line):
+    """A record that waits for an approval."""
+
+    kind: Literal["submission"] = "submission"
+    id: Id
+    fields: Written
+    submitted_by: ForeignId
+    submitted_at: Moment
 
 
 class ImportedExperiences(Result):

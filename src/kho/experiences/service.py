@@ -8,16 +8,15 @@ from dataclasses import field, replace
 from cachetools import TTLCache
 
 from kho.experiences import errors, markdown, model, review
-from kho.experiences.contract import EXPERIENCES
+from kho.experiences.contract import EXPERIENCES, SOME_RECORD
 from kho.experiences.errors import Invalid, InvalidKeywords
 from kho.experiences.ranking import Candidate, ranked
 from kho.experiences.settings import ExperienceSettings
 from kho.experiences.store import SPACE, Experience, Store, gist, prepared
-from kho.kernel import paging, transfer
 from kho.kernel.background import Background
 from kho.kernel.call import Call
 from kho.kernel.command import Command
-from kho.kernel.errors import Conflict, DatabaseError, InvalidParams, NotFound
+from kho.kernel.errors import Conflict, DatabaseError, NotFound
 from kho.kernel.ports import Database, SearchFilter, Tx
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
@@ -33,12 +32,6 @@ COUNT_INTERVAL = 0.5
 """Seconds between writes of usage counts; a crash loses at most the counts of this interval."""
 COUNT_RETRIES = 5
 _ID = {"id": "550e8400-e29b-41d4-a716-446655440000"}
-_RECORD = {
-    "title": "React useState not updating state",
-    "problem_description": "State variable not updating after setState call in React 18",
-    "solution": "Use the functional form: setState(prev => prev + 1)",
-    "keywords": ["react", "hooks", "state"],
-}
 
 
 def _rankings() -> TTLCache[Hashable, list[Candidate]]:
@@ -164,7 +157,7 @@ class ExperienceService:
         toolset="default",
         explained=("sanitize",),
         cli=Command("experiences submit"),
-        example=_RECORD,
+        example=SOME_RECORD,
         invalid=errors.invalid_record,
     )
     async def submit(self, params: model.SubmitExperience, call: Call) -> model.Submitted:
@@ -318,64 +311,11 @@ class ExperienceService:
 
         return await call.commit(self.db, work)
 
-    @EXPERIENCES.read("export_experiences", tool=False, example={"limit": 100})
-    async def export(self, params: model.ExportExperiences, call: Call) -> model.Exported:
-        """All records, a page at a time, in the form that import takes."""
-        try:
-            [after] = paging.place(params.cursor or None, str) or ("",)
-        except InvalidParams as problem:
-            raise Invalid(problem.message) from None
-
-        def work(tx: Tx) -> list[Experience]:
-            return self.store.page(tx, call.tenant, after, params.limit + 1, params.include_deleted)
-
-        rows = await self.db.read(work, timeout=call.remaining(60.0))
-        page, more = paging.cut(rows, params.limit, lambda last: [last.id])
-        return model.Exported(experiences=list(map(model.Record.of, page)), next_cursor=more)
-
-    @EXPERIENCES.write("import_experiences", tool=False, example={"experiences": [_RECORD]})
-    async def import_(self, params: model.ImportExperiences, call: Call) -> model.ImportedExperiences:
-        """Take records that export gave; those that are here already stay as they are."""
-        review.check_reviewer(self.settings, call)
-        lines = transfer.parsed(params.experiences, model.ExperienceLine, _refused, called="Record")
-        experiences = [self._from_line(line, call) for line in lines]
-
-        def work(tx: Tx) -> model.ImportedExperiences:
-            new = [e for e in experiences if self.store.get(tx, call.tenant, e.id) is None]
-            for experience in {e.id: e for e in new}.values():
-                self.store.insert(tx, call.tenant, experience, prepared(self.store.index, call.tenant, experience))
-            count = len({e.id for e in new})
-            if count:
-                call.audit(tx, "", at=self.clock(), imported=count)
-            unchanged = len(experiences) - count
-            return model.ImportedExperiences(
-                imported=count, unchanged=unchanged, message=f"{count} imported, {unchanged} existed already."
-            )
-
-        return await call.commit(self.db, work)
-
-    def _from_line(self, line: model.ExperienceLine, call: Call) -> Experience:
-        created = self.clock() if line.created_at is None else line.created_at
-        updated = created if line.updated_at is None else line.updated_at
-        row = line.values(
-            id=line.id or str(uuid.uuid4()),
-            keywords=model.normalised(line.keywords or []),
-            created_by=call.principal.sub,
-            created_at=created,
-            updated_at=updated,
-            changed_at=updated,
-        )
-        return Experience(**row)
-
     def _similar(self, tx: Tx, experience: Experience, entry: Prepared) -> list[str]:
         """Return a sentence that names up to 3 near-duplicates; empty if there are none."""
         words = gist(experience)
         close = [e for e in self.store.similar(tx, entry) if likeness(words, gist(e)) >= self.limits.duplicate]
         return [f"Similar records exist: {', '.join(f'{e.id} ({e.title})' for e in close[:3])}"] if close else []
-
-
-def _refused(message: str, field: str) -> Invalid:
-    return Invalid(message)
 
 
 def _sentences(call: Call) -> list[str]:

@@ -10,7 +10,7 @@ from kho.experiences.model import FIELDS
 from kho.experiences.ranking import Candidate
 from kho.kernel.ports import Tx
 from kho.lib.dataclass import dataclass
-from kho.lib.sql import Table, among, insert, replacing, to_json, update
+from kho.lib.sql import NOTHING, Table, among, insert, replacing, update
 from kho.search.indexing import minhash
 from kho.search.indexing.index import Document, Field, Index, Passage, Prepared
 from kho.search.indexing.reindex import pages
@@ -44,7 +44,29 @@ class Experience:
         return {name: getattr(self, name) for name in FIELDS}
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What a record said before an edit."""
+
+    id: str
+    revision: int
+    fields: dict[str, Any]
+    replaced_by: str
+    replaced_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    id: str
+    sub: str
+    helpful: bool
+    note: str | None
+    created_at: int
+
+
 _ROWS = Table("experiences", Experience, json=("keywords",))
+EARLIER = Table("experience_revisions", Earlier, json=("fields",))
+VERDICTS = Table("experience_feedback", Verdict, flags=("helpful",))
 _OWN = ("id", *FIELDS, "revision", "created_by", "deleted_at", "changed_at")
 """Columns of the table of records. The others change with every query and are in a table of their own."""
 _USES = ("id", "query_count", "helpful", "unhelpful", "created_at", "updated_at")
@@ -122,8 +144,7 @@ class Store:
     def edit(self, tx: Tx, tenant: str, old: Experience, changes: dict[str, Any], by: str, now: int) -> Experience:
         """Replace fields of `old` and reindex it; the old text is kept as a revision."""
         new = replace(old, **changes, revision=old.revision + 1, updated_at=now, changed_at=now)
-        earlier = {"fields": to_json(old.fields()), "replaced_by": by, "replaced_at": now}
-        insert(tx, "experience_revisions", {"tenant": tenant, "id": old.id, "revision": old.revision, **earlier})
+        EARLIER.insert(tx, Earlier(old.id, old.revision, old.fields(), by, now), tenant=tenant)
         update(tx, "experiences", _ROWS.write(new, only=(*FIELDS, "revision", "changed_at")), tenant=tenant, id=new.id)
         self._touch(tx, tenant, new.id, now)
         self.index.put(tx, [prepared(self.index, tenant, new)])
@@ -178,6 +199,29 @@ class Store:
         alive = "" if include_deleted else " AND deleted_at IS NULL"
         sql = f"{_SELECT} WHERE e.tenant = $1 AND e.id > $2{alive} ORDER BY e.id LIMIT $3"
         return _ROWS.read_all(tx.all(sql, tenant, after, limit))
+
+    def take_earlier(self, tx: Tx, tenant: str, earlier: Earlier) -> bool:
+        """Store an earlier revision; for import. False if it is known, or the record has no later one."""
+        record = self.get(tx, tenant, earlier.id)
+        if record is None or record.revision <= earlier.revision:
+            return False
+        return bool(EARLIER.insert(tx, earlier, conflict=NOTHING, tenant=tenant))
+
+    def take_verdict(self, tx: Tx, tenant: str, verdict: Verdict) -> bool:
+        """Store a verdict; for import. False if there is one of the same caller, or no such record."""
+        if self.get(tx, tenant, verdict.id) is None:
+            return False
+        new = VERDICTS.insert(tx, verdict, conflict=NOTHING, tenant=tenant)
+        # An imported record has its counts already; of one that was here there may now be more.
+        count = "SELECT COUNT(*) FROM experience_feedback WHERE tenant = $1 AND id = $2 AND helpful = {}"
+        for column, value in (("helpful", 1), ("unhelpful", 0)):
+            more = f"({count.format(value)})"
+            tx.run(
+                f"UPDATE experience_uses SET {column} = {more} WHERE tenant = $1 AND id = $2 AND {column} < {more}",
+                tenant,
+                verdict.id,
+            )
+        return bool(new)
 
     def recent(self, tx: Tx, tenant: str, since: int | None, limit: int) -> list[Experience]:
         """The last changed first."""

@@ -34,6 +34,7 @@ def described(service: FactService | type[FactService] = FactService) -> Capabil
                 "import_facts",
                 "lines",
                 {"imported": "imported", "unchanged": "existed already"},
+                complete={"everything": True},
             ),
         ),
     )

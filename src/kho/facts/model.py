@@ -10,7 +10,7 @@ from kho.facts import KIND
 from kho.facts.topic import topic_of
 from kho.kernel.hints import Sentence
 from kho.kernel.params import Cursor, Id, Moment, Params, Reason, Result, Strings, Time, Whole, of_kind
-from kho.kernel.transfer import Line
+from kho.kernel.transfer import EVERYTHING, Line
 from kho.search.text.tokens import plain
 
 MAX_TEXT = 8_000
@@ -128,6 +128,7 @@ class ListFacts(Params):
 
 
 class ExportFacts(Params):
+    everything: Annotated[bool, Field(description=EVERYTHING)] = False
     cursor: Cursor | None = None
     limit: Annotated[int, Field(ge=1, le=1000), Whole] = 500
 
@@ -152,6 +153,21 @@ class FactLine(Line):
     revision: Annotated[int, Field(ge=1, lt=2**62), Whole] = 1
     forgotten_at: Moment | None = None
     replaced_by: Id | None = None
+
+
+class RevisionLine(Line):
+    """What a fact said before an edit."""
+
+    kind: Literal["revision"] = "revision"
+    id: Id
+    revision: Annotated[int, Field(ge=1, lt=2**62), Whole]
+    text: Text
+    about: About | None = None
+    tags: Tags = Field(default_factory=list)
+    source: Source | None = None
+    expires_at: Moment | None = None
+    said_by: Annotated[str, Field(min_length=1, max_length=256)]
+    said_at: Moment
 
 
 class FactRecord(Result):

@@ -7,7 +7,8 @@ from typing import Any, Literal, TypeVar
 
 from kho.facts import errors, markdown, model
 from kho.facts.settings import FactSettings
-from kho.facts.store import SPACE, Fact, Filter, Revision, Store, digest_of, merged
+from kho.facts.store import FACTS as ROWS
+from kho.facts.store import REVISIONS, SPACE, Fact, Filter, Revision, Store, digest_of, merged
 from kho.facts.topic import topic_of
 from kho.kernel import paging, transfer
 from kho.kernel.call import Call
@@ -27,6 +28,15 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 FACTS = Contract("facts", read_scope="facts:read", write_scope="facts:write", personal="told")
+PARTS = (
+    transfer.part("", ROWS, {"id": str}, model.FactLine.of),
+    transfer.part("revision", REVISIONS, {"id": str, "revision": int}, model.RevisionLine.of),
+)
+"""Of an export of everything."""
+LINES: dict[str, type[model.FactLine] | type[model.RevisionLine]] = {
+    "": model.FactLine,
+    "revision": model.RevisionLine,
+}
 URI = "fact://"
 """What the URIs of facts begin with."""
 MAX_SIMILAR = 3
@@ -280,6 +290,9 @@ class FactService:
     @FACTS.read("export_facts", tool=False, example={"limit": 100})
     async def export(self, params: model.ExportFacts, call: Call) -> transfer.ExportedLines:
         """All facts, a page at a time, in the form that import takes; also those that were forgotten or replaced."""
+        if params.everything:
+            call.need("admin")
+            return await self._read(call, lambda tx: transfer.page(tx, call.tenant, PARTS, params.cursor, params.limit))
         [after] = paging.place(params.cursor, str) or ("",)
         rows = await self._read(call, lambda tx: self.store.by_id(tx, call.tenant, after, params.limit + 1))
         page, more = paging.cut(rows, params.limit, lambda last: [last.id])
@@ -289,14 +302,18 @@ class FactService:
     async def import_(self, params: model.ImportFacts, call: Call) -> model.ImportedFacts:
         """Take facts that export gave; those that are here already stay as they are."""
         now = self.clock()
-        lines = transfer.parsed(params.lines, model.FactLine, _refused)
-        facts = [_from_line(line, call, now) for line in lines]
+        lines = transfer.parsed(params.lines, LINES, _refused)
+        facts = [(_from_line(line, call, now), line) for line in lines if isinstance(line, model.FactLine)]
+        earlier = [Revision(**line.values("kind")) for line in lines if isinstance(line, model.RevisionLine)]
+        if earlier:
+            call.need("admin")
 
         def work(tx: Tx) -> model.ImportedFacts:
-            taken = sum(self._take(tx, call.tenant, fact, line) for fact, line in zip(facts, lines, strict=True))
+            taken = sum(self._take(tx, call.tenant, fact, line) for fact, line in facts)
+            taken += sum(self.store.take_revision(tx, call.tenant, one) for one in earlier)
             if taken:
                 call.audit(tx, "", at=now, imported=taken)
-            left = len(facts) - taken
+            left = len(lines) - taken
             message = f"{taken} imported, {left} existed already."
             return model.ImportedFacts(imported=taken, unchanged=left, message=message)
 

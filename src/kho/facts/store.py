@@ -8,7 +8,7 @@ from kho.facts.topic import topic_of
 from kho.kernel.ports import Tx, Value
 from kho.lib.chunking.chunker import chunks
 from kho.lib.dataclass import dataclass
-from kho.lib.sql import Table, among, digest, update
+from kho.lib.sql import NOTHING, Table, among, digest, update
 from kho.search.indexing.index import Document, Field, Index, Passage
 from kho.search.indexing.reindex import pages
 
@@ -201,6 +201,14 @@ class Store:
     def by_id(self, tx: Tx, tenant: str, after: str, limit: int) -> list[Fact]:
         """Every fact in the order of ids, whatever became of it: for export."""
         return FACTS.all(tx, "tenant = $1 AND id > $2 ORDER BY id LIMIT $3", tenant, after, limit)
+
+    def take_revision(self, tx: Tx, tenant: str, earlier: Revision) -> bool:
+        """Store what a fact said earlier; for import. False if it is known, or there is no later revision of the
+        fact."""
+        fact = self.get(tx, tenant, earlier.id)
+        if fact is None or fact.revision <= earlier.revision:
+            return False
+        return bool(REVISIONS.insert(tx, earlier, conflict=NOTHING, tenant=tenant))
 
     def beginning_with(self, tx: Tx, tenant: str, start: str, limit: int, now: int) -> list[str]:
         """Ids of current facts, for completion."""

@@ -139,6 +139,10 @@ class Transfer:
     """Counts in the answer to an import, and the text for each: as 'one|several' if the plural differs."""
     what: str = ""
     """What is exported, for the help; all of the capability if empty."""
+    complete: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Parameters with which the export leaves nothing out: the command sets them."""
+    words: tuple[str, str] = ("export", "import")
+    """Names of the two commands."""
 
 
 class Upkeep(Protocol):

@@ -204,6 +204,19 @@ class DamagedDatabase(DatabaseError):
     """The database file is damaged or not a SQLite database. 'kho doctor' says what can be done."""
 
 
+class MigrationError(DatabaseError):
+    """The database could not be brought up to date. Nothing was changed."""
+
+
+class MigrationNeeded(MigrationError):
+    """The database has to be brought up to date first: 'kho migrate --apply'."""
+
+
+class Superseded(MigrationError):
+    """Another process has brought the database up to date for a newer version of Kho. Nothing was written: end this
+    one and start the newer version."""
+
+
 class UniqueViolation(DatabaseError):
     """A row with that key exists already."""
 

@@ -63,6 +63,10 @@ class Database(Protocol):
         """Run `work` in a transaction and return once it is durable. An exception rolls it back."""
         ...
 
+    def pin(self, mark: str) -> None:
+        """From now on refuse writes (Superseded) if the store's schema has another mark (storage/schema_mark.py)."""
+        ...
+
     async def maintain(self, statement: str, **settings: str) -> None:
         """Run a statement that PostgreSQL does not allow in a transaction, such as building an index concurrently with
         writes. `settings` are PostgreSQL settings for this statement alone."""

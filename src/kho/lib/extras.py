@@ -12,3 +12,10 @@ def install(extra: str) -> str:
     needed = (one.replace('"', "'").partition(";") for one in requires("kho") or ())
     packages = [name.strip() for name, _, condition in needed if f"extra == '{extra}'" in condition]
     return shlex.join([sys.executable, "-m", "pip", "install", *packages])
+
+
+def version() -> str:
+    """Return the version of the program, for a message that few ever see."""
+    from importlib.metadata import version
+
+    return version("kho")

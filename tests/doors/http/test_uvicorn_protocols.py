@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from tests.timeouts import PATIENCE
 
-from kho.doors.http.uvicorn_protocols import LINGER, MAX_HEAD, Pace, guarded_protocol
+from kho.doors.http.uvicorn_protocols import LINGER, MAX_HEAD, GuardedProtocol, Pace, guarded_protocol
 
 pytestmark = pytest.mark.anyio
 

@@ -57,6 +57,9 @@ class Breaking:
             self.writes_left -= 1
         return await self._db.write(work)
 
+    def pin(self, mark: str) -> None:
+        raise AssertionError
+
     async def maintain(self, statement: str, **settings: str) -> None:
         await self._db.maintain(statement, **settings)
 

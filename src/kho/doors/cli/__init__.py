@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         doctor,
         evaluate,
         hook,
+        migrate,
         models,
         operations,
         serve,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from kho.kernel import vocabulary
 else:
     (vocabulary,) = lazy("kho.kernel.vocabulary")
-    completion, connect, context, devices, doctor, evaluate, hook, models, operations, serve, transfer = lazy(
+    completion, connect, context, devices, doctor, evaluate, hook, migrate, models, operations, serve, transfer = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
         "kho.doors.cli.context",
@@ -46,6 +47,7 @@ else:
         "kho.doors.cli.doctor",
         "kho.doors.cli.evaluate",
         "kho.doors.cli.hook",
+        "kho.doors.cli.migrate",
         "kho.doors.cli.models",
         "kho.doors.cli.operations",
         "kho.doors.cli.serve",
@@ -73,7 +75,7 @@ PURPOSES = {
     "Collections": ("query", "similar", "collections", "kb", "watch", "projects", "feedback", "history"),
     "Documents": ("docs",),
     "Boards and tools": ("devices", "tools"),
-    "Upkeep": ("doctor", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
+    "Upkeep": ("doctor", "migrate", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
 }
 """Sections of the help, and the order of their commands. Commands that are in none come last."""
 OWN = {
@@ -83,6 +85,7 @@ OWN = {
     "devices": devices,
     "evaluate": evaluate,
     "doctor": doctor,
+    "migrate": migrate,
     "models": models,
     "completion": completion,
 }

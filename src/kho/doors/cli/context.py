@@ -133,6 +133,12 @@ class Program:
     """A text with its secrets masked."""
     evaluate: Evaluate
     examine: Examine
+    standing: Callable[[], Coroutine[Any, Any, dict[str, Any]]]
+    """Compare the database with this version of the program; changes nothing."""
+    migrate: Callable[[Report], Coroutine[Any, Any, dict[str, Any]]]
+    """Bring the database up to date."""
+    asks: bool
+    """Nothing is copied before the database is brought up to date, so `kho migrate --apply` asks."""
     models: Callable[[], Models]
     asking: Callable[[str, Hub], AbstractAsyncContextManager[Ask]]
     """Connect a client to a hub through one of its doors: memory, mcp or http."""

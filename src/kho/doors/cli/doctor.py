@@ -8,7 +8,7 @@ from kho.doors.cli import output
 from kho.doors.cli.context import Program, json_option
 from kho.doors.cli.progress import reporting
 from kho.doors.cli.terminal import echo
-from kho.kernel.errors import DamagedDatabase, DatabaseError, KhoError
+from kho.kernel.errors import DamagedDatabase, DatabaseError, KhoError, MigrationError
 
 Found = dict[str, Any]
 
@@ -61,6 +61,8 @@ def _examined(program: Program, repair: bool) -> Found:
                 "problem": "The database file is damaged, or it is not a SQLite database.",
                 **DAMAGED,
             }
+        except MigrationError as problem:
+            return {"answers": False, "problem": problem.message}
         except DatabaseError as problem:
             return {"answers": False, "problem": f"The database does not answer: {problem.message}"}
         except KhoError as problem:

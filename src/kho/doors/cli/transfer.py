@@ -36,7 +36,9 @@ PLACE = re.compile(r"^(Line|Record) \d+: ")
 
 Numbered = tuple[int, Any]
 """A record and the number of its line."""
-Send = Callable[[Sequence[Numbered]], Awaitable[dict[str, int] | KhoError]]
+Answer = dict[str, Any]
+"""Counts of what was done with a batch, and `notes` that its owner must see."""
+Send = Callable[[Sequence[Numbered]], Awaitable[Answer | KhoError]]
 
 
 class Refused(NamedTuple):
@@ -54,11 +56,12 @@ class Refused(NamedTuple):
 def register(group: Group, program: Program, registry: Registry) -> None:
     for capability in registry.capabilities:
         for transfer in capability.transfers:
-            example = f"{transfer.group} export {capability.name}.jsonl"
+            out, back = transfer.words
+            example = f"{transfer.group} {out} {capability.name}.jsonl"
             parent = subgroup(group, transfer.group, program, capability.summary, lambda example=example: example)
-            parent.add_later("export", partial(_export, capability, transfer, program))
+            parent.add_later(out, partial(_export, capability, transfer, program))
             if transfer.import_:
-                parent.add_later("import", partial(_import, capability, transfer, program))
+                parent.add_later(back, partial(_import, capability, transfer, program))
 
 
 def _operation(capability: Capability, method: str) -> Operation:
@@ -71,7 +74,7 @@ def _flags(operation: Operation, hidden: tuple[str, ...]) -> Command:
 
 def _export(capability: Capability, transfer: Transfer, program: Program) -> click.Command:
     described = _operation(capability, transfer.export)
-    command = _flags(described, OURS)
+    command = _flags(described, (*OURS, *transfer.complete))
 
     def run(file: str, force: bool, **given: Any) -> None:
         chosen = parameters.arguments(described, command, given)
@@ -81,7 +84,7 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
             count, cursor = Counter[str](), None
             limit = min(BATCH, parameters.specs(operation)["limit"].get("maximum", BATCH))
             while True:
-                arguments: dict[str, Any] = {**chosen, "limit": limit}
+                arguments: dict[str, Any] = {**chosen, **transfer.complete, "limit": limit}
                 if cursor:
                     arguments["cursor"] = cursor
                 page = _data(await hub.registry.call(operation, arguments, program.call()))
@@ -98,10 +101,10 @@ def _export(capability: Capability, transfer: Transfer, program: Program) -> cli
         echo(f"{', '.join(kinds) or 0} exported.", err=True)
 
     return click.Command(
-        "export",
+        transfer.words[0],
         help=program.help(
             f"Write {transfer.what or f'all of {capability.name} as JSON Lines'} to FILE, or stdout.",
-            f"{transfer.group} export {capability.name}.jsonl",
+            f"{transfer.group} {transfer.words[0]} {capability.name}.jsonl",
         ),
         params=[
             click.Argument(["file"], default="-"),
@@ -152,10 +155,12 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
         length = file.stat().st_size
         chosen = parameters.arguments(described, command, given)
 
+        notes = list[str]()
+
         async def work(hub: Hub) -> tuple[dict[str, int], list[Refused]]:
             operation = hub.registry.methods[f"{capability.server}/{transfer.import_}"]
 
-            async def send(lines: Sequence[Numbered]) -> dict[str, int] | KhoError:
+            async def send(lines: Sequence[Numbered]) -> Answer | KhoError:
                 arguments = {**chosen, transfer.items: [record for _, record in lines]}
                 outcome = await hub.registry.call(operation, arguments, program.call())
                 return outcome.error or output.data(outcome.value)
@@ -167,6 +172,7 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
                 for size, batch in _batches(file, refused):
                     async for page in _sent(send, batch, refused):
                         done = {key: done[key] + page[key] for key in done}
+                        notes.extend(page.get("notes", ()))
                     bar.advance(task, size)
             running = program.running_hub
             await embedding_progress.for_vectors(hub, wait=not no_wait, running_hub=running)
@@ -175,7 +181,7 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
         done, refused = program.run(work, capability.name)
         if json:
             failed = [{"first_line": one.first, "last_line": one.last, "message": one.why} for one in refused]
-            output.as_json({**done, "failed": failed} if failed else done)
+            output.as_json({**done, **({"notes": notes} if notes else {}), **({"failed": failed} if failed else {})})
         else:
             for one in refused[:SHOWN]:
                 echo(f"error: {one}", err=True, fg="red")
@@ -184,15 +190,17 @@ def _import(capability: Capability, transfer: Transfer, program: Program) -> cli
             left = sum(one.last - one.first + 1 for one in refused)
             not_imported = f", {counted(left, 'line')} not imported" if left else ""
             echo(", ".join(_told(done[key], words) for key, words in transfer.told.items()) + f"{not_imported}.")
+            for note in notes:
+                echo(note)
         if refused:
             raise SystemExit(1)
 
     return click.Command(
-        "import",
+        transfer.words[1],
         help=program.help(
             f"Read {capability.name} from a file of JSON Lines. Importing twice is harmless; refused lines are named "
             "and the others imported.",
-            f"{transfer.group} import {capability.name}.jsonl",
+            f"{transfer.group} {transfer.words[1]} {capability.name}.jsonl",
         ),
         params=[
             click.Argument(["file"], type=click.Path(exists=True, dir_okay=False, path_type=Path)),
@@ -233,7 +241,7 @@ def _lines(source: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-async def _sent(send: Send, batch: Sequence[Numbered], refused: list[Refused]) -> AsyncIterator[dict[str, int]]:
+async def _sent(send: Send, batch: Sequence[Numbered], refused: list[Refused]) -> AsyncIterator[Answer]:
     """Send a batch, and yield what was done. It is stored as a whole or not at all; one that is refused is halved until
     the lines are found that are wrong, so that the others are imported."""
     waiting = [batch]

@@ -36,9 +36,9 @@ class Put:
 class DocumentStore:
     index: Index
 
-    def put_documents(self, tx: Tx, tenant: str, filings: Sequence[Filing], now: int) -> list[Put]:
-        """Insert documents, or replace the ones with the same place or id. A replaced document keeps its id, and so the
-        vectors of unchanged passages."""
+    def put_documents(self, tx: Tx, tenant: str, filings: Sequence[Filing], now: int | None) -> list[Put]:
+        """Insert documents, or replace the ones with the same place or id. `now` is set as the time of the last change
+        of their collections. A replaced document keeps its id, and so the vectors of unchanged passages."""
         filings = list({(one.doc.collection_id, one.doc.place): one for one in filings}.values())
         if not filings:
             return []

@@ -2,24 +2,30 @@
 them."""
 
 import asyncio
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from kho.kernel import Call, ExportedLines, Id, Line, Moment, Tx, Whole, paging, transfer
+from kho.kernel import Call, ExportedLines, ForeignId, Id, InvalidParams, Line, Moment, Tx, Whole, paging, transfer
+from kho.kernel.transfer import Part, Place
 from kho.lib.chunking.chunker import Kind
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
+from kho.lib.sql import NOTHING
 from kho.research import errors, markdown, model, names, views
 from kho.research.contract import RESEARCH, SOME_ID, ResearchService
 from kho.research.errors import InvalidDocumentRequest
 from kho.research.ingest import indexing
 from kho.research.ingest.indexing import Doc, Filing, Origin
-from kho.research.library import collection_store, document_store
+from kho.research.library import collection_store, document_store, project_store
 from kho.research.library.collection_store import Collection
 from kho.research.library.document_store import DocumentStore, at_places, get_many
+from kho.research.library.project_store import Project
+from kho.research.query.feedback import OPINIONS, Opinion
 from kho.search.indexing.index import Index
 
+Lines = Iterable[tuple[Place, dict[str, Any]]]
 _Count = Annotated[int, Field(ge=0, lt=2**62), Whole]
 
 
@@ -29,7 +35,9 @@ class CollectionLine(Line):
     name: model.CollectionName
     type: model.CollectionType = "fundamental"
     description: Annotated[str, Field(max_length=2_000)] = ""
+    created_by: ForeignId | None = None
     created_at: Moment | None = None
+    updated_at: Moment | None = None
 
 
 class DocumentLine(Line):
@@ -53,7 +61,39 @@ class DocumentLine(Line):
     text: str
 
 
-KINDS: dict[str, type[CollectionLine] | type[DocumentLine]] = {"collection": CollectionLine, "document": DocumentLine}
+class OpinionLine(Line):
+    """Whether a document, or one passage of it, helped somebody."""
+
+    kind: Literal["feedback"] = "feedback"
+    document_id: Id
+    digest: Annotated[str, Field(max_length=64)] = ""
+    sub: ForeignId
+    chunk: _Count | None = None
+    verdict: model.Verdict
+    reason: Annotated[str, Field(max_length=2_000)] | None = None
+    query: Annotated[str, Field(max_length=model.MAX_QUERY)] | None = None
+    at: Moment
+
+
+class ProjectLine(Line):
+    kind: Literal["project"] = "project"
+    id: Id
+    name: model.Name
+    description: Annotated[str, Field(max_length=2_000)] = ""
+    directory: model.Path | None = None
+    archived_at: Moment | None = None
+    created_at: Moment
+    updated_at: Moment
+    collections: list[model.CollectionName] = Field(default_factory=list[str])
+    defaults: list[model.CollectionName] = Field(default_factory=list[str])
+
+
+KINDS: dict[str, type[CollectionLine | DocumentLine | OpinionLine | ProjectLine]] = {
+    "collection": CollectionLine,
+    "document": DocumentLine,
+    "feedback": OpinionLine,
+    "project": ProjectLine,
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +111,9 @@ class KnowledgeTransfer(ResearchService):
     )
     async def export(self, params: model.ExportKnowledge, call: Call) -> ExportedLines:
         """Collections and documents, a page at a time, in the form that import takes."""
+        if params.everything:
+            call.need("admin")
+            return await self.read(call, lambda tx: self._everything(tx, params, call.tenant))
         [after] = views.place(params.cursor, InvalidDocumentRequest, str) or ("",)
 
         def work(tx: Tx) -> ExportedLines:
@@ -80,7 +123,7 @@ class KnowledgeTransfer(ResearchService):
             page = _fitting(docs[: params.limit], self.page_bytes)
             texts = document_store.texts(tx, call.tenant, [doc.id for doc in page])
             first = sorted(rows.values(), key=lambda row: names.key(row.name)) if not after else []
-            lines = [CollectionLine.of(row) for row in first]
+            lines = [CollectionLine.of(row, created_by=None) for row in first]
             for doc in page:
                 name, text = rows[doc.collection_id].name, texts[doc.id]
                 lines.append(DocumentLine.of(doc, collection=name, tags=[*doc.tags], text=text))
@@ -88,6 +131,38 @@ class KnowledgeTransfer(ResearchService):
             return ExportedLines(lines=lines, next_cursor=more)
 
         return await self.read(call, work)
+
+    def _everything(self, tx: Tx, params: model.ExportKnowledge, tenant: str) -> ExportedLines:
+        chosen = {collection_store.need(tx, tenant, name).id for name in params.collections or []}
+
+        def collections(tx: Tx, tenant: str, after: Place, limit: int) -> Lines:
+            rows = collection_store.page(tx, tenant, str(after[0]) if after else "", limit, sorted(chosen) or None)
+            return (([names.key(row.name)], CollectionLine.of(row)) for row in rows)
+
+        def documents(tx: Tx, tenant: str, after: Place, limit: int) -> Lines:
+            docs = document_store.by_id(tx, tenant, sorted(chosen) or None, str(after[0]) if after else "", limit)
+            called = collection_store.names_of(tx, tenant, docs)
+            for doc in docs:
+                text = document_store.texts(tx, tenant, [doc.id])[doc.id]
+                yield [doc.id], DocumentLine.of(doc, collection=called[doc.collection_id], tags=[*doc.tags], text=text)
+
+        def projects(tx: Tx, tenant: str, after: Place, limit: int) -> Lines:
+            rows = project_store.page(tx, tenant, str(after[0]) if after else "", limit, archived=True)
+            links = project_store.links(tx, tenant, [row.id for row in rows])
+            for row in rows:
+                linked = {"collections": [one.name for one in links[row.id]]}
+                linked["defaults"] = [one.name for one in links[row.id] if one.is_default]
+                yield [names.key(row.name)], ProjectLine.of(row, **linked)
+
+        opinions = {"document_id": str, "digest": str, "sub": str}
+        parts = [Part("collection", (str,), collections), Part("document", (str,), documents)]
+        if not chosen:  # these may be about others, too
+            parts.append(transfer.part("feedback", OPINIONS, opinions, OpinionLine.of))
+            parts.append(Part("project", (str,), projects))
+        try:
+            return transfer.page(tx, tenant, parts, params.cursor, params.limit)
+        except InvalidParams as problem:
+            raise InvalidDocumentRequest(problem.message, parameter="cursor") from None
 
     @RESEARCH.write(
         "import_knowledge",
@@ -101,7 +176,14 @@ class KnowledgeTransfer(ResearchService):
         # Lines may come in any order. Importing twice is harmless.
         now, by = self.clock(), call.principal.sub
         lines = transfer.parsed(params.lines, KINDS, _refused)
-        made = {names.key(one.name): _collection(one, by, now) for one in lines if isinstance(one, CollectionLine)}
+        if any(isinstance(one, OpinionLine | ProjectLine) for one in lines):
+            call.need("admin")
+        named = transfer.keeps_names(call)
+        made = {
+            names.key(one.name): _collection(one, (named and one.created_by) or by, now)
+            for one in lines
+            if isinstance(one, CollectionLine)
+        }
         documents = [one for one in lines if isinstance(one, DocumentLine)]
         for one in documents:
             made.setdefault(names.key(one.collection), collection_store.new(one.collection, "fundamental", "", by, now))
@@ -114,25 +196,45 @@ class KnowledgeTransfer(ResearchService):
             placed = [one.under(one.doc.id, rows[names.key(name)].id, one.doc.created_at) for name, one in filings]
             known = _known(tx, call.tenant, placed)
             wanted = placed if params.merge == "replace" else [one for one in placed if not known[one.doc.id]]
-            put = self.store.put_documents(tx, call.tenant, wanted, now)
+            # A collection keeps its times where documents are only added: it may have been imported itself.
+            at = now if any(known[one.doc.id] for one in wanted) else None
+            put = self.store.put_documents(tx, call.tenant, wanted, at)
+            more = sum(self._taken(tx, call.tenant, line) for line in lines)
             added, replaced = sum(one.new for one in put), sum(not one.new for one in put)
             skipped = len(placed) - len(put)
-            if put or new:
+            if put or new or more:
                 also = [(one.doc.id, {"new": one.new}) for one in put]
                 call.audit(tx, "", at=now, also=also, collections=new, imported=added, replaced=replaced)
+            also = f"; {counted(more, 'line')} of projects and feedback" if more else ""
             return model.ImportedKnowledge(
                 message=f"{counted(added, 'document')} imported, {replaced} replaced, {skipped} skipped; "
-                f"{counted(new, 'new collection')}.",
+                f"{counted(new, 'new collection')}{also}.",
                 collections=new,
                 imported=added,
                 replaced=replaced,
                 skipped=skipped,
+                related=more,
             )
 
         done = await call.commit(self.db, work)
         if done.collections:
             self.tell(call.tenant)
         return done
+
+    def _taken(self, tx: Tx, tenant: str, line: Line) -> bool:
+        """Store a verdict or a project. False if it is known, or the line is something else."""
+        if isinstance(line, OpinionLine):
+            found = get_many(tx, tenant, [line.document_id])
+            return bool(found and OPINIONS.insert(tx, Opinion(**line.values("kind")), conflict=NOTHING, tenant=tenant))
+        if not isinstance(line, ProjectLine):
+            return False
+        project = Project(**line.values("kind", "collections", "defaults"))
+        if not project_store.create(tx, tenant, project):
+            return False
+        for default, linked in ((False, line.collections), (True, line.defaults)):
+            ids = [collection_store.need(tx, tenant, name).id for name in linked]
+            project_store.link(tx, tenant, project.id, ids, default=default)
+        return True
 
     def _collections(self, tx: Tx, tenant: str, wanted: list[Collection]) -> tuple[dict[str, Collection], int]:
         """Return the existing collections by name, creating missing ones; and how many were created."""
@@ -179,7 +281,8 @@ def _refused(message: str, field: str) -> InvalidDocumentRequest:
 
 def _collection(line: CollectionLine, by: str, now: int) -> Collection:
     created = now if line.created_at is None else line.created_at
-    return Collection(line.id, line.name, line.type, line.description, by, created, created)
+    updated = created if line.updated_at is None else line.updated_at
+    return Collection(line.id, line.name, line.type, line.description, by, created, updated)
 
 
 def _filing(line: DocumentLine, tenant: str, now: int, index: Index) -> Filing:

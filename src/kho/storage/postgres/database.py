@@ -15,6 +15,7 @@ from kho.kernel.ports import Row, Tx
 from kho.lib import extras
 from kho.lib.dataclass import dataclass
 from kho.lib.tenancy import Reach, reach
+from kho.storage import schema_mark
 from kho.storage.fair_threads import FairThreads
 from kho.storage.postgres import tenant_wall
 from kho.storage.postgres.transaction import Contended, PostgresTx, translate
@@ -69,6 +70,7 @@ class Postgres:
         self._readers = FairThreads(readers, "kho-postgres-reader")
         self._writers = FairThreads(max(1, limits.pool_size - readers), "kho-postgres-writer")
         self._closed = False
+        self._mark: str | None = None
 
     @classmethod
     def open(cls, url: str, limits: PostgresLimits = _DEFAULT_LIMITS) -> Self:
@@ -101,6 +103,9 @@ class Postgres:
         whose = reach()  # of the caller: the thread has no such thing
         return await self._in_thread(self._writers, whose, lambda: self._write(work, whose))
 
+    def pin(self, mark: str) -> None:
+        self._mark = mark
+
     async def maintain(self, statement: str, **settings: str) -> None:
         await self._in_thread(self._writers, reach(), lambda: self._maintain(statement, settings))
 
@@ -122,7 +127,7 @@ class Postgres:
             if left <= 0:
                 raise errors.Timeout()
             begin += f"; SET LOCAL statement_timeout = {left}"
-        connection = self._begin(begin)
+        connection, _ = self._begin(begin)
         try:
             return finish(work, PostgresTx(connection, self._driver_error, deadline))
         finally:
@@ -137,8 +142,13 @@ class Postgres:
         return self._write_once(work, whose)
 
     def _write_once(self, work: Callable[[Tx], T], whose: Reach) -> T:
-        connection = self._begin(f"BEGIN ISOLATION LEVEL READ COMMITTED{tenant_wall.said(whose)}")
+        begin, mark = f"BEGIN ISOLATION LEVEL READ COMMITTED{tenant_wall.said(whose)}", self._mark
+        if mark is not None:  # in the same message, so that it takes no further round trip
+            begin += f"; {schema_mark.READ}"
+        connection, found = self._begin(begin)
         try:
+            if mark is not None and mark != found:
+                raise errors.Superseded
             value = finish(work, PostgresTx(connection, self._driver_error))
             self._commit(connection)
             return value
@@ -161,15 +171,15 @@ class Postgres:
                 _command(connection, self._limits.patience)
             self._give_back(connection)
 
-    def _begin(self, statement: str) -> "Connection":
-        """Take a connection and begin. A connection that died while idle is only noticed here, before any work; then
-        the next one is taken. After a restart of the server all of them may be dead."""
+    def _begin(self, statement: str) -> "tuple[Connection, str]":
+        """Take a connection and begin; return it, and the text that the last command selected, if any. A connection
+        that died while idle is only noticed here, before any work; then the next one is taken. After a restart of the
+        server all of them may be dead."""
         others = self._limits.pool_size
         while True:
             connection = self._take()
             try:
-                _command(connection, statement)
-                return connection
+                return connection, _last_text(connection.execute(statement.encode(), prepare=False))
             except self._driver_error as error:
                 dead = connection.closed
                 self._give_back(connection)
@@ -243,6 +253,13 @@ class Postgres:
 def _command(connection: "Connection", statement: str) -> None:
     # Not prepared: a prepared statement holds one command, and these gain nothing from it.
     connection.execute(statement.encode(), prepare=False)
+
+
+def _last_text(cursor: "psycopg.Cursor[Row]") -> str:
+    while cursor.nextset():
+        pass
+    row = None if cursor.description is None else cursor.fetchone()
+    return "" if row is None else row[0]
 
 
 def _configure(limits: PostgresLimits, connection: "Connection") -> None:

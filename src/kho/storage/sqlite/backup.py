@@ -7,6 +7,7 @@ complete database; docs/storage.md says how to go back to it.
 import filecmp
 import logging
 import os
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -19,11 +20,14 @@ log = logging.getLogger(__name__)
 
 KEPT = 2
 """Number of copies kept: from before the last migrations, and from before those."""
+PAGES = 5_000
+"""Pages that are copied between two reports of progress."""
+Report = Callable[[str, int, int], None]
 _BESIDE = (".part", "-wal", "-shm", "-journal")
 """Suffixes of files beside a copy: an unfinished copy, and what SQLite creates when somebody opens it."""
 
 
-def keep(path: Path, before: str) -> None:
+def keep(path: Path, before: str, progress: Report) -> None:
     """Copy the database at `path`, as it was last committed, and remove copies that are older than the last two.
 
     The caller holds the database's write lock: nobody changes what is being copied, and no other process copies it at
@@ -33,7 +37,7 @@ def keep(path: Path, before: str) -> None:
     copy = path.with_name(f"{path.name}.before-{before}")
     part = copy.with_name(f"{copy.name}.part")
     try:
-        _write(path, part)
+        _write(path, part, progress)
         copy = _named(part, copy)
         for old in copies(path)[:-KEPT]:
             old.unlink()
@@ -55,14 +59,15 @@ def copies(path: Path) -> list[Path]:
     return sorted(named, key=lambda one: (one.stat().st_mtime_ns, one.name))
 
 
-def _write(path: Path, part: Path) -> None:
+def _write(path: Path, part: Path, progress: Report) -> None:
     part.unlink(missing_ok=True)  # left by a killed process
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     source, target = connect(str(path)), connect(str(part))
     try:
         target.execute("PRAGMA journal_mode = OFF")  # an unfinished copy is discarded as a whole
         with target.backup("main", source, "main") as backup:
-            backup.step(-1)
+            while not backup.step(PAGES):
+                progress("Copying pages of the database", backup.page_count - backup.remaining, backup.page_count)
     finally:
         target.close()
         source.close()

@@ -21,6 +21,12 @@ class Backup(Protocol):
 
     def step(self, npages: int = -1) -> bool: ...
 
+    @property
+    def remaining(self) -> int: ...
+
+    @property
+    def page_count(self) -> int: ...
+
 
 class Connection(Protocol):
     @property

@@ -160,6 +160,9 @@ class Sqlite:
     async def write(self, work: Callable[[Tx], T]) -> T:
         return await self._writer.write(work)
 
+    def pin(self, mark: str) -> None:
+        self._writer.mark = mark
+
     async def maintain(self, statement: str, **settings: str) -> None:
         await self.write(lambda tx: tx.script(statement))
 

@@ -12,6 +12,7 @@ import apsw
 
 from kho.kernel import Tx, errors
 from kho.lib.dataclass import dataclass
+from kho.storage import schema_mark
 from kho.storage.sqlite.connection import Connection
 from kho.storage.sqlite.transaction import SqliteTx, translate
 from kho.storage.unit_of_work import CapturedError, finish
@@ -62,6 +63,8 @@ class Writer:
         self._lock = threading.Lock()
         self._closed = False
         self._thread: threading.Thread | None = None
+        self.mark: str | None = None
+        """The schema that is written to; None: whichever it is."""
 
     async def write(self, work: Callable[[Tx], T]) -> T:
         job = WriteJob(work, asyncio.get_running_loop())
@@ -157,8 +160,13 @@ class Writer:
     def _begin(self) -> None:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
+            row = None if self.mark is None else self._connection.execute(schema_mark.READ).fetchone()
         except apsw.Error as error:
+            self._roll_back()
             raise translate(error) from error
+        if self.mark is not None and self.mark != (row[0] if row else ""):
+            self._roll_back()
+            raise errors.Superseded()
 
     def _roll_back(self) -> None:
         if not self._connection.in_transaction:
