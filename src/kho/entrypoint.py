@@ -17,8 +17,9 @@ from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
     import asyncio
+    from pathlib import Path
 
-    from kho import app, doctor, settings, slices
+    from kho import app, backup, doctor, settings, slices
     from kho.doors import cli, logs
     from kho.doors.cli import context, hub_socket
     from kho.doors.http import server
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kho.simulator import faults
 else:
     asyncio, app, doctor, settings, slices = lazy("asyncio", "kho.app", "kho.doctor", "kho.settings", "kho.slices")
+    (backup,) = lazy("kho.backup")
     cli, context, hub_socket = lazy("kho.doors.cli", "kho.doors.cli.context", "kho.doors.cli.hub_socket")
     logs, sanitizer = lazy("kho.doors.logs", "kho.sanitizer.policy")
     server, dial_out, mcp_stdio = lazy("kho.doors.http.server", "kho.doors.mcp.dial_out", "kho.doors.mcp.stdio")
@@ -87,6 +89,7 @@ def program(name: str) -> context.Program:
         mask=lambda text: sanitizer.mask_secrets(text),
         evaluate=partial(evaluate, chosen),
         examine=partial(examine, chosen),
+        backups=partial(backups, chosen),
         models=partial(models, chosen),
         asking=asking,
         attach=partial(attach, chosen),
@@ -148,6 +151,15 @@ def evaluate(chosen: Settings, *arguments: Any, **options: Any) -> Coroutine[Any
 def examine(chosen: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
     collect_garbage()
     return doctor.examine(chosen, **options)
+
+
+def backups(chosen: Settings) -> backup.Backups:
+    collect_garbage()
+    return backup.Backups(chosen, hubs)
+
+
+def hubs(home: Path) -> str:
+    return ", ".join(f"process {number}" for number in hub_socket.processes(home / settings.SOCKETS))
 
 
 def models(chosen: Settings) -> inventory.Inventory:

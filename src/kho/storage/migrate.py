@@ -137,6 +137,18 @@ def _apply(tx: Tx, known: Sequence[Migration], clock: Clock) -> None:
     pending = missing(known, applied)
     if tx.engine == "sqlite" and applied and pending:
         _copy(tx, pending[0])
+    apply(tx, pending, clock)
+    if tx.engine == "postgres":
+        tenant_wall.raise_wall(tx)
+
+
+def history(tx: Tx) -> list[tuple[str, int, str]]:
+    """Return what the database has gone through: slice, number and SHA-256 of each migration."""
+    return [(slice, number, sha) for (slice, number), sha in sorted(_applied(tx).items())]
+
+
+def apply(tx: Tx, pending: Sequence[Migration], clock: Clock) -> None:
+    """Apply migrations, and record them. Nothing is copied before."""
     tx.script(_TABLE)
     for migration in pending:
         try:
@@ -145,8 +157,6 @@ def _apply(tx: Tx, known: Sequence[Migration], clock: Clock) -> None:
             raise MigrationError(f"Migration {migration} failed. Nothing was changed.") from error
         sql = "INSERT INTO migrations (slice, number, name, sha256, applied_at) VALUES ($1, $2, $3, $4, $5)"
         tx.run(sql, migration.slice, migration.number, migration.name, migration.sha256, clock())
-    if tx.engine == "postgres":
-        tenant_wall.raise_wall(tx)
 
 
 def _copy(tx: Tx, first: Migration) -> None:

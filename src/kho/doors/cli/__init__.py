@@ -22,6 +22,7 @@ from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
     from kho.doors.cli import (
+        backup,
         completion,
         connect,
         context,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kho.kernel import vocabulary
 else:
     (vocabulary,) = lazy("kho.kernel.vocabulary")
+    (backup,) = lazy("kho.doors.cli.backup")
     completion, connect, context, devices, doctor, evaluate, hook, models, operations, serve, transfer = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
@@ -73,7 +75,7 @@ PURPOSES = {
     "Collections": ("query", "similar", "collections", "kb", "watch", "projects", "feedback", "history"),
     "Documents": ("docs",),
     "Boards and tools": ("devices", "tools"),
-    "Upkeep": ("doctor", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
+    "Upkeep": ("doctor", "backup", "restore", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
 }
 """Sections of the help, and the order of their commands. Commands that are in none come last."""
 OWN = {
@@ -83,6 +85,7 @@ OWN = {
     "devices": devices,
     "evaluate": evaluate,
     "doctor": doctor,
+    "backup": backup,
     "models": models,
     "completion": completion,
 }

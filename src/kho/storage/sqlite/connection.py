@@ -1,12 +1,14 @@
 """Types for the part of apsw that is used here: its own stubs refer to a class that Python 3.11 does not have."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import apsw
 
 
 class Cursor(Protocol):
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
+
     def fetchone(self) -> tuple[Any, ...] | None: ...
 
     def fetchall(self) -> list[tuple[Any, ...]]: ...
@@ -20,6 +22,12 @@ class Backup(Protocol):
     def __exit__(self, *failure: object) -> bool | None: ...
 
     def step(self, npages: int = -1) -> bool: ...
+
+    @property
+    def pagecount(self) -> int: ...
+
+    @property
+    def remaining(self) -> int: ...
 
 
 class Connection(Protocol):
