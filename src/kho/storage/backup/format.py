@@ -17,6 +17,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field
+from math import isfinite
 from typing import IO, Any, Protocol, cast
 
 import orjson
@@ -35,8 +36,9 @@ _MOST = 1024 * 1024 * 1024
 wrong."""
 _FAST = 1
 """Level of compression: beyond the first, twice the time buys a tenth of the size."""
-_MARK = b'{"b":'
-"""Begins a value that is bytes; a text that has it has a backslash before its quotes."""
+_MARKS = (b'{"b":', b'{"f":')
+"""Begin a value that is bytes, or a number that JSON does not have; a text that has it has a backslash before its
+quotes."""
 
 
 class DamagedBackup(KhoError):
@@ -158,6 +160,8 @@ class Writer:
         size = 0
         for row in rows:
             line = orjson.dumps(row, default=_marked)
+            if b"null" in line:  # JSON has no numbers that are none, or endless
+                line = orjson.dumps([_finite(value) for value in row], default=_marked)
             lines.append(line)
             size += len(line) + 1
             if size >= BODY:
@@ -252,10 +256,12 @@ class Reader:
         line = self._file.read(len(_MAGIC) + 2)
         self._read = len(line)
         version = line.removeprefix(_MAGIC).strip()
-        if not line.startswith(_MAGIC) or not version.isdigit():
+        if not line.startswith(_MAGIC) or not version.isdigit() or (len(version) == 1 and line[-1:] != b"\n"):
             raise DamagedBackup("This is not a backup of Kho. Nothing was changed.")
         if line != _MAGIC + b"%d\n" % FORMAT:
-            raise NewerBackup("The backup has a newer form than this Kho reads. Upgrade Kho, then restore it.")
+            raise NewerBackup(
+                "The backup has a newer form than this Kho reads. Nothing was changed. Upgrade Kho, then restore it."
+            )
 
     def _block(self) -> tuple[dict[str, Any], bytes, bytes]:
         lengths = self._exactly(_LENGTHS.size)
@@ -304,13 +310,21 @@ def _marked(value: Any) -> Any:
     raise TypeError(f"A backup holds no {type(value).__name__}.")
 
 
+def _finite(value: Any) -> Any:
+    return {"f": repr(value)} if isinstance(value, float) and not isfinite(value) else value
+
+
+def _unmarked(value: dict[str, str]) -> bytes | float:
+    return base64.b64decode(value["b"]) if "b" in value else float(value["f"])
+
+
 def _values(body: bytes) -> list[list[Any]]:
     rows: list[list[Any]] = orjson.loads(b"[" + body.replace(b"\n", b",") + b"]")
-    if _MARK in body:
+    if any(mark in body for mark in _MARKS):
         for row in rows:
             for place, value in enumerate(row):
                 if isinstance(value, dict):
-                    row[place] = base64.b64decode(cast(dict[str, str], value)["b"])
+                    row[place] = _unmarked(cast(dict[str, str], value))
     return rows
 
 
