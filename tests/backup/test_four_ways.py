@@ -4,8 +4,19 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.backup.stores import Content, backups, content, content_of, differing, found, quiet, remember, restored
-from tests.backup.stores import snapshot, written_to
+from tests.backup.stores import (
+    Content,
+    backups,
+    content,
+    content_of,
+    differing,
+    found,
+    quiet,
+    remember,
+    restored,
+    snapshot,
+    written_to,
+)
 from tests.stores.kept import Kept, all_kept, replay, settings_of
 from tests.timeouts import PATIENCE
 
@@ -26,7 +37,7 @@ def store(engine: str, home: Path, request: pytest.FixtureRequest, fixture: str 
 
 async def more_than(done: list[str], count: int) -> None:
     async with asyncio.timeout(PATIENCE):
-        while len(done) <= count:
+        while len(done) <= count:  # noqa: ASYNC110  # what the writers did is looked at, not told
             await asyncio.sleep(0.01)
 
 
@@ -71,8 +82,10 @@ async def test_what_is_written_to_comes_back_as_it_was_at_one_moment(
 
 
 OTHER = {"sqlite": "postgres", "postgres": "sqlite"}
-OLDER = [(kept, OTHER[kept.database]) for kept in all_kept()]
-OLDER += [(kept, kept.database) for kept in all_kept() if kept.name == all_kept()[0].name]
+OLDER = [
+    *((kept, OTHER[kept.database]) for kept in all_kept()),
+    *((kept, kept.database) for kept in all_kept() if kept.name == all_kept()[0].name),
+]
 
 
 @pytest.mark.parametrize(("kept", "target"), OLDER, ids=lambda one: str(one))
@@ -118,5 +131,7 @@ def halves(source: Source) -> dict[int, bytes]:
     size = 2 * source.start.dimension
     batches = [batch for batch in source.batches() if isinstance(batch, VectorBatch)]
     return {
-        seq: batch.halves[place * size : (place + 1) * size] for batch in batches for place, seq in enumerate(batch.seqs)
+        seq: batch.halves[place * size : (place + 1) * size]
+        for batch in batches
+        for place, seq in enumerate(batch.seqs)
     }

@@ -17,6 +17,7 @@ from tests.timeouts import PATIENCE
 
 from kho.app import open_hub
 from kho.kernel.errors import KhoError
+from kho.kernel.hub import Hub
 from kho.settings import Search, Settings
 
 KILLS = int(os.environ.get("KHO_KILLS", "10"))
@@ -40,15 +41,16 @@ NO_MODEL = {"embedder": {"provider": "none"}}
 async def filled(settings: Settings, word: str) -> None:
     async with open_hub(settings) as hub:
         for start in range(0, FACTS, 50):
-            texts = [f"{word} {number}: " + f"a sentence of {word} and {number}. " * 30 for number in range(start, start + 50)]
+            texts = [
+                f"{word} {number}: " + f"a sentence of {word} and {number}. " * 30
+                for number in range(start, start + 50)
+            ]
             await asyncio.gather(*(remember(hub, settings, text) for text in texts))
 
 
 def begun(place: Place, *arguments: str) -> "subprocess.Popen[bytes]":
     nothing = subprocess.DEVNULL
-    return subprocess.Popen(
-        [*KHO, *arguments], stdin=nothing, stdout=nothing, stderr=nothing, env=place.environment()
-    )
+    return subprocess.Popen([*KHO, *arguments], stdin=nothing, stdout=nothing, stderr=nothing, env=place.environment())
 
 
 def killed(place: Place, longest: float, chance: random.Random, *arguments: str) -> bool:
@@ -64,6 +66,10 @@ def took(place: Place, *arguments: str) -> float:
     done = place.run(*arguments)
     assert done.returncode == 0, done.stderr
     return time.monotonic() - started
+
+
+def left(folder: Path, pattern: str) -> list[Path]:
+    return [*folder.glob(pattern)]
 
 
 def is_whole(settings: Settings, file: Path) -> bool:
@@ -92,7 +98,7 @@ async def test_a_killed_backup_leaves_no_file_that_looks_whole(place: Place, tmp
     assert content_of(settings) == before
     took(place, "backup", str(new))
     took(place, "backup", str(old), "--force")
-    assert [*tmp_path.glob("*.part")] == [], "what killed ones left is removed by the next"
+    assert left(tmp_path, "*.part") == [], "what killed ones left is removed by the next"
 
 
 async def test_a_store_is_whole_before_or_after_a_killed_restore(
@@ -119,7 +125,7 @@ async def test_a_store_is_whole_before_or_after_a_killed_restore(
     async with open_hub(settings) as hub:
         await asyncio.wait_for(until_found(hub, settings, ("first", "second")[now]), PATIENCE)
     took(place, "restore", str(files[now]), "--replace", "--yes")
-    assert [*place.home.glob("restoring-*")] == [], "what killed ones left is removed by the next"
+    assert left(place.home, "restoring-*") == [], "what killed ones left is removed by the next"
 
 
 def compared(settings: Settings) -> dict[str, Content]:
@@ -139,6 +145,6 @@ async def quiet_store(settings: Settings) -> dict[str, Content]:
                 return compared(settings)
 
 
-async def until_found(hub, settings: Settings, word: str) -> None:
-    while not await found(hub, settings, word):
+async def until_found(hub: Hub, settings: Settings, word: str) -> None:
+    while not await found(hub, settings, word):  # noqa: ASYNC110  # the index is looked at, it does not tell
         await asyncio.sleep(0.05)

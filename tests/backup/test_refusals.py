@@ -11,6 +11,7 @@ from kho.app import open_hub
 from kho.kernel.errors import KhoError
 from kho.settings import Settings
 from kho.storage.backup.format import DamagedBackup, NewerBackup
+from kho.storage.sqlite.connection import connect
 
 FLIPS = 60
 
@@ -35,15 +36,23 @@ async def file(tmp_path: Path) -> Path:
     return tmp_path / "kho.backup"
 
 
+def read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
 async def test_damaged_backups_are_refused_and_nothing_is_changed(target: Settings, file: Path) -> None:
-    before, whole = content_of(target), file.read_bytes()
+    before, whole = content_of(target), read(file)
     chance = random.Random(17)
     bad = file.with_name("bad.backup")
     for _ in range(FLIPS):
         changed = bytearray(whole)
         changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
         bad.write_bytes(changed)
-        with pytest.raises((DamagedBackup, NewerBackup), match="Nothing was changed|Upgrade Kho"):
+        with pytest.raises((DamagedBackup, NewerBackup), match="Nothing was changed"):
             await restored(target, bad, replace=True)
         bad.write_bytes(whole[: chance.randrange(len(whole))])
         with pytest.raises(DamagedBackup, match="Nothing was changed"):
@@ -57,11 +66,7 @@ async def test_a_newer_backup_is_refused_in_one_sentence(
 ) -> None:
     before = content_of(target)
     source = settings_of(tmp_path / "source", None)
-    async with open_hub(source) as hub:
-        del hub
-    import apsw
-
-    connection = apsw.Connection(str(source.home / "kho.db"))
+    connection = connect(str(source.home / "kho.db"))
     connection.execute("INSERT INTO migrations VALUES ('facts', 999, 'later', 'ab', 1)")
     connection.close()
     newer = tmp_path / "newer.backup"
@@ -80,9 +85,9 @@ async def test_a_store_that_holds_something_is_only_replaced_when_that_is_said(t
     assert content_of(target)["facts"].total() == 20
     # The copy that was kept brings back what was there.
     copy = Path(answer["before"])
-    assert copy.stat().st_mode & 0o777 == 0o600
+    assert mode(copy) == 0o600
     if target.database_url is None:
-        (target.home / "kho.db").write_bytes(copy.read_bytes())
+        (target.home / "kho.db").write_bytes(read(copy))
     else:
         await restored(target, copy, replace=True)
     assert content_of(target)["facts"] == before["facts"]
@@ -106,22 +111,20 @@ async def test_a_damaged_file_is_replaced_and_kept(tmp_path: Path, file: Path) -
     with pytest.raises(KhoError, match=r"damaged file.*--replace"):
         await restored(settings, file)
     answer = await restored(settings, file, replace=True)
-    assert Path(answer["before"]).read_bytes() == b"no database at all" * 1_000
+    assert read(Path(answer["before"])) == b"no database at all" * 1_000
     assert content_of(settings)["facts"].total() == 20
 
 
 async def test_another_programs_database_is_left_alone(tmp_path: Path, file: Path) -> None:
-    import apsw
-
     settings = settings_of(tmp_path / "foreign", None)
     settings.home.mkdir()
-    connection = apsw.Connection(str(settings.home / "kho.db"))
+    connection = connect(str(settings.home / "kho.db"))
     connection.execute("CREATE TABLE songs (name TEXT)")
     connection.close()
-    before = (settings.home / "kho.db").read_bytes()
+    before = read(settings.home / "kho.db")
     with pytest.raises(KhoError, match="another program"):
         await restored(settings, file, replace=True)
     with pytest.raises(KhoError, match="another program"):
         backups(settings).save(tmp_path / "foreign.backup", lambda done, total: None)
-    assert (settings.home / "kho.db").read_bytes() == before
+    assert read(settings.home / "kho.db") == before
     assert not (tmp_path / "foreign.backup").exists()
