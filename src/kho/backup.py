@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from kho import __version__
 from kho.app import migrations as all_migrations
 from kho.app import opened
-from kho.kernel import KhoError, Tx
+from kho.kernel import Capability, KhoError, Tx
 from kho.kernel.errors import DamagedDatabase, DatabaseError
 from kho.lib.clock import iso, system_clock
 from kho.lib.dataclass import dataclass
@@ -80,9 +80,9 @@ def contents(start: Start, manifest: Manifest, size: int) -> dict[str, Any]:
     }
 
 
-def reapply(tx: Tx, purges: Sequence[dict[str, Any]]) -> None:
-    """Purge again, in a store that was just restored, what was purged after its backup was made: called in the
-    transaction that loads it, with the rows of `purges` that came later."""
+async def reapply_purges(slices: Sequence[Capability]) -> None:
+    """Purge again, in a store that was just restored, what was purged after its backup was made. These purges stand in
+    it as not finished (`load.carry_over`), so that what does not happen here the next hub does."""
 
 
 class Backups:
@@ -176,7 +176,7 @@ class Target:
             copy = await self._into_sqlite(source, at, replace=replace, report=report)
         else:
             copy = await self._into_postgres(source, at, self._settings.database_url, replace=replace)
-            await _reindex(self._settings, report)
+            await _finish(self._settings, report)
         model = factory.embedder(self._settings.search.embedder)
         waiting = model is not None and model.model != source.start.model
         if model is not None:
@@ -203,8 +203,8 @@ class Target:
             built = folder / DATABASE
             with in_all_tenants(), replacement.building(built) as tx:
                 load.build(tx, source, self._known, system_clock)
-                load.purge_again(tx, purges, reapply)
-            await _reindex(self._settings.model_copy(update={"home": folder}), report)
+                load.carry_over(tx, purges)
+            await _finish(self._settings.model_copy(update={"home": folder}), report)
             before = f"restore-{iso(at)[:19].replace(':', '')}"
             if damaged:
                 return replacement.put_instead_of_damaged(built, self._file, before)
@@ -242,7 +242,7 @@ class Target:
         purges = load.purges_since(tx, source.start.at)
         load.empty(tx, source.start)
         load.fill(tx, source, system_clock)
-        load.purge_again(tx, purges, reapply)
+        load.carry_over(tx, purges)
 
     def _held_by_postgres(self, tx: Tx) -> list[str]:
         if others := sessions.others(tx):
@@ -306,8 +306,8 @@ def _up_to_date(source: Source, known: Sequence[migrate.Migration], scratch: Pat
         yield dump.Dump(snapshot, source.start.kho, lambda: source.start.at)
 
 
-async def _reindex(settings: Settings, report: Report) -> None:
-    """File the words of all rows. Vectors that are missing wait for the next hub."""
+async def _finish(settings: Settings, report: Report) -> None:
+    """File the words of all rows, and purge again. Vectors that are missing wait for the next hub."""
     async with opened(settings) as (core, slices):
         with in_all_tenants():
             # Nothing else that starts with a hub: no webhook leaves, and nothing that is due is deleted.
@@ -317,6 +317,7 @@ async def _reindex(settings: Settings, report: Report) -> None:
             await reindex.reindex_all(
                 core.db, core.background, start, clock=system_clock, vectors=False, progress=progress
             )
+            await reapply_purges(slices)
 
 
 @contextmanager

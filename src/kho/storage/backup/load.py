@@ -1,7 +1,7 @@
 """Loads a backup, or another store, into tables that hold nothing: in the caller's transaction, so as a whole or not at
 all."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -154,10 +154,6 @@ def _leave_to_the_indexes(tx: Tx, start: Start, clock: Clock) -> None:
     tx.run(f"INSERT INTO vector_queue (seq, due_at, attempts) {waiting}", clock())
 
 
-Purged = Callable[[Tx, Sequence[dict[str, Any]]], None]
-"""Applies purges again: rows of the table `purges`, each by its columns."""
-
-
 def purges_since(tx: Tx, at: int) -> list[dict[str, Any]]:
     """Return what was purged from a store after a moment, if it has such a record."""
     found = [table for table in tables.stored(tx) if table.name == "purges"]
@@ -168,10 +164,9 @@ def purges_since(tx: Tx, at: int) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def purge_again(tx: Tx, purges: Sequence[dict[str, Any]], again: Purged) -> None:
-    """What was purged after the backup was made must not come back with it: record it, and purge it again."""
+def carry_over(tx: Tx, purges: Sequence[dict[str, Any]]) -> None:
+    """What was purged after the backup was made must not come back with it. Record these purges as not finished: they
+    are done again, by the next hub if by nobody before."""
     for purge in purges:
-        columns = ", ".join(purge)
-        tx.run(f"INSERT INTO purges ({columns}) VALUES ({marks(len(purge))}) ON CONFLICT DO NOTHING", *purge.values())
-    if purges:
-        again(tx, purges)
+        row = {**purge, "finished_at": None} if "finished_at" in purge else purge
+        tx.run(f"INSERT INTO purges ({', '.join(row)}) VALUES ({marks(len(row))})", *row.values())
