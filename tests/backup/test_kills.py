@@ -6,6 +6,7 @@
 import asyncio
 import os
 import random
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -58,7 +59,9 @@ def killed(place: Place, longest: float, chance: random.Random, *arguments: str)
     process = begun(place, *arguments)
     time.sleep(chance.uniform(0.3, 1.05) * longest)  # waits for nothing: the kill shall come at any moment
     process.kill()
-    return process.wait(PATIENCE) != 0
+    status = process.wait(PATIENCE)
+    assert status in (0, -signal.SIGKILL), "it ended by itself, with an error"
+    return status != 0
 
 
 def took(place: Place, *arguments: str) -> float:

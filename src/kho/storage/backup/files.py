@@ -8,8 +8,7 @@ from typing import IO
 
 from kho.lib import private_file
 from kho.lib.clock import iso
-from kho.lib.file_lock import held
-from kho.lib.folders import sync_folder
+from kho.lib.folders import held, sync_folder
 
 SUFFIX = ".backup"
 _PART = ".part"

@@ -16,8 +16,7 @@ import apsw
 
 from kho.kernel.errors import DatabaseError
 from kho.kernel.ports import Tx
-from kho.lib.file_lock import held
-from kho.lib.folders import sync_folder
+from kho.lib.folders import held, sync_folder
 from kho.storage.sqlite import backup
 from kho.storage.sqlite.connection import Connection, connect
 from kho.storage.sqlite.transaction import SqliteTx, translate
