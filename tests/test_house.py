@@ -19,7 +19,7 @@ LIBRARIES = {"parsers", "sanitizer", "search"}
 """What slices may import beside the kernel."""
 SHARED = LIBRARIES | {"storage", "models"}
 ROOMS = SHARED | {"kernel", "lib", "doors"}
-ROOT = {"__init__", "__main__", "app", "client", "settings", "entrypoint", "doctor", "slices"}
+ROOT = {"__init__", "__main__", "app", "backup", "client", "settings", "entrypoint", "doctor", "slices"}
 """The modules beside the rooms. Every other folder of the package is a slice."""
 CLIENTS = {"evaluation", "simulator"}
 """Slices that also call a hub through its doors, as anybody does."""

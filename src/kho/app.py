@@ -23,6 +23,7 @@ from kho.kernel.limits.limiter import Limiter
 from kho.kernel.limits.quotas import Quotas
 from kho.kernel.ports import Database, Vectors, Words
 from kho.kernel.registry import Observer, Registry
+from kho.kernel.section import microseconds
 from kho.lib import extras
 from kho.lib.addresses import SYSTEM, Network
 from kho.lib.clock import system_clock
@@ -35,7 +36,7 @@ from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher, SearchLimits
-from kho.settings import DATABASE, SOCKETS, Settings, local_principal
+from kho.settings import BACKUPS, DATABASE, SOCKETS, Settings, local_principal
 from kho.slices import READ_ALL, SLICES, Shared, kinds
 from kho.storage import gauges
 from kho.storage.api_keys import SqlApiKeys
@@ -50,10 +51,12 @@ from kho.storage.vector_index.sqlite import SqliteVectors
 from kho.storage.word_index.sqlite import SqliteWords
 
 if TYPE_CHECKING:
+    from kho import backup
     from kho.doors import tracing
     from kho.doors.cli import hub_socket
     from kho.doors.http import app as http_app
     from kho.doors.http import supervision
+    from kho.storage.backup import schedule
     from kho.storage.postgres import database as postgres
     from kho.storage.vector_index import postgres as postgres_vectors
     from kho.storage.vector_index import qdrant as qdrant_vectors
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
 else:
     tracing, http_app, hub_socket = lazy("kho.doors.tracing", "kho.doors.http.app", "kho.doors.cli.hub_socket")
     (supervision,) = lazy("kho.doors.http.supervision")
+    backup, schedule = lazy("kho.backup", "kho.storage.backup.schedule")
     postgres, postgres_vectors, postgres_words, qdrant_vectors = lazy(
         "kho.storage.postgres.database",
         "kho.storage.vector_index.postgres",
@@ -223,7 +227,23 @@ async def open_hub(
             folder = settings.home / SOCKETS
             told = settings.fingerprint, admin, settings.http.local_address
             background.add(partial(hub_socket.serve, hub, background, folder, *told))
+            if settings.backup.every and not settings.read_only:
+                background.add(for_all_tenants(_backups(settings, core).run))
         yield hub
+
+
+def _backups(settings: Settings, core: Core) -> schedule.Schedule:
+    chosen = settings.backup
+    return schedule.Schedule(
+        core.db,
+        core.leases,
+        core.clock,
+        core.background,
+        backup.Backups(settings, lambda home: "").save,
+        chosen.folder or settings.home / BACKUPS,
+        microseconds(chosen.every),
+        chosen.keep,
+    )
 
 
 def modules(settings: Settings) -> list[str]:

@@ -17,8 +17,9 @@ from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
     import asyncio
+    from pathlib import Path
 
-    from kho import app, doctor, settings, slices
+    from kho import app, backup, doctor, settings, slices
     from kho.doors import cli, logs
     from kho.doors.cli import context, hub_socket
     from kho.doors.http import server
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kho.simulator import faults
 else:
     asyncio, app, doctor, settings, slices = lazy("asyncio", "kho.app", "kho.doctor", "kho.settings", "kho.slices")
+    (backup,) = lazy("kho.backup")
     cli, context, hub_socket = lazy("kho.doors.cli", "kho.doors.cli.context", "kho.doors.cli.hub_socket")
     logs, sanitizer = lazy("kho.doors.logs", "kho.sanitizer.policy")
     server, dial_out, mcp_stdio = lazy("kho.doors.http.server", "kho.doors.mcp.dial_out", "kho.doors.mcp.stdio")
@@ -90,6 +92,7 @@ def program(name: str) -> context.Program:
         standing=partial(standing, chosen),
         migrate=partial(bring_up_to_date, chosen),
         asks=chosen.database_url is not None,
+        backups=partial(backups, chosen),
         models=partial(models, chosen),
         asking=asking,
         attach=partial(attach, chosen),
@@ -160,6 +163,15 @@ def standing(chosen: Settings) -> Coroutine[Any, Any, dict[str, Any]]:
 
 def bring_up_to_date(chosen: Settings, progress: context.Report) -> Coroutine[Any, Any, dict[str, Any]]:
     return doctor.bring_up_to_date(chosen, progress)
+
+
+def backups(chosen: Settings) -> backup.Backups:
+    collect_garbage()
+    return backup.Backups(chosen, hubs)
+
+
+def hubs(home: Path) -> str:
+    return ", ".join(f"process {number}" for number in hub_socket.processes(home / settings.SOCKETS))
 
 
 def models(chosen: Settings) -> inventory.Inventory:

@@ -31,7 +31,7 @@ from kho.kernel.access import ADMIN, METRICS
 from kho.kernel.call import Principal
 from kho.kernel.errors import KhoError
 from kho.kernel.limits.settings import LimitSettings
-from kho.kernel.section import HostName, Network, Origin, Section, WebAddress
+from kho.kernel.section import HostName, Interval, Network, Origin, Section, WebAddress
 from kho.kernel.validation import Problem
 from kho.lib.merge import merged
 from kho.memory.settings import MemorySettings
@@ -46,6 +46,8 @@ SOCKETS = "run"
 """Folder in `home` for the unix sockets between processes of this machine."""
 MODELS = "models"
 """Folder in `home` for models that no package brings."""
+BACKUPS = "backups"
+"""Folder in `home` for backups that are not given another place."""
 
 
 class InvalidSettings(KhoError):
@@ -141,6 +143,15 @@ class Observe(Section):
     """Where OpenTelemetry spans are sent, e.g. 'http://127.0.0.1:4318/v1/traces'. Needs the extra otel."""
 
 
+class BackupSettings(Section):
+    every: Interval = ""
+    """How often `kho serve` makes a backup, e.g. '1d'; empty: never."""
+    keep: int = Field(default=7, ge=1, le=10_000)
+    """How many of them are kept."""
+    folder: Path | None = None
+    """Where they are; `backups` in the data folder if absent."""
+
+
 class Settings(BaseModel):
     """All settings. Arguments override the environment, which overrides the file."""
 
@@ -167,6 +178,7 @@ class Settings(BaseModel):
     search: Search = Field(default_factory=Search)
     observe: Observe = Field(default_factory=Observe)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    backup: BackupSettings = Field(default_factory=BackupSettings)
     database_timeout: float = Field(default=10.0, gt=0, le=600)
     """Seconds to wait for the database: for another process that writes (SQLite), for a connection or for a row that
     another transaction has locked (PostgreSQL)."""
@@ -180,7 +192,7 @@ class Settings(BaseModel):
     def fingerprint(self) -> str:
         """Digest of the version and the settings that affect answers: equal for two processes that would answer the
         same."""
-        decisive = self.model_dump_json(exclude={"http", "mcp", "observe", "devices", "vision", "migrate"})
+        decisive = self.model_dump_json(exclude={"http", "mcp", "observe", "devices", "vision", "migrate", "backup"})
         return hashlib.blake2b(f"{__version__} {self.http.public_url} {decisive}".encode(), digest_size=16).hexdigest()
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from tests.doors.doors import Finished
 from kho import app, doctor, slices
 from kho.doors.cli import build
 from kho.doors.cli.context import Program
-from kho.entrypoint import asking, attach, models, serve
+from kho.entrypoint import asking, attach, backups, models, serve
 from kho.kernel.background import Background
 from kho.kernel.capability import Capability
 from kho.kernel.registry import Registry
@@ -38,6 +38,7 @@ def program_of(settings: Settings, *extra: Capability, name: str = "kho") -> Pro
         standing=partial(doctor.standing, settings),
         migrate=partial(doctor.bring_up_to_date, settings),
         asks=settings.database_url is not None,
+        backups=partial(backups, settings),
         models=partial(models, settings),
         asking=asking,
         attach=partial(attach, settings),

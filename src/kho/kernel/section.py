@@ -49,6 +49,15 @@ Origin = Annotated[
     str, _in_form(r"[a-zA-Z][\w+.-]*://[^/\s*]+(:\*)?", "must be an origin such as 'https://kho.example.org'")
 ]
 
+Interval = Annotated[
+    str, _in_form(r"[1-9]\d{0,4}[mhd]", "must be minutes, hours or days, such as '30m', '12h' or '1d'")
+]
+
+
+def microseconds(interval: str) -> int:
+    """Return how long an `Interval` is."""
+    return int(interval[:-1]) * {"m": 60, "h": 3_600, "d": 86_400}[interval[-1]] * 1_000_000
+
 
 def _host_or_network(value: str) -> str:
     try:

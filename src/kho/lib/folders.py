@@ -1,6 +1,8 @@
-"""Folders for this user alone, and changes to them that last through a power cut."""
+"""Folders for this user alone, changes to them that last through a power cut, and which are in use."""
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,3 +22,24 @@ def private_folder(folder: Path) -> None:
     others."""
     for one in (folder.parent, folder):
         one.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+@contextmanager
+def held(path: Path) -> Generator[bool]:
+    """Hold a file or folder, as long as this process lives: what a killed one left can be told from what another one
+    works on. False if another process holds it, or if the system cannot say."""
+    if os.name == "nt":
+        yield False
+        return
+    import fcntl  # not on every system
+
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)

@@ -10,12 +10,14 @@ from graphlib import TopologicalSorter
 from kho.kernel.ports import Tx
 from kho.lib.dataclass import dataclass
 
-REBUILT = re.compile(r"words_\w+|vectors_\d+\w*|vector_(owners|outbox|deliveries|queue)")
-"""Indexes, each in the form of its engine, and what is on its way to them. They are made from `passages`, and vectors
-are computed again where none come along."""
+REBUILT = re.compile(r"words_\w+|vectors_\d+\w*|vector_(models|owners|outbox|deliveries|queue)")
+"""Indexes, each in the form of its engine, what lists them, and what is on its way to them. They are made from
+`passages`, and vectors are computed again where none come along."""
 PASSING = {"leases", "device_owners", "device_requests", "vector_identity"}
 """What belongs to running processes, or to this very store."""
 HISTORY = "migrations"
+NOTES = {"api_key_changes", "search_state", "search_versions"}
+"""What stands in a store that nobody has written to yet."""
 
 _TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name",
@@ -32,6 +34,14 @@ _KEY = {
     "postgres": "SELECT a.attname FROM pg_index AS i, unnest(i.indkey) WITH ORDINALITY AS k (attnum, place), "
     "pg_attribute AS a WHERE i.indrelid = to_regclass($1) AND i.indisprimary AND a.attrelid = i.indrelid "
     "AND a.attnum = k.attnum ORDER BY k.place",
+}
+_COUNTERS = {
+    "sqlite": "SELECT name, '', seq FROM sqlite_sequence",
+    "postgres": "SELECT t.relname, a.attname, q.last_value FROM pg_depend AS d "
+    "JOIN pg_class AS s ON s.oid = d.objid AND s.relkind = 'S' JOIN pg_class AS t ON t.oid = d.refobjid "
+    "JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum = d.refobjsubid "
+    "JOIN pg_sequences AS q ON q.schemaname = current_schema() AND q.sequencename = s.relname "
+    "WHERE d.deptype IN ('a', 'i') AND t.relnamespace = current_schema()::regnamespace",
 }
 _REFERENCES = {
     "sqlite": 'SELECT DISTINCT "table" FROM pragma_foreign_key_list($1)',
@@ -61,6 +71,23 @@ def stored(tx: Tx) -> list[StoredTable]:
         {name: sorted({row[0] for row in tx.all(_REFERENCES[tx.engine], name)} & {*names} - {name}) for name in names}
     )
     return [_described(tx, name) for name in order.static_order()]
+
+
+def counters(tx: Tx) -> dict[str, tuple[str, int]]:
+    """Return, by table, the column that the database numbers (on PostgreSQL) and the last number that it gave: numbers
+    of rows that are gone are not given again."""
+    return {table: (column, last or 0) for table, column, last in tx.all(_COUNTERS[tx.engine])}
+
+
+def holding(tx: Tx) -> list[str]:
+    """Return the tables with something that somebody stored: rows that Kho keeps of itself do not count."""
+    names = [table.name for table in stored(tx) if table.name not in NOTES]
+    return [name for name in names if tx.one(f"SELECT 1 FROM {name} LIMIT 1") is not None]
+
+
+def is_derived(name: str) -> bool:
+    """True for what is not in a backup, because it is made again or belongs to running processes."""
+    return name in PASSING - {"vector_identity"} or REBUILT.fullmatch(name) is not None
 
 
 def _is_stored(name: str) -> bool:

@@ -22,6 +22,7 @@ from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
     from kho.doors.cli import (
+        backup,
         completion,
         connect,
         context,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from kho.kernel import vocabulary
 else:
     (vocabulary,) = lazy("kho.kernel.vocabulary")
-    completion, connect, context, devices, doctor, evaluate, hook, migrate, models, operations, serve, transfer = lazy(
+    backup, migrate = lazy("kho.doors.cli.backup", "kho.doors.cli.migrate")
+    completion, connect, context, devices, doctor, evaluate, hook, models, operations, serve, transfer = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
         "kho.doors.cli.context",
@@ -47,7 +49,6 @@ else:
         "kho.doors.cli.doctor",
         "kho.doors.cli.evaluate",
         "kho.doors.cli.hook",
-        "kho.doors.cli.migrate",
         "kho.doors.cli.models",
         "kho.doors.cli.operations",
         "kho.doors.cli.serve",
@@ -75,7 +76,7 @@ PURPOSES = {
     "Collections": ("query", "similar", "collections", "kb", "watch", "projects", "feedback", "history"),
     "Documents": ("docs",),
     "Boards and tools": ("devices", "tools"),
-    "Upkeep": ("doctor", "migrate", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
+    "Upkeep": ("doctor", "backup", "restore", "migrate", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
 }
 """Sections of the help, and the order of their commands. Commands that are in none come last."""
 OWN = {
@@ -85,6 +86,7 @@ OWN = {
     "devices": devices,
     "evaluate": evaluate,
     "doctor": doctor,
+    "backup": backup,
     "migrate": migrate,
     "models": models,
     "completion": completion,

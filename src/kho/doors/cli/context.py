@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import click
 
@@ -65,6 +65,34 @@ class Examine(Protocol):
     """Reports the health of the store and its indexes, after rebuilding them if `repair` is set."""
 
     def __call__(self, *, repair: bool, progress: Report) -> Coroutine[Any, Any, dict[str, Any]]: ...
+
+
+class CheckedBackup(Protocol):
+    """A backup that is whole, and not newer than this program."""
+
+    @property
+    def source(self) -> Any: ...
+    @property
+    def contents(self) -> dict[str, Any]: ...
+
+
+class RestoreTarget(Protocol):
+    """The store that a backup is restored into."""
+
+    @property
+    def where(self) -> str: ...
+    async def held(self) -> list[str]: ...
+    async def restore(self, source: Any, *, replace: bool, report: Report) -> dict[str, Any]: ...
+
+
+class Backups(Protocol):
+    """Writes the store to a file or pipe, and puts it back."""
+
+    def file(self) -> Path: ...
+    def save(self, path: Path, report: Callable[[int, int], None]) -> dict[str, Any]: ...
+    def send(self, out: IO[bytes], report: Callable[[int, int], None]) -> None: ...
+    def checked(self, file: Path | None, report: Report) -> AbstractContextManager[CheckedBackup]: ...
+    def target(self, into: str | None) -> RestoreTarget: ...
 
 
 class Models(Protocol):
@@ -139,6 +167,7 @@ class Program:
     """Bring the database up to date."""
     asks: bool
     """Nothing is copied before the database is brought up to date, so `kho migrate --apply` asks."""
+    backups: Callable[[], Backups]
     models: Callable[[], Models]
     asking: Callable[[str, Hub], AbstractAsyncContextManager[Ask]]
     """Connect a client to a hub through one of its doors: memory, mcp or http."""

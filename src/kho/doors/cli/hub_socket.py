@@ -97,6 +97,17 @@ def running(folder: Path, settings: str) -> str:
     return _sent(folder, {"settings": settings, "ping": True}, PING_TIMEOUT).get("address", "")
 
 
+def processes(folder: Path) -> list[int]:
+    """Return the numbers of the processes that serve the store of this folder, whatever their settings."""
+    found: list[int] = []
+    for path in sorted(folder.glob(f"{NAME}*.sock")):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(CONNECT_TIMEOUT)
+            if connection.connect_ex(str(path)) == 0:
+                found.append(int(path.stem.removeprefix(NAME)))
+    return found
+
+
 def _sent(folder: Path, asked: Mapping[str, Any], timeout: float = ANSWER_TIMEOUT) -> dict[str, Any]:
     for path in sorted(folder.glob(f"{NAME}*.sock")):
         try:

@@ -18,12 +18,12 @@ Report = Callable[[str, int, int], None]
 
 
 @contextmanager
-def reporting(*, lines: bool = True) -> Generator[Report, None, None]:
+def reporting(*, lines: bool = True, in_bytes: bool = False) -> Generator[Report, None, None]:
     """Report progress of work that has parts: each part has its own bar on a terminal, elsewhere a line if `lines` is
-    set."""
-    bar = _bar()
+    set. What is counted may be bytes."""
+    bar = _bar(in_bytes=in_bytes)
     if bar is None:
-        yield _lines() if lines else _unheard
+        yield _lines(in_bytes) if lines else _unheard
         return
     with bar:
         tasks: dict[str, TaskID] = {}
@@ -56,12 +56,12 @@ def following(*, quiet: bool) -> Generator[call.Progress, None, None]:
         yield report
 
 
-def _bar() -> "Progress | None":
+def _bar(*, in_bytes: bool = False) -> "Progress | None":
     """Return a progress bar; None if stderr is not a terminal."""
     if not sys.stderr.isatty():
         return None
     from rich.console import Console  # slow to import, and not needed when stderr is not a terminal
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
     from rich.table import Column
 
     class Remaining(TextColumn):
@@ -72,8 +72,14 @@ def _bar() -> "Progress | None":
             return super().render(task)
 
     text = TextColumn("{task.description}", markup=False, table_column=Column(max_width=40, no_wrap=True))
-    columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), Remaining(""))
+    counted = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    columns = (SpinnerColumn(), text, BarColumn(), counted, Remaining(""))
     return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def size(count: int) -> str:
+    """12.3 MB."""
+    return f"{count / 1_000_000:,.1f} MB" if count >= 100_000 else f"{count:,} bytes"
 
 
 def time_left(done: float, total: float | None, elapsed: float | None) -> str:
@@ -94,12 +100,13 @@ def _unheard(what: str, done: int, total: int) -> None:
     return None
 
 
-def _lines() -> Report:
+def _lines(in_bytes: bool) -> Report:
     begun: set[str] = set()
 
     def report(what: str, done: int, total: int) -> None:
         if what not in begun and (total == 0 or done < total):
             begun.add(what)
-            echo(f"{what}: {total - done} to do" if total else f"{what} …", err=True)
+            left = size(total - done) if in_bytes else str(total - done)
+            echo(f"{what}: {left} to do" if total else f"{what} …", err=True)
 
     return report

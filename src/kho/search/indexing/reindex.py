@@ -10,7 +10,7 @@ from kho.kernel.background import Background
 from kho.kernel.ports import Database, Row, Tx, Value
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
-from kho.lib.sql import marks
+from kho.lib.sql import marks, number
 from kho.lib.tenancy import in_all_tenants
 from kho.search.indexing import passages
 from kho.search.indexing.embedding_queue import LEASE, MODEL
@@ -115,10 +115,17 @@ def index_health(tx: Tx, now: int) -> IndexHealth:
 
 
 async def reindex_all(
-    db: Database, background: Background, start: Sequence[Callable[[], Awaitable[None]]], *, clock: Clock, vectors: bool
+    db: Database,
+    background: Background,
+    start: Sequence[Callable[[], Awaitable[None]]],
+    *,
+    clock: Clock,
+    vectors: bool,
+    progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Make the slices reindex all their rows: `start` are their start-up tasks. With `vectors`, every passage is also
-    queued for its vector; those that have one are not embedded again."""
+    queued for its vector; those that have one are not embedded again. `progress` is for an index that was empty, and
+    hears how many passages of how many are in it."""
 
     def forget(tx: Tx) -> set[str]:
         forms = {row[0] for row in tx.all("SELECT name FROM search_state WHERE name LIKE 'form:%'")}
@@ -139,9 +146,15 @@ async def reindex_all(
             done, waiting = await asyncio.wait(waiting, timeout=LOOK_AGAIN, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
+            if progress is not None:
+                progress(*await db.read(_words_of_passages))
     finally:
         await background.drain()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _words_of_passages(tx: Tx) -> tuple[int, int]:
+    return number(tx, "SELECT count(*) FROM words_entries"), number(tx, "SELECT count(*) FROM passages")
 
 
 def _forms(tx: Tx) -> set[str]:

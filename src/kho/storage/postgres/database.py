@@ -17,7 +17,7 @@ from kho.lib.dataclass import dataclass
 from kho.lib.tenancy import Reach, reach
 from kho.storage import schema_mark
 from kho.storage.fair_threads import FairThreads
-from kho.storage.postgres import tenant_wall
+from kho.storage.postgres import sessions, tenant_wall
 from kho.storage.postgres.transaction import Contended, PostgresTx, translate
 from kho.storage.unit_of_work import finish
 
@@ -278,3 +278,4 @@ def _configure(limits: PostgresLimits, connection: "Connection") -> None:
     # With many short queries at once each should use one core, or all of them wait for each other.
     connection.execute("SET max_parallel_workers_per_gather = 0")
     _command(connection, limits.patience)
+    connection.execute(sessions.NAME.encode())

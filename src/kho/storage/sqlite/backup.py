@@ -1,4 +1,4 @@
-"""Copies of the SQLite database, made beside it before a migration changes it.
+"""Copies of the SQLite database, made beside it before a migration changes it or a backup takes its place.
 
 `kho.db.before-documents-005_audit` is the database as it was before that migration and those that came with it. It is a
 complete database; docs/storage.md says how to go back to it.
@@ -7,6 +7,7 @@ complete database; docs/storage.md says how to go back to it.
 import filecmp
 import logging
 import os
+import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -14,7 +15,8 @@ from pathlib import Path
 import apsw
 
 from kho.kernel.errors import DatabaseError
-from kho.storage.sqlite.connection import connect
+from kho.lib import private_file
+from kho.storage.sqlite.connection import Connection, connect
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +36,13 @@ def keep(path: Path, before: str, progress: Report) -> None:
     the same time. A copy is never overwritten. If one of the same content exists, because the migration failed and is
     retried, no second one is kept.
     """
-    copy = path.with_name(f"{path.name}.before-{before}")
-    part = copy.with_name(f"{copy.name}.part")
+    part = _part(path, before)
     try:
-        _write(path, part, progress)
-        copy = _named(part, copy)
+        source = connect(str(path))
+        try:
+            copy = set_aside(path, before, source, progress)
+        finally:
+            source.close()
         for old in copies(path)[:-KEPT]:
             old.unlink()
     except (apsw.Error, OSError) as error:
@@ -52,6 +56,27 @@ def keep(path: Path, before: str, progress: Report) -> None:
     log.warning("The database is brought up to date. As it was before, it is kept in %s", copy)
 
 
+def set_aside(
+    path: Path, before: str, source: Connection | None = None, progress: Report = lambda what, done, total: None
+) -> Path:
+    """Copy the database at `path` and return the copy. `source` is open on it, if nobody else may open it now; without
+    one, the file is damaged and copied as it is, with its log."""
+    part = _part(path, before)
+    copy = part.with_name(part.name.removesuffix(".part"))
+    if source is not None:
+        _copy(source, part, progress)
+        return _named(part, copy)
+    for beside in ("", "-wal"):
+        if (file := path.with_name(path.name + beside)).exists():
+            with private_file.create(copy.with_name(copy.name + beside)) as target, file.open("rb") as damaged:
+                shutil.copyfileobj(damaged, target)
+    return copy
+
+
+def _part(path: Path, before: str) -> Path:
+    return path.with_name(f"{path.name}.before-{before}.part")
+
+
 def copies(path: Path) -> list[Path]:
     """Return the copies of the database at `path`, oldest first."""
     start = f"{path.name}.before-"
@@ -59,10 +84,10 @@ def copies(path: Path) -> list[Path]:
     return sorted(named, key=lambda one: (one.stat().st_mtime_ns, one.name))
 
 
-def _write(path: Path, part: Path, progress: Report) -> None:
+def _copy(source: Connection, part: Path, progress: Report) -> None:
     part.unlink(missing_ok=True)  # left by a killed process
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    source, target = connect(str(path)), connect(str(part))
+    target = connect(str(part))
     try:
         target.execute("PRAGMA journal_mode = OFF")  # an unfinished copy is discarded as a whole
         with target.backup("main", source, "main") as backup:
@@ -70,7 +95,6 @@ def _write(path: Path, part: Path, progress: Report) -> None:
                 progress("Copying pages of the database", backup.page_count - backup.remaining, backup.page_count)
     finally:
         target.close()
-        source.close()
 
 
 def _named(part: Path, copy: Path) -> Path:

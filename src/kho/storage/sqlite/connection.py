@@ -1,12 +1,14 @@
 """Types for the part of apsw that is used here: its own stubs refer to a class that Python 3.11 does not have."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import apsw
 
 
 class Cursor(Protocol):
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
+
     def fetchone(self) -> tuple[Any, ...] | None: ...
 
     def fetchall(self) -> list[tuple[Any, ...]]: ...

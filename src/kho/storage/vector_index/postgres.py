@@ -20,6 +20,7 @@ from kho.kernel.ports import Where, each
 from kho.lib.sql import number_of
 from kho.storage.vector_index.base import (
     IndexFilter,
+    Model,
     find,
     latest,
     look_up,
@@ -116,7 +117,7 @@ class PostgresVectors:
         self._exact = exact
 
     async def prepare(self, model: str, dimension: int) -> None:
-        await self._extension()
+        await self.need_extension()
 
         def work(tx: Tx) -> None:
             tx.one("SELECT pg_advisory_xact_lock($1)", _LOCK)
@@ -194,7 +195,7 @@ class PostgresVectors:
     async def aclose(self) -> None:
         """Does nothing: only the database is open, and others use it."""
 
-    async def _extension(self) -> None:
+    async def need_extension(self) -> None:
         """Ensure that pgvector is installed, and new enough for iterative scans when a filter leaves too few hits."""
         if await self._db.read(_version) is None:
             try:
@@ -212,6 +213,31 @@ class PostgresVectors:
                 f"pgvector {version} is too old: filtered searches would lose rows. Install 0.8 or newer and let an "
                 "administrator run, in Kho's database:  ALTER EXTENSION vector UPDATE;"
             )
+
+
+def halves(known: Model) -> str:
+    """Return the SELECT of a model's vectors with their numbers, for a backup: see `as_half`."""
+    return f"SELECT seq, halfvec_send(vector) FROM vectors_{known.number}"
+
+
+def as_half(sent: bytes) -> bytes:
+    """Convert what PostgreSQL sends (a header of four bytes, then the numbers, the high byte first) to the form of a
+    backup."""
+    import numpy as np
+
+    return np.frombuffer(sent, ">f2", offset=4).astype("<f2").tobytes()
+
+
+def put_halves(tx: Tx, model: str, dimension: int, rows: Sequence[tuple[PassageRef, bytes]]) -> None:
+    """Store vectors of a backup, which are of half precision and of length 1 already."""
+    import numpy as np
+
+    known = register(tx, ENGINE, model, dimension)
+    tx.script(_TABLES.format(n=known.number, dimension=dimension))
+    tx.many(
+        _PUT.format(n=known.number),
+        ((filed.seq, *_columns(filed), _literal(np.frombuffer(half, "<f2").astype("f4"))) for filed, half in rows),
+    )
 
 
 def _version(tx: Tx) -> str | None:

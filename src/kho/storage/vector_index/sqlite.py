@@ -187,6 +187,18 @@ class SqliteVectors:
             yield block, np.unpackbits(array(dead, "u1")) == 0 if any(dead) else None
 
 
+def halves(known: base.Model) -> str:
+    """Return the SELECT of a model's vectors with their numbers, for a backup."""
+    return f"SELECT seq, vector FROM vectors_{known.number}"
+
+
+def put_halves(tx: Tx, model: str, dimension: int, rows: Sequence[tuple[PassageRef, bytes]]) -> None:
+    """Store vectors of a backup, which are of half precision and of length 1 already."""
+    known = base.register(tx, ENGINE, model, dimension)
+    tx.script(_TABLES.format(n=known.number))
+    _put(tx, known, rows)
+
+
 def _put(tx: Tx, known: base.Model, rows: Sequence[tuple[PassageRef, bytes]]) -> None:
     _forget(tx, known, [filed.seq for filed, _ in rows])
     owners = {key: _owner(tx, *key) for key in {(filed.space, filed.tenant) for filed, _ in rows}}
