@@ -246,6 +246,18 @@ class Target:
         load.fill(tx, source, system_clock)
         load.carry_over(tx, purges)
 
+    @contextmanager
+    def _up_to_date(self, source: Source, scratch: Path) -> Generator[Source]:
+        """A backup of an older store, brought up to date in a database of its own: a migration means the same on
+        both."""
+        if load.is_current(source.start, self._known):
+            yield source
+            return
+        with replacement.building(scratch) as tx:
+            load.build(tx, source, migrate.load(all_migrations(), "sqlite"), self._program, system_clock)
+        with of_sqlite(scratch) as snapshot:
+            yield dump.Dump(snapshot, source.start.kho, lambda: source.start.at)
+
     def _held_by_postgres(self, tx: Tx) -> list[str]:
         if others := sessions.others(tx):
             raise StoreInUse(
@@ -294,18 +306,6 @@ def _purges(tx: Tx, since: int) -> list[dict[str, Any]]:
         return load.purges_since(tx, since)
     except DamagedDatabase:
         return []
-
-
-@contextmanager
-def _up_to_date(source: Source, known: Sequence[migrate.Migration], scratch: Path) -> Generator[Source]:
-    """A backup of an older store, brought up to date in a database of its own: a migration means the same on both."""
-    if load.is_current(source.start, known):
-        yield source
-        return
-    with replacement.building(scratch) as tx:
-        load.build(tx, source, migrate.load(all_migrations(), "sqlite"), system_clock)
-    with of_sqlite(scratch) as snapshot:
-        yield dump.Dump(snapshot, source.start.kho, lambda: source.start.at)
 
 
 async def _finish(settings: Settings, report: Report) -> None:

@@ -226,7 +226,7 @@ async def test_a_limit_to_tools_holds_for_more_resources_prompts_and_tools_of_bo
             assert not await names(client) & {*of_board, "device_call", "memory_list"}
             for tool in ("memory_list", "device_call", *of_board):
                 explained: Json = {"tool": tool}
-                for more in (explained, {**explained, "arguments": {}}):
+                for more in (explained, Json({**explained, "arguments": {}})):
                     told = await client.call_tool("more", more)
                     assert told.is_error
                     assert "There is no tool called" in str(told.content)

@@ -195,7 +195,7 @@ async def test_a_store_from_before_rows_named_places_is_whole(blank: Database, t
     before = tmp_path / "before"
     before.mkdir()
     for file in folder.glob("*.sql"):
-        if file.name < "014":
+        if file.name < "015":
             shutil.copy(file, before)
     await migrate(blank, [(name, before)])
     office = Office(blank)

@@ -139,7 +139,7 @@ class DeviceTransfer:
         lines, now = transfer.parsed(params.lines, KINDS, _refused), self.clock()
 
         def work(tx: Tx) -> ImportedDevices:
-            count = sum(self._taken(tx, call.tenant, line) for line in lines)
+            count = sum(self._taken(tx, call, line) for line in lines)
             if count:
                 call.audit(tx, "", at=now, imported=count)
             return ImportedDevices(imported=count, unchanged=len(lines) - count)
@@ -148,7 +148,8 @@ class DeviceTransfer:
         self.on_change()
         return done
 
-    def _taken(self, tx: Tx, tenant: str, line: Line) -> bool:
+    def _taken(self, tx: Tx, call: Call, line: Line) -> bool:
+        tenant = call.tenant
         if isinstance(line, ToolsetLine):
             return bool(TOOLSETS.insert(tx, Toolset(**line.values("kind")), conflict=NOTHING, tenant=tenant))
         assert isinstance(line, DeviceLine)
@@ -157,7 +158,7 @@ class DeviceTransfer:
         BOARDS.insert(tx, Board(**line.values("kind")), tenant=tenant)
         if line.approved_at is not None and line.revoked_at is None:
             store.forget_pending(tx, line.id, line.client)  # it no longer has to wait
-            self.quotas.need(tx, "boards", tenant, lambda: store.approved_count(tx, tenant))
+            self.quotas.need(tx, "boards", tenant, lambda: store.approved_count(tx, tenant), by_key=call.shared)
         return True
 
 

@@ -163,6 +163,7 @@ class Archive:
     async def load(self, params: LoadDocuments, call: Call) -> LoadedDocuments:
         """Take what save_documents gave; documents that are here already stay as they are."""
         lines, now = transfer.parsed(params.lines, KINDS, _refused), self.clock()
+        ids = sorted({line.id for line in lines if isinstance(line, DocumentLine | RevisionLine)})
         entries: dict[str, Prepared] = {}
         for line in lines:
             if isinstance(line, DocumentLine) and line.deleted_at is None:
@@ -174,7 +175,10 @@ class Archive:
         def work(tx: Tx) -> LoadedDocuments:
             tree.hold(tx, call.tenant)
             notes = list[str]()
+            before = store.size_of(tx, call.tenant, ids)
             count = sum(self._taken(tx, call.tenant, line, entries, notes) for line in lines)
+            grown = store.size_of(tx, call.tenant, ids) - before
+            self.index.count(tx, store.REVISIONS, call.tenant, grown, by_key=call.shared)
             if count:
                 call.audit(tx, "", at=now, imported=count)
             return LoadedDocuments(imported=count, unchanged=len(lines) - count, notes=notes or None)

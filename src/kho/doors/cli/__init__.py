@@ -76,7 +76,10 @@ PURPOSES = {
     "Collections": ("query", "similar", "collections", "kb", "watch", "projects", "feedback", "history"),
     "Documents": ("docs",),
     "Boards and tools": ("devices", "tools"),
-    "Upkeep": ("doctor", "backup", "restore", "migrate", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
+    "Upkeep": (
+        *("doctor", "backup", "restore", "migrate", "models", "audit", "settings", "tenants", "admin", "eval"),
+        "completion",
+    ),
 }
 """Sections of the help, and the order of their commands. Commands that are in none come last."""
 OWN = {

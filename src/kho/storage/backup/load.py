@@ -44,9 +44,7 @@ def is_current(start: Start, known: Sequence[migrate.Migration]) -> bool:
     return {(one.slice, one.number) for one in known} <= {(slice, number) for slice, number, _ in start.migrations}
 
 
-def build(
-    tx: Tx, source: Source, known: Sequence[migrate.Migration], program: migrate.Program, clock: Clock
-) -> None:
+def build(tx: Tx, source: Source, known: Sequence[migrate.Migration], program: migrate.Program, clock: Clock) -> None:
     """Make the tables as they were when the backup was made, load it, and bring all up to date. For a database without
     tables."""
     had = {(slice, number) for slice, number, _ in source.start.migrations}
