@@ -11,7 +11,7 @@ from kho.kernel.ports import Tx
 from kho.kernel.upkeep.erasure import Whom
 from kho.lib.dataclass import dataclass
 from kho.lib.name_key import name_key
-from kho.lib.sql import Table, to_json, update
+from kho.lib.sql import Table, to_json, update, where
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,10 @@ def criteria(subject: str | None, before: int | None) -> dict[str, Any]:
     return found
 
 
-def unfinished(tx: Tx) -> list[Purge]:
-    """Return purges of all tenants that have not ended, the oldest first."""
-    return PURGES.all(tx, "finished_at IS NULL ORDER BY at, id")
+def unfinished(tx: Tx, tenant: str | None = None) -> list[Purge]:
+    """Return purges that have not ended, of one tenant or of all, the oldest first."""
+    mine, values = where({"tenant =": tenant})
+    return PURGES.all(tx, f"finished_at IS NULL{' AND ' if mine else ''}{mine} ORDER BY at, id", *values)
 
 
 def since(tx: Tx, at: int) -> list[Purge]:

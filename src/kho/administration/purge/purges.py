@@ -62,10 +62,21 @@ class Purges:
         with in_all_tenants():
             left = await self.db.read(ledger.unfinished)
         for purge in left:
-            log.warning("A purge of %s that was cut short goes on.", purge.tenant)
-            await self.carry_out(purge, await self._whom(purge))
+            await self._go_on(purge)
         if left and not self.background.stopping:
             await self.wipe()
+
+    async def resume_in(self, tenant: str) -> str | None:
+        """The same in one tenant, without rewriting the database. Return the id of the last, if there were any."""
+        with in_tenant(tenant):
+            left = await self.db.read(lambda tx: ledger.unfinished(tx, tenant))
+        for purge in left:
+            await self._go_on(purge)
+        return left[-1].id if left else None
+
+    async def _go_on(self, purge: Purge) -> None:
+        log.warning("A purge in the tenant %s that was cut short goes on.", purge.tenant)
+        await self.carry_out(purge, await self._whom(purge))
 
     async def reapply(self, since: int) -> int:
         """Purge again what was purged after a time: for a store that a backup from that time came back into. Return how

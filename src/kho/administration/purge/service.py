@@ -43,6 +43,7 @@ class PurgeService:
         any tenant, others their own.
         """
         whom = await self._whom(params, call)
+        resumed = await self.purges.resume_in(whom.tenant) if params.confirm and not params.dry_run else None
         takes = [
             Taken(slice=part, table=table, rows=rows) for (part, table), rows in (await self._counts(whom)).items()
         ]
@@ -50,7 +51,8 @@ class PurgeService:
         if params.dry_run:
             return found.model_copy(update={"spellings": None if whom.names is None else [*whom.names]})
         if not takes:
-            return found.model_copy(update={"finished": True, "left": ELSEWHERE})
+            done = found.model_copy(update={"id": resumed, "finished": True})
+            return await self._wiped(params, done) if resumed else done
         if not params.confirm:
             raise NotPurgedYet(
                 f"This is erased for good, in the tenant '{whom.tenant}'{_spelt(whom)}: {_listed(takes)}. "
@@ -60,7 +62,9 @@ class PurgeService:
         purge, recorded = await self._record(params, whom, call, found)
         if not await self.purges.carry_out(purge, whom, call.progress, found.rows):
             return recorded
-        done = recorded.model_copy(update={"finished": True})
+        return await self._wiped(params, recorded.model_copy(update={"finished": True}))
+
+    async def _wiped(self, params: PurgeStore, done: PurgedStore) -> PurgedStore:
         if not params.wipe:
             return done.model_copy(update={"left": f"{LEFT_IN_FILE} {ELSEWHERE}"})
         wiped = await self.purges.wipe()
