@@ -10,6 +10,7 @@ import pytest
 from tests.administration.purge_office import HOOKS, Person, of_others, stored
 from tests.documents.test_purge import in_files, rows_with
 from tests.doors.command_line import program_of, run_in_process
+from tests.timeouts import PATIENCE
 
 from kho.app import open_core, open_hub
 from kho.kernel.background import Background
@@ -209,6 +210,20 @@ async def test_the_last_key_goes_on_keeping_others_out(world: World) -> None:
     assert sub == ""
     assert revoked is not None
     assert await world.hub.keys.in_use()
+
+
+async def test_it_goes_on_when_nobody_waits_for_it_any_more(settings: Settings, world: World) -> None:
+    """As when an admin's own key is purged: the key's calls end with it."""
+    person = world.person("acme", GONE)
+    await person.use_everything()
+    asked = asyncio.ensure_future(person.do(PURGE, tenant="acme", confirm=True))
+    async with asyncio.timeout(PATIENCE):
+        while not await world.all("SELECT 1 FROM purges"):  # noqa: ASYNC110 - the database does not tell
+            await asyncio.sleep(0.001)
+        asked.cancel()
+        while await world.all("SELECT 1 FROM purges WHERE finished_at IS NULL"):  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.001)
+    assert await world.left(tenant="acme") == {}
 
 
 async def test_the_record_does_it_again_in_a_store_that_came_back(settings: Settings, world: World) -> None:

@@ -1,6 +1,7 @@
 """Carries out purges, in batches: each is a transaction with everything that belongs to its rows, so others go on
 meanwhile, and one that is cut short goes on where it was."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kho.administration.purge import ledger
 from kho.administration.purge.ledger import Purge
 from kho.kernel import Background, Database, DatabaseError, KhoError, Tx, UniqueViolation
-from kho.kernel.call import Progress
+from kho.kernel.call import Progress, Work
 from kho.kernel.upkeep.erasure import LEFT_IN_FILE, LEFT_IN_POSTGRES, Erasure, Gone, Vacuum, Whom
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
@@ -51,8 +52,11 @@ class Purges:
         def work(tx: Tx) -> dict[tuple[str, str], int]:
             found: Counter[tuple[str, str]] = Counter()
             for erasure in self.erasures():
-                found.update({(erasure.slice, table): rows for table, rows in erasure.count(tx, whom).items() if rows})
-            return dict(found)
+                for table, rows in erasure.count(tx, whom).items():
+                    place = erasure.slice, table
+                    # Of everything, two that know the same table have counted the same rows.
+                    found[place] = max(found[place], rows) if whom.everything else found[place] + rows
+            return {place: rows for place, rows in found.items() if rows}
 
         with in_all_tenants():  # of keys it has to know all; every statement names the tenant
             return await self.db.read(work)
@@ -76,7 +80,7 @@ class Purges:
 
     async def _go_on(self, purge: Purge) -> None:
         log.warning("A purge in the tenant %s that was cut short goes on.", purge.tenant)
-        await self.carry_out(purge, await self._whom(purge))
+        await self._finish(purge, await self._whom(purge))
 
     async def reapply(self, since: int) -> int:
         """Purge again what was purged after a time: for a store that a backup from that time came back into. Return how
@@ -89,13 +93,35 @@ class Purges:
             await self.wipe()
         return len(purges)
 
-    async def carry_out(self, purge: Purge, whom: Whom, progress: Progress | None = None, total: int = 0) -> bool:
-        """Erase all that a recorded purge means. False if the hub stops before that: it goes on at the next start."""
-        if not await self._erase(purge, whom, progress, total):
-            return False
-        with in_tenant(purge.tenant):
-            await self.db.write(lambda tx: ledger.finish(tx, purge, self.clock()))
-        return True
+    async def carry_out(
+        self, purge: Purge, whom: Whom, record: Work, *, wipe: bool, progress: Progress | None = None, total: int = 0
+    ) -> Wiped | None:
+        """Record a purge, erase all that it means, then rewrite the database with `wipe`. It goes on when whoever waits
+        for it goes away, as an admin does whose key is purged. None if the hub stops before it is done: it goes on at
+        the next start."""
+        ended: asyncio.Future[Wiped | None] = asyncio.get_running_loop().create_future()
+
+        async def report(done: float, most: float | None, message: str | None) -> None:
+            if progress is not None and not ended.done():
+                await progress(done, most, message)
+
+        async def work() -> None:
+            failure = KhoError()
+            try:
+                await record()
+                finished = await self._finish(purge, whom, report, total)
+                wiped = (await self.wipe() if wipe else Wiped(False, left=self._unwiped)) if finished else None
+                if not ended.done():
+                    ended.set_result(wiped)
+            except KhoError as problem:
+                failure = problem
+                log.warning("a purge could not go on: %s", problem.message)
+            finally:
+                if not ended.done():
+                    ended.set_exception(failure)
+
+        self.background.add(work)
+        return await ended
 
     async def wipe(self) -> Wiped:
         """Rewrite the database file, so that nothing is left of deleted rows."""
@@ -109,8 +135,19 @@ class Purges:
                 return Wiped(True, left=LEFT_IN_POSTGRES)
         except KhoError as failure:
             log.warning("the database was not rewritten after a purge: %s", failure.message)
-            return Wiped(False, failure.message, LEFT_IN_FILE if self.vacuum is not None else LEFT_IN_POSTGRES)
+            return Wiped(False, failure.message, self._unwiped)
         return Wiped(False)
+
+    @property
+    def _unwiped(self) -> str:
+        return LEFT_IN_POSTGRES if self.db.engine == "postgres" else LEFT_IN_FILE
+
+    async def _finish(self, purge: Purge, whom: Whom, progress: Progress | None = None, total: int = 0) -> bool:
+        if not await self._erase(purge, whom, progress, total):
+            return False
+        with in_tenant(purge.tenant):
+            await self.db.write(lambda tx: ledger.finish(tx, purge, self.clock()))
+        return True
 
     async def _whom(self, purge: Purge) -> Whom:
         names = await self._names(purge.tenant, purge.is_about) if purge.of_person else ()

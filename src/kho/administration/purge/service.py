@@ -3,15 +3,16 @@
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from kho.administration.contract import ADMINISTRATION
 from kho.administration.purge import ledger, markdown
 from kho.administration.purge.ledger import PURGES, Purge
 from kho.administration.purge.model import ELSEWHERE, PurgedStore, PurgeStore, Taken
-from kho.administration.purge.purges import Purges
+from kho.administration.purge.purges import Purges, Wiped
 from kho.kernel import Call, Command, Forbidden, NotFound, Tx, Unconfirmed, api_keys, audit
 from kho.kernel.audit import PURGE
-from kho.kernel.upkeep.erasure import LEFT_IN_FILE, Whom
+from kho.kernel.upkeep.erasure import Whom
 from kho.lib.clock import iso
 from kho.lib.dataclass import dataclass
 from kho.lib.tenancy import in_all_tenants
@@ -45,31 +46,30 @@ class PurgeService:
         whom = await self._whom(params, call)
         resumed = await self.purges.resume_in(whom.tenant) if params.confirm and not params.dry_run else None
         takes = [
-            Taken(slice=part, table=table, rows=rows) for (part, table), rows in (await self._counts(whom)).items()
+            Taken(slice=part, table=table, rows=rows) for (part, table), rows in (await self.purges.count(whom)).items()
         ]
         found = PurgedStore(tenant=whom.tenant, takes=takes, rows=sum(one.rows for one in takes), finished=False)
         if params.dry_run:
             return found.model_copy(update={"spellings": None if whom.names is None else [*whom.names]})
         if not takes:
             done = found.model_copy(update={"id": resumed, "finished": True})
-            return await self._wiped(params, done) if resumed else done
+            return _done(done, await self.purges.wipe()) if resumed and params.wipe else done
         if not params.confirm:
             raise NotPurgedYet(
                 f"This is erased for good, in the tenant '{whom.tenant}'{_spelt(whom)}: {_listed(takes)}. "
                 "Nothing was done yet.",
                 takes=[one.model_dump() for one in takes],
             )
-        purge, recorded = await self._record(params, whom, call, found)
-        if not await self.purges.carry_out(purge, whom, call.progress, found.rows):
-            return recorded
-        return await self._wiped(params, recorded.model_copy(update={"finished": True}))
+        purge = self._purge(params, whom, call)
+        recorded = found.model_copy(update={"id": purge.id})
 
-    async def _wiped(self, params: PurgeStore, done: PurgedStore) -> PurgedStore:
-        if not params.wipe:
-            return done.model_copy(update={"left": f"{LEFT_IN_FILE} {ELSEWHERE}"})
-        wiped = await self.purges.wipe()
-        left = " ".join(filter(None, (wiped.left, ELSEWHERE)))
-        return done.model_copy(update={"wiped": wiped.done, "problem": wiped.problem, "left": left})
+        async def record() -> None:
+            await self._record(params, whom, call, purge, recorded)
+
+        wiped = await self.purges.carry_out(
+            purge, whom, record, wipe=params.wipe, progress=call.progress, total=found.rows
+        )
+        return recorded if wiped is None else _done(recorded, wiped)
 
     async def _whom(self, params: PurgeStore, call: Call) -> Whom:
         tenant = params.tenant or call.tenant
@@ -85,30 +85,30 @@ class PurgeService:
         spelt = await self.purges.spellings(tenant, params.subject)
         return Whom(tenant, tuple(sorted({*spelt, params.subject})), params.before)
 
-    async def _counts(self, whom: Whom) -> dict[tuple[str, str], int]:
-        return await self.purges.count(whom)
-
-    async def _record(
-        self, params: PurgeStore, whom: Whom, call: Call, found: PurgedStore
-    ) -> tuple[Purge, PurgedStore]:
-        """Record the purge before it begins: from here on it ends, whatever happens to this process."""
-        now = self.purges.clock()
+    def _purge(self, params: PurgeStore, whom: Whom, call: Call) -> Purge:
         by = "" if call.principal.sub in (whom.names or ()) else call.principal.sub
         what = ledger.criteria(params.subject, params.before)
-        purge = Purge(whom.tenant, str(uuid.uuid4()), what, by, now, None, {})
+        return Purge(whom.tenant, str(uuid.uuid4()), what, by, self.purges.clock(), None, {})
+
+    async def _record(self, params: PurgeStore, whom: Whom, call: Call, purge: Purge, recorded: PurgedStore) -> None:
+        """Record the purge before it begins: from here on it ends, whatever happens to this process."""
         kind = "tenant" if whom.everything else "person" if whom.names is not None else "old"
         before = {} if params.before is None else {"before": iso(params.before)}
+        details: dict[str, Any] = {"purge": purge.id, "what": kind, "rows": recorded.rows, **before}
 
         def work(tx: Tx) -> PurgedStore:
             PURGES.insert(tx, purge)
-            event = call.audit_event(
-                "", at=now, operation=PURGE, reason=params.reason, purge=purge.id, what=kind, rows=found.rows, **before
-            )
-            audit.record(tx, replace(event, tenant=whom.tenant, actor=by))
-            return found.model_copy(update={"id": purge.id})
+            event = call.audit_event("", at=purge.at, operation=PURGE, reason=params.reason, **details)
+            audit.record(tx, replace(event, tenant=whom.tenant, actor=purge.requested_by))
+            return recorded
 
         with in_all_tenants():  # `_whom` decided whose
-            return purge, await call.commit(self.purges.db, work)
+            await call.commit(self.purges.db, work)
+
+
+def _done(found: PurgedStore, wiped: Wiped) -> PurgedStore:
+    left = " ".join(filter(None, (wiped.left, ELSEWHERE)))
+    return found.model_copy(update={"finished": True, "wiped": wiped.done, "problem": wiped.problem, "left": left})
 
 
 def _spelt(whom: Whom) -> str:
