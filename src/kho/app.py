@@ -37,7 +37,7 @@ from kho.search.indexing.embedding_queue import EmbeddingQueue
 from kho.search.indexing.index import Index
 from kho.search.query.searcher import Searcher, SearchLimits
 from kho.settings import BACKUPS, DATABASE, SOCKETS, Settings, local_principal
-from kho.slices import READ_ALL, SLICES, Shared, kinds
+from kho.slices import HOLDERS, READ_ALL, SLICES, Shared, kinds
 from kho.storage import gauges
 from kho.storage.api_keys import SqlApiKeys
 from kho.storage.audit import SqlRefusals
@@ -249,7 +249,7 @@ def _backups(settings: Settings, core: Core) -> schedule.Schedule:
 def modules(settings: Settings) -> list[str]:
     """Return the modules that a web server with these settings needs, and that importing this one does not load."""
     doors = ("kho.doors.http.app", "kho.doors.http.supervision", "kho.doors.cli.hub_socket")
-    names = [__name__, *doors, *(f"kho.{name}.capability" for name in SLICES)]
+    names = [__name__, *doors, *(f"kho.{name}.capability" for name in SLICES), *HOLDERS]
     if settings.database_url is None:
         return [*names, "kho.storage.sqlite.vacuum"]
     return [*names, "psycopg_pool", "kho.storage.postgres.database", "kho.storage.word_index.postgres"]

@@ -243,7 +243,8 @@ class Target:
                 dump.write(dump.Dump(snapshot, __version__, system_clock), out, lambda done, total: None)
         purges = load.purges_since(tx, source.start.at)
         load.empty(tx, source.start)
-        load.fill(tx, source, system_clock)
+        load.fill(tx, source)
+        load.leave_to_the_indexes(tx, source.start, system_clock)
         load.carry_over(tx, purges)
 
     @contextmanager

@@ -19,25 +19,36 @@ if TYPE_CHECKING:
     from kho import settings as config
     from kho.administration import capability as administration
     from kho.administration import service as administration_service
+    from kho.administration.purge import holdings
+    from kho.administration.purge import purges as purge_runs
     from kho.audit import capability as audit
+    from kho.audit import erasure as audit_erasure
     from kho.devices import capability as devices
+    from kho.devices import erasure as devices_erasure
     from kho.devices.mqtt import config as mqtt
     from kho.documents import capability as documents
+    from kho.documents import erasure as documents_erasure
     from kho.documents import knowledge
     from kho.experiences import capability as experiences
+    from kho.experiences import erasure as experiences_erasure
     from kho.facts import capability as facts
+    from kho.facts import erasure as facts_erasure
     from kho.kernel import background, registry
     from kho.kernel.call import Call
     from kho.kernel.capability import Capability
     from kho.kernel.registry import Registry
+    from kho.kernel.upkeep.erasure import Erasure, Vacuum
     from kho.kernel.vocabulary import Kind
     from kho.lib import clock
     from kho.memory import capability as memory
+    from kho.memory import erasure as memory_erasure
     from kho.models import factory
     from kho.recall import capability as recall
     from kho.research import capability as research
+    from kho.research import erasure as research_erasure
     from kho.research.ingest import allowed_paths
     from kho.search.core import Core
+    from kho.search.indexing import erasure as index_erasure
     from kho.settings import Settings
     from kho.storage import api_keys
     from kho.storage.sqlite import vacuum
@@ -58,6 +69,17 @@ else:
     (recall,) = lazy("kho.recall.capability")
     toolbox, duckduckgo, toolbox_errors = lazy("kho.toolbox.capability", "kho.toolbox.duckduckgo", "kho.toolbox.errors")
     api_keys, vacuum, config = lazy("kho.storage.api_keys", "kho.storage.sqlite.vacuum", "kho.settings")
+    (purge_runs,) = lazy("kho.administration.purge.purges")
+    memory_erasure, facts_erasure, experiences_erasure, research_erasure = lazy(
+        "kho.memory.erasure", "kho.facts.erasure", "kho.experiences.erasure", "kho.research.erasure"
+    )
+    documents_erasure, devices_erasure, audit_erasure, index_erasure, holdings = lazy(
+        "kho.documents.erasure",
+        "kho.devices.erasure",
+        "kho.audit.erasure",
+        "kho.search.indexing.erasure",
+        "kho.administration.purge.holdings",
+    )
 
 
 class Shared:
@@ -119,15 +141,12 @@ def open_documents(settings: Settings, core: Core, shared: Shared) -> Capability
         found = await shared.web_search.results(query, call)
         return [knowledge.External(one["title"], one["href"], one["body"]) for one in found]
 
-    rewrite = None
-    if settings.database_url is None:
-        rewrite = partial(vacuum.vacuum, settings.home / config.DATABASE)
     return documents.capability(
         core,
         settings.documents,
         llm=shared.llm,
         web_search=web,
-        vacuum=rewrite,
+        vacuum=_rewrite(settings),
         shared=api_keys.SqlApiKeys(core.db).in_use,
         network=shared.network,
         read_only=settings.read_only,
@@ -173,7 +192,42 @@ def open_administration(settings: Settings, core: Core, shared: Shared) -> Capab
         registry=describe,
         settings=partial(config.effective, settings),
     )
-    return administration.capability(service)
+    return administration.capability(core, service, open_purges(settings, core))
+
+
+def open_purges(settings: Settings, core: Core) -> purge_runs.Purges:
+    """What erases for good, in all slices, whichever of them are open."""
+    own: list[Erasure] = []
+
+    def erasures() -> list[Erasure]:
+        if not own:  # their modules are loaded with the first purge
+            own.extend(
+                [
+                    *holdings.erasures(core.clock),
+                    *memory_erasure.erasures(core, settings.memory),
+                    *facts_erasure.erasures(core),
+                    *experiences_erasure.erasures(core),
+                    *research_erasure.erasures(core, settings.research),
+                    *documents_erasure.erasures(core),
+                    *devices_erasure.erasures(settings.devices),
+                    index_erasure.Entries(core.index),
+                    *audit_erasure.erasures(core, settings.audit),
+                ]
+            )
+        return own
+
+    return purge_runs.Purges(
+        db=core.db,
+        background=core.background,
+        clock=core.clock,
+        erasures=erasures,
+        vacuum=_rewrite(settings),
+    )
+
+
+def _rewrite(settings: Settings) -> Vacuum | None:
+    """Return what rewrites the database file; None if the database manages its files itself."""
+    return None if settings.database_url else partial(vacuum.vacuum, settings.home / config.DATABASE)
 
 
 SLICES: dict[str, tuple[ModuleType, Callable[[Settings, Core, Shared], Capability]]] = {
@@ -189,6 +243,12 @@ SLICES: dict[str, tuple[ModuleType, Callable[[Settings, Core, Shared], Capabilit
     "audit": (audit, open_audit),  # after the slices whose rows it shows
 }
 """Every slice, in the order of tools and servers."""
+HOLDERS = (
+    "kho.administration.purge.holdings",
+    "kho.search.indexing.erasure",
+    *(f"kho.{name}.erasure" for name in SLICES if name not in ("toolbox", "recall", "administration")),
+)
+"""Modules that say what is held of whom, for purges and retention."""
 READ_ALL = {"recall"}
 """Those whose commands need all slices open."""
 

@@ -291,6 +291,9 @@ STEPS = [
     Step("erase_audit", {"subject": "d", **BY}),
     unchanged("erase_audit", {"subject": "d"}),
     unchanged("erase_audit", {}),
+    unchanged("purge", {"before": "2999-01-01"}),  # it has to be confirmed
+    Step("purge", {"before": "2999-01-01", "wipe": False, "confirm": True, **BY}),
+    unchanged("purge", {"subject": "nobody", "confirm": True}),
 ]
 
 

@@ -208,6 +208,7 @@ async def fill(settings: Settings) -> dict[str, str]:
         await _facts(ada, bot)
         await _research(ada, notes)
         await _devices(ada, hub.url)
+        await _purge(ada)
     # One more webhook, whose next attempt is a day away: what waits for it is still waiting when the store is opened.
     slow = settings.model_copy(
         update={"documents": DocumentSettings(webhook_backoff=[86_400.0], webhook_hosts=["127.0.0.1"])}
@@ -477,3 +478,10 @@ async def _devices(ada: Caller, url: str) -> None:
 
         await until(away)
     await do("device_call", device="bếp", tool=volume, arguments={"volume": 12}, queue_for="7d")
+
+
+async def _purge(ada: Caller) -> None:
+    """Somebody was there, and is not any more."""
+    await ada.ask("facts-server/remember", text="Vi drives the van on Mondays.", about="Vi")
+    purge = {"subject": "Vi", "reason": "left the workshop", "wipe": False, "confirm": True}
+    assert (await ada.ask("administration-server/purge", **purge))["finished"]

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kho.administration import markdown, model
+from kho.administration.contract import ADMINISTRATION
 from kho.administration.errors import FirstKey, LastKey, Replaced
 from kho.kernel import (
     Call,
     Command,
-    Contract,
     Database,
     Forbidden,
     InvalidParams,
@@ -27,13 +27,12 @@ from kho.kernel import (
 )
 from kho.kernel.access import METRICS
 from kho.kernel.api_keys import ApiKey
-from kho.kernel.checkpoint import ADMIN, beyond
+from kho.kernel.checkpoint import beyond
 from kho.kernel.vocabulary import synonym
 from kho.lib.clock import DAY, SECOND, Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.tenancy import in_all_tenants
 
-ADMINISTRATION = Contract("administration", read_scope=ADMIN, write_scope=ADMIN, tool=False, named_by="wire")
 T = TypeVar("T")
 HOUR = 3_600 * SECOND
 KEYS = "API keys. Once there is one, every caller over HTTP needs one."

@@ -6,20 +6,21 @@ verifies, and how many left when is known.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field
 from typing import NamedTuple
 
 from kho.audit import chain
 from kho.audit.settings import AuditSettings
 from kho.kernel import AuditEvent, Background, Database, Leases, Tx, audit
 from kho.kernel.ports import Row, Value
-from kho.lib.clock import DAY, SECOND, Clock, iso
+from kho.kernel.upkeep.daily import Daily
+from kho.lib.clock import DAY, Clock, iso
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import among, where
 
 LEASE = "audit_retention"
-"""Held for a day: so it is also the memory of when it was last done, in whichever process."""
-HOUR = 3_600 * SECOND
-"""When to ask for the lease again: the process that had it may have ended."""
+INTERVAL = 3_600
+"""Seconds between two looks at whether a day has passed."""
 SETTLE = 15.0
 """Seconds after the start, in which rows that commands have written get their links: only those can leave."""
 BATCH = 500
@@ -40,23 +41,22 @@ class Retention:
     clock: Clock
     leases: Leases
     settings: AuditSettings
-    next_at: int = 0
+    daily: Daily = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.daily = Daily(self.db, self.clock, self.leases, LEASE)
 
     async def run(self) -> None:
         """Keep to the settings until the hub stops. The sealer goes on meanwhile: many rows take their time."""
         await self.background.pause(SETTLE)
-        await self.background.every(HOUR / SECOND, self.step, name="Retention of the audit trail")
+        await self.background.every(INTERVAL, self.step, name="Retention of the audit trail")
 
     async def step(self) -> None:
         """Once a day, erase and remove what is older than the settings allow."""
         text, rows = self.settings.keep_text_days, self.settings.keep_rows_days
+        if (text is None and rows is None) or not await self.daily.due():
+            return
         now = self.clock()
-        if (text is None and rows is None) or now < self.next_at:
-            return
-        self.next_at = now + HOUR
-        if not await self.db.write(self.leases.named(LEASE, DAY).take):
-            return
-        self.next_at = now + DAY
         for tenant in await self.db.read(chain.tenants):
             if text is not None:
                 await self.erase(tenant, now - text * DAY)

@@ -74,6 +74,11 @@ class Sealer:
         except UniqueViolation:  # another process wrote at the same moment
             return 0
 
+    def seal_in(self, tx: Tx, tenant: str) -> None:
+        """Link everything that this transaction sees, in it. Raises UniqueViolation if another process was faster."""
+        while links := self._next(tx, tenant)[1]:
+            chain.append(tx, tenant, links)
+
     @property
     def _lease(self) -> Lease:
         return self.leases.named(LEASE, LEASE_DURATION)

@@ -1,12 +1,6 @@
 """Settings of the audit trail."""
 
-from typing import Annotated
-
-from pydantic import Field
-
-from kho.kernel.section import Section
-
-Days = Annotated[int, Field(ge=1, le=36_500)]
+from kho.kernel.section import Days, Section
 
 
 class AuditSettings(Section):

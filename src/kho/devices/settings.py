@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kho.kernel.section import BrokerUrl, Listening, Section, WebAddress
+from kho.kernel.section import BrokerUrl, Days, Listening, Section, WebAddress
 
 Approval = Literal["auto", "code"]
 Mode = Literal["grouped", "each", "off"]
@@ -31,3 +31,7 @@ class DeviceSettings(Section):
     read_only_tools: list[str] = Field(default_factory=lambda: ["self.get_device_status"])
     """Names of tools that change nothing: calls of them are in `device_log` but not in the audit log, which is never
     emptied. Meant for tools that are polled on many boards."""
+    keep_notifications_days: Days | None = None
+    """After so many days a board's notification is deleted. None: only what is older than its newest 1,000 is."""
+    keep_calls_days: Days | None = None
+    """After so many days a call leaves the log of calls. None: only what is older than the newest 10,000 does."""

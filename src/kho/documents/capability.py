@@ -12,7 +12,7 @@ from kho.documents.deletion import CurrentReads, Deletions
 from kho.documents.folder_sync.export import Export
 from kho.documents.folder_sync.importer import Import
 from kho.documents.knowledge import Knowledge, WebSearch
-from kho.documents.purge import Purge, Vacuum
+from kho.documents.purge import Purge
 from kho.documents.reads import Reads
 from kho.documents.resources import DocumentResources
 from kho.documents.searchable import searchable
@@ -25,6 +25,7 @@ from kho.documents.webhooks.delivery import Deliveries, WebhookPolicy
 from kho.documents.webhooks.service import Webhooks
 from kho.kernel import Capability, Llm
 from kho.kernel.capability import Gauge, Transfer
+from kho.kernel.upkeep.erasure import Vacuum
 from kho.lib.addresses import SYSTEM, Allowed, Network
 from kho.lib.dataclass import dataclass
 from kho.search.core import Core

@@ -6,7 +6,6 @@ holds the text in unused pages until `vacuum` rewrites it.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from pydantic import Field
@@ -17,19 +16,13 @@ from kho.documents.deletion import Deletions
 from kho.documents.errors import NotPurgeable
 from kho.documents.model import DocumentId
 from kho.kernel import Call, Command, Database, KhoError, Params, Reason, Result, Tx
+from kho.kernel.upkeep.erasure import LEFT_IN_FILE, LEFT_IN_POSTGRES, Vacuum
 from kho.lib.clock import Clock
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import code, line
 
 logger = logging.getLogger("kho.documents")
 
-Vacuum = Callable[[], Awaitable[None]]
-LEFT_IN_POSTGRES = (
-    "PostgreSQL's own VACUUM clears the rows' place; its log and archives, and any backup, are yours to look after."
-)
-LEFT_IN_FILE = (
-    "The embedded database's file still holds the text in parts that it no longer uses, until it is rewritten."
-)
 _TABLES = ("document_bodies", "document_revisions", "document_deletions", "document_files", "documents")
 
 

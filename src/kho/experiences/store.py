@@ -177,16 +177,7 @@ class Store:
             {"tenant": tenant, "id": id, "sub": sub, **verdict},
             replacing("tenant, id, sub", *verdict),
         )
-        tx.run(
-            """
-            UPDATE experience_uses SET
-                helpful = (SELECT COUNT(*) FROM experience_feedback WHERE tenant = $1 AND id = $2 AND helpful = 1),
-                unhelpful = (SELECT COUNT(*) FROM experience_feedback WHERE tenant = $1 AND id = $2 AND helpful = 0)
-            WHERE tenant = $1 AND id = $2
-            """,
-            tenant,
-            id,
-        )
+        tally(tx, tenant, id)
 
     def count_uses(self, tx: Tx, uses: Iterable[tuple[str, str, int]], now: int) -> None:
         """Add to query counts; `uses` are (tenant, id, times). Sorted, so that two processes that count the same
@@ -234,3 +225,17 @@ class Store:
 
     def _touch(self, tx: Tx, tenant: str, id: str, now: int) -> None:
         update(tx, "experience_uses", {"updated_at": now}, tenant=tenant, id=id)
+
+
+def tally(tx: Tx, tenant: str, id: str) -> None:
+    """Count a record's verdicts again."""
+    tx.run(
+        """
+        UPDATE experience_uses SET
+            helpful = (SELECT COUNT(*) FROM experience_feedback WHERE tenant = $1 AND id = $2 AND helpful = 1),
+            unhelpful = (SELECT COUNT(*) FROM experience_feedback WHERE tenant = $1 AND id = $2 AND helpful = 0)
+        WHERE tenant = $1 AND id = $2
+        """,
+        tenant,
+        id,
+    )

@@ -20,6 +20,8 @@ from kho.lib.dataclass import dataclass
 from kho.lib.sql import Table, insert_many, marks, to_json, where
 
 Outcome = Literal["done", "refused"]
+PURGE = "purge"
+"""The operation that says what was purged: later purges leave its rows alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kho.lib.addresses import Allowed
 
@@ -12,6 +12,10 @@ class Section(BaseModel):
     """Settings under one heading. An unknown name is an error, so that a typo does not go unnoticed."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+Days = Annotated[int, Field(ge=1, le=36_500)]
+"""After which something leaves."""
 
 
 def _in_form(form: str, words: str) -> AfterValidator:

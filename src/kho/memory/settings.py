@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from kho.kernel.section import Section
+from kho.kernel.section import Days, Section
 
 
 class MemorySettings(Section):
@@ -14,4 +14,6 @@ class MemorySettings(Section):
     """Maximum length: in a longer summary the oldest paragraphs are condensed into one; their full text is kept."""
     compress_after_summary: bool = True
     """Accepted but without effect: summarising deletes no message."""
+    keep_days: Days | None = None
+    """After so many days without a message a conversation is deleted for good. None: kept for ever."""
     timeout: float = Field(default=10.0, gt=0)

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from kho.kernel.section import Section
+from kho.kernel.section import Days, Section
 
 
 class ResearchSettings(Section):
@@ -23,3 +23,5 @@ class ResearchSettings(Section):
     """Seconds for reading one file; after that it counts as unreadable."""
     duplicate: float = Field(default=0.85, gt=0, le=1)
     """Minimum similarity (0..1) at which a text counts as a duplicate."""
+    keep_history_days: Days | None = None
+    """After so many days a question leaves the history. None: only what is older than the newest 1,000 does."""

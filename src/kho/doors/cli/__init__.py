@@ -37,11 +37,12 @@ if TYPE_CHECKING:
         transfer,
     )
     from kho.doors.cli.context import Program
+    from kho.doors.cli.upkeep import purge
     from kho.kernel import vocabulary
 else:
     (vocabulary,) = lazy("kho.kernel.vocabulary")
     backup, migrate = lazy("kho.doors.cli.backup", "kho.doors.cli.migrate")
-    completion, connect, context, devices, doctor, evaluate, hook, models, operations, serve, transfer = lazy(
+    completion, connect, context, devices, doctor, evaluate, hook, models, operations, purge, serve, transfer = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
         "kho.doors.cli.context",
@@ -51,6 +52,7 @@ else:
         "kho.doors.cli.hook",
         "kho.doors.cli.models",
         "kho.doors.cli.operations",
+        "kho.doors.cli.upkeep.purge",
         "kho.doors.cli.serve",
         "kho.doors.cli.transfer",
     )
@@ -92,6 +94,7 @@ OWN = {
     "backup": backup,
     "migrate": migrate,
     "models": models,
+    "purge": purge,
     "completion": completion,
 }
 """Modules with commands that are not operations."""

@@ -213,6 +213,14 @@ class Index:
             minhash.drop(tx, space, tenant, collection, keys)
             passages.changed(tx, space, tenant, -sum(map(bool, old.values())), -freed)
 
+    def drop_any(self, tx: Tx, tenant: str, limit: int) -> int:
+        """Drop passages of a tenant in any space, at most so many. Return how many."""
+        gone = passages.any_of(tx, tenant, limit)
+        self._drop(tx, gone)
+        for space in {filed.space for filed in gone}:
+            passages.changed(tx, space, tenant)
+        return len(gone)
+
     def similar(self, tx: Tx, prepared: Prepared, limit: int = 10) -> list[str]:
         """Return the keys of possible near-duplicates in the same collection, the likeliest first."""
         document = prepared.document

@@ -146,6 +146,12 @@ def delete(tx: Tx, tenant: str, seqs: Sequence[int]) -> int:
     return sum(row[0] for row in rows)
 
 
+def any_of(tx: Tx, tenant: str, limit: int) -> list[PassageRef]:
+    """Return some passages of a tenant, in whichever space."""
+    rows = tx.all("SELECT seq, space FROM passages WHERE tenant = $1 LIMIT $2", tenant, limit)
+    return [PassageRef(seq, space, tenant) for seq, space in rows]
+
+
 def enqueue(tx: Tx, tenant: str, seqs: Iterable[int], now: int) -> None:
     tx.many(
         "INSERT INTO vector_queue (seq, tenant, due_at, attempts) VALUES ($1, $2, $3, 0) "

@@ -49,9 +49,10 @@ def build(tx: Tx, source: Source, known: Sequence[migrate.Migration], program: m
     tables."""
     had = {(slice, number) for slice, number, _ in source.start.migrations}
     migrate.apply(tx, [one for one in known if (one.slice, one.number) in had], clock)
-    fill(tx, source, clock)
+    fill(tx, source)
     migrate.apply(tx, [one for one in known if (one.slice, one.number) not in had], clock)
     migrate.sign(tx, known, program, clock())
+    leave_to_the_indexes(tx, source.start, clock)
 
 
 def empty(tx: Tx, start: Start) -> None:
@@ -66,7 +67,7 @@ def empty(tx: Tx, start: Start) -> None:
         tx.script(f"DROP TABLE {name}")
 
 
-def fill(tx: Tx, source: Source, clock: Clock) -> None:
+def fill(tx: Tx, source: Source) -> None:
     """Load all rows and vectors into tables that have the columns of the backup. What a migration put into them goes
     first. The word index is left to be made again, and vectors that did not come along."""
     there = {table.name: {*table.columns} for table in tables.stored(tx)}
@@ -88,7 +89,6 @@ def fill(tx: Tx, source: Source, clock: Clock) -> None:
             for some in _some(batch.rows):
                 tx.many(insert, some)
     _count_on(tx, source.start)
-    _leave_to_the_indexes(tx, source.start, clock)
 
 
 def _some(rows: Iterable[Sequence[Any]]) -> Iterator[list[Sequence[Any]]]:
@@ -140,19 +140,17 @@ def _count_on(tx: Tx, start: Start) -> None:
             tx.one("SELECT setval(pg_get_serial_sequence($1, $2), $3)", table.name, found[table.name][0], table.last)
 
 
-def _leave_to_the_indexes(tx: Tx, start: Start, clock: Clock) -> None:
-    """The slices file their rows again when they open, as long as no form is recorded; passages without a vector wait
-    for one."""
-    if "search_state" not in tables.all_names(tx):
-        return
+def leave_to_the_indexes(tx: Tx, start: Start, clock: Clock) -> None:
+    """For a store that was loaded and is up to date. The slices file their rows again when they open, as long as no form
+    is recorded; passages without a vector wait for one."""
     tx.run("DELETE FROM search_state WHERE name LIKE 'form:%'")
     chosen = tx.one("SELECT value FROM search_state WHERE name = 'model'")
     if chosen is None or not chosen[0]:
         return  # a hub that has a model finds that there was none, and lets all of them wait
     known = base.look_up(tx, tx.engine, start.model)
     lacks = "" if known is None else f" AND NOT EXISTS (SELECT 1 FROM vectors_{known.number} AS v WHERE v.seq = p.seq)"
-    waiting = f"SELECT p.seq, $1, 0 FROM passages AS p WHERE p.seq > 0{lacks}"
-    tx.run(f"INSERT INTO vector_queue (seq, due_at, attempts) {waiting}", clock())
+    waiting = f"SELECT p.seq, p.tenant, $1, 0 FROM passages AS p WHERE p.seq > 0{lacks}"
+    tx.run(f"INSERT INTO vector_queue (seq, tenant, due_at, attempts) {waiting}", clock())
 
 
 def purges_since(tx: Tx, at: int) -> list[dict[str, Any]]:

@@ -6,13 +6,14 @@ merges its segments, and the write-ahead log keeps old pages until it starts ove
 """
 
 import asyncio
+import time
 from pathlib import Path
 
 import apsw
 
 from kho.kernel.errors import DatabaseError
 from kho.storage.sqlite.backup import copies
-from kho.storage.sqlite.connection import connect
+from kho.storage.sqlite.connection import Connection, connect
 from kho.storage.sqlite.transaction import translate
 
 BUSY_TIMEOUT = 60
@@ -33,12 +34,25 @@ def _wipe(name: str) -> None:
             connection.set_busy_timeout(BUSY_TIMEOUT * 1000)
             connection.execute("INSERT INTO words_index (words_index) VALUES ('optimize')")
             connection.execute("VACUUM")
-            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            emptied = _empty_log(connection)
             for copy in copies(Path(name)):
                 copy.unlink()
-            if busy is None or busy[0]:
+            if not emptied:
                 raise DatabaseError("Others keep the database busy, so old pages are left in its log. Try again.")
         finally:
             connection.close()
     except apsw.Error as error:
         raise translate(error) from error
+
+
+def _empty_log(connection: Connection) -> bool:
+    """Return False if others keep the log busy until the end."""
+    end = time.monotonic() + BUSY_TIMEOUT
+    while True:
+        # For readers and writers it waits by itself; while another connection does the same it is busy at once.
+        busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy is not None and not busy[0]:
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)

@@ -1,0 +1,1 @@
+"""Erasing for good: of a tenant, of a person, of what is old."""
