@@ -22,7 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from bench.doors import HOST, read_answer
-from bench.hostile import KEYS, LISTS, ZEROS, bodies
+from bench.hostile import FEW_KEYS, FEW_LISTS, FEW_ZEROS, KEYS, LISTS, ZEROS, Raw, bodies
+from tests.parsers.samples import pdf
 from websockets.sync.client import connect
 
 from kho.simulator.board import Board, Say
@@ -34,6 +35,14 @@ FRAMES = 20_000
 """In a second."""
 MB = 1024 * 1024
 BODY = 200 * MB
+HALVES = 100
+"""Connections with a body that does not end."""
+LARGE_FILES: dict[str, Callable[[], bytes]] = {
+    "brackets.json": lambda: b"[" * (47 * MB),
+    "cells.ipynb": lambda: b'{"cells":[' + b"[]," * (16 * MB) + b"[]]}",
+    "line.txt": lambda: b"word " * (48 * MB // 5),
+}
+"""Files just under the limit, which once grew eighty times."""
 AT_ONCE = 100
 """Connections that are opened together."""
 
@@ -142,12 +151,75 @@ def large_bodies(aim: Aim, found: Counts) -> None:
             found["bodies"] += 1
 
 
+async def half_bodies(aim: Aim, found: Counts) -> None:
+    """Bodies that stop two bytes before their end: of a key, and photos without a token."""
+    size = 8 * MB
+    photo = ("Content-Type: multipart/form-data; boundary=x", f"Content-Length: {5 * MB}")
+    heads = (
+        (aim.head("POST", "/jsonrpc", "Content-Type: application/json", f"Content-Length: {size}"), size),
+        (aim.head("POST", "/vision/explain", *photo), 5 * MB),
+    )
+    numbers = iter(range(HALVES))
+
+    async def hold() -> None:
+        head, length = heads[next(numbers) % 2]
+        reader, writer = await asyncio.open_connection(HOST, aim.port)
+        found["connections"] += 1
+        try:
+            writer.write(head + b" " * (length - 2))
+            status = (await asyncio.wait_for(reader.readline(), aim.left)).split()
+            found[f"answered {status[1].decode()}"] += 1
+        finally:
+            writer.close()
+
+    await _many(aim, HALVES, hold)
+
+
+def accepted_bodies(aim: Aim, found: Counts) -> None:
+    """The same with few enough values to be accepted, one after the other."""
+    meant = [one for one in bodies() if one.held in (FEW_ZEROS, FEW_KEYS, FEW_LISTS)]
+    _in_turn(aim, found, _with_key(aim, meant))
+
+
+def large_files(aim: Aim, found: Counts) -> None:
+    """Files of nearly 50 MB in a folder that may be read, again and again."""
+    request = aim.rpc(
+        "research-server/ingest_documents", path=aim.more, collection="large", patterns=[*LARGE_FILES], create=True,
+        force=True, wait=600,
+    )  # fmt: skip
+    _in_turn(aim, found, [request])
+
+
+def slow_files(aim: Aim, found: Counts) -> None:
+    """PDFs that take their reader as long as they may, eight at a time."""
+    slow = pdf(["x"], extra=b"BT /F 12 Tf 14 TL 50 750 Td\n" + b"<0001> Tj T*\n" * 350_000 + b"ET\n")
+    streams: list[socket.socket] = []
+    while aim.left:
+        for number in range(8):
+            content = base64.b64encode(slow + b"\n%%%d" % number).decode()
+            stream = socket.create_connection((HOST, aim.port), timeout=10)
+            streams.append(stream)
+            with suppress(OSError):
+                stream.sendall(
+                    aim.rpc(
+                        "research-server/upload_document", filename=f"{number}.pdf", content=content, create=True,
+                        collection="slow",
+                    )
+                )  # fmt: skip
+                found["files sent"] += 1
+        time.sleep(min(10.0, aim.left))
+    for stream in streams:
+        stream.close()
+
+
+def _with_key(aim: Aim, meant: list[Raw]) -> list[bytes]:
+    credential = b"\r\nauthorization: Bearer " + aim.key.encode() + b"\r\n\r\n"
+    return [one.request(aim.port).replace(b"\r\n\r\n", credential, 1) for one in meant]
+
+
 def hostile_bodies(aim: Aim, found: Counts) -> None:
     """Those that once stopped a hub for ten seconds, one after the other."""
-    meant = [one for one in bodies() if one.held in (ZEROS, KEYS, LISTS)]
-    credential = b"\r\nauthorization: Bearer " + aim.key.encode() + b"\r\n\r\n"
-    requests = [one.request(aim.port).replace(b"\r\n\r\n", credential, 1) for one in meant]
-    _in_turn(aim, found, requests)
+    _in_turn(aim, found, _with_key(aim, [one for one in bodies() if one.held in (ZEROS, KEYS, LISTS)]))
 
 
 def hostile_files(aim: Aim, found: Counts) -> None:
@@ -264,13 +336,19 @@ def _masked(text: bytes) -> bytes:
 CASES = {
     "loris": slow_loris,
     "bodies": large_bodies,
+    "halves": half_bodies,
     "hostile": hostile_bodies,
+    "accepted": accepted_bodies,
     "files": hostile_files,
+    "large": large_files,
+    "slow": slow_files,
     "braces": braces,
     "streams": many_streams,
     "board": fast_board,
     "flood": flood,
 }
+LEAST = {"loris": LORIS, "halves": HALVES, "streams": STREAMS, "board": FRAMES, "flood": RATE, "slow": 8}
+"""How much of what an abuser counts must have happened, where it is more than one."""
 
 
 def main() -> None:

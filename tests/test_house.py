@@ -47,6 +47,7 @@ DIALS = {
     "doors/mcp/dial_out.py": "the address on the command line",
     "doors/tracing.py": "the collector of the settings",
     "storage/vector_index/qdrant.py": "the server of the settings",
+    "storage/vector_index/index_server.py": "the same",
     "toolbox/duckduckgo.py": "one search engine, or the proxy of the settings",
     "client.py": "a client of a hub",
     "simulator/simulator.py": "a client of a hub",

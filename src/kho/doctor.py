@@ -2,6 +2,7 @@
 boards (`kho devices simulate`). Separate from `app`, which every start imports."""
 
 import shutil
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -15,7 +16,6 @@ from pydantic import ValidationError
 from kho import evaluation
 from kho.app import Core, migrations, open_database, open_hub, opened, program
 from kho.kernel import Capability, Database, Hub, KhoError, Tx
-from kho.lib import interpreter
 from kho.lib.clock import system_clock
 from kho.lib.merge import merged
 from kho.lib.tenancy import in_all_tenants
@@ -71,6 +71,25 @@ def change(settings: Settings, changes: dict[str, Any]) -> Settings:
         raise KhoError(f"The setting {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
 
 
+MENDED = {(3, 11): 12, (3, 12): 9, (3, 13): 2}
+"""The first patch release of each version of Python in which all of it is mended: which addresses are public
+(CVE-2024-4032), brackets in the host of a URL (CVE-2025-0938), archives whose parts overlap (CVE-2024-0450), endless
+names in them (CVE-2024-8088). Versions that are not named have it from the start. Kho checks addresses and archives
+itself, too."""
+
+
+def interpreter(version: tuple[int, int, int] = sys.version_info[:3]) -> list[str]:
+    """Return a warning if this Python has faults that a later release has not."""
+    major, minor, patch = version
+    wanted = MENDED.get((major, minor), 0)
+    if patch >= wanted:
+        return []
+    return [
+        f"Python {major}.{minor}.{patch} has known security faults, some in what Kho relies on to check addresses and "
+        f"files. {major}.{minor}.{wanted} or a later release has them mended."
+    ]
+
+
 async def examine(settings: Settings, *, repair: bool, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
     """Check the store and its indexes, for `kho doctor`; with `repair`, repair and reindex them first."""
     async with opened(settings) as (core, slices):
@@ -103,7 +122,7 @@ async def _examined(
     return {
         **asdict(found),
         "wrong": wrong,
-        "warnings": [*interpreter.warnings(), *await core.db.read(tenant_wall.warnings)],
+        "warnings": [*interpreter(), *await core.db.read(tenant_wall.warnings)],
         "wanted_model": core.model,
         "engine": engine,
         "current": not found.spaces or found.model == f"{core.model} {engine}",

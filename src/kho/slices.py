@@ -211,7 +211,7 @@ def open_purges(settings: Settings, core: Core) -> purge_runs.Purges:
                     *documents_erasure.erasures(core),
                     *devices_erasure.erasures(settings.devices),
                     index_erasure.Entries(core.index),
-                    *audit_erasure.erasures(core, settings.audit),
+                    *audit_erasure.erasures(core),
                 ]
             )
         return own

@@ -26,7 +26,7 @@ class Nothing:
 
 async def filled(db: Database, source: Nothing) -> None:
     with in_all_tenants():
-        await db.write(lambda tx: load.fill(tx, source, lambda: 1))
+        await db.write(lambda tx: load.fill(tx, source))
 
 
 async def test_purges_that_came_later_are_carried_over_as_not_finished(db: Database) -> None:

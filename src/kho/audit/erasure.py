@@ -6,9 +6,8 @@ from typing import Any, cast
 
 import orjson
 
-from kho.audit.retention import BATCH, OWN, Retention, erase
+from kho.audit.retention import BATCH, OWN, erase
 from kho.audit.sealer import Sealer
-from kho.audit.settings import AuditSettings
 from kho.kernel.audit import PURGE
 from kho.kernel.ports import Tx, Value
 from kho.kernel.upkeep.erasure import PAGE, Erasure, Gone, Nameless, Whom, distinct, holds, quoted
@@ -20,10 +19,9 @@ PURGES = f"audit.operation = '{PURGE}' AND audit.capability = 'administration'"
 FURTHER = "SELECT number FROM audit_subjects WHERE tenant = $1 AND subject IN ({})"
 
 
-def erasures(core: Core, settings: AuditSettings) -> list[Erasure]:
+def erasures(core: Core) -> list[Erasure]:
     db, background, clock, leases = core.db, core.background, core.clock, core.leases
-    retention = Retention(db=db, background=background, clock=clock, leases=leases, settings=settings)
-    return [Trail(Sealer(db=db, background=background, clock=clock, leases=leases, retention=retention))]
+    return [Trail(Sealer(db=db, background=background, clock=clock, leases=leases))]
 
 
 @dataclass(frozen=True, slots=True)

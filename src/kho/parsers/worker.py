@@ -24,10 +24,10 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from kho.lib.dataclass import dataclass
 from kho.lib.tenancy import reach
-from kho.lib.turns import Turns
 from kho.parsers.formats import ISOLATED, format_of
 from kho.parsers.model import ANSWER, REQUEST, ParsedFile, ParserLimits, TextChunk, UnreadableFile
 from kho.parsers.reader import read, read_text
+from kho.parsers.turns import Turns
 
 LARGE = 256 * 2**10
 """Bytes from which a file of any format is read in the process. What a smaller one takes is measured in

@@ -105,9 +105,7 @@ def register(group: click.Group, program: Program) -> None:
             os.environ["KHO_HTTP__ALLOWED_HOSTS"] = json.dumps([*http.allowed_hosts, host])
         if tls is not None:
             os.environ["KHO_HTTP__TLS_CERT"], os.environ["KHO_HTTP__TLS_KEY"] = tls
-        elif warning := _in_clear(host, http):
-            echo(warning, err=True)
-        if warning := _mqtt_in_clear(mqtt_broker or program.mqtt_broker):
+        for warning in filter(None, (_in_clear(host, http, tls), _mqtt_in_clear(mqtt_broker or program.mqtt_broker))):
             echo(warning, err=True)
         ready = f"Kho {program.version} answers at {_addresses(host, port, tls)} (data in {program.where})"
         if keyless and is_loopback(host):
@@ -141,9 +139,9 @@ def _tls(certificate: Path | None, private_key: Path | None) -> Tls | None:
     return str(certificate.absolute()), str(private_key.absolute())
 
 
-def _in_clear(host: str, http: HttpSettings) -> str:
+def _in_clear(host: str, http: HttpSettings, tls: Tls | None) -> str:
     """Return a warning if callers on other machines would send their keys unencrypted, as far as can be known here."""
-    if is_loopback(host) or http.public_url.startswith("https://"):
+    if tls is not None or is_loopback(host) or http.public_url.startswith("https://"):
         return ""
     return (
         "Warning: keys and data travel unencrypted between this hub and other machines. Start it with --tls-cert and "

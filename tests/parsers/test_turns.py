@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kho.lib.turns import Turns
+from kho.parsers.turns import Turns
 
 pytestmark = pytest.mark.anyio
 
