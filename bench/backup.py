@@ -131,7 +131,7 @@ def of_sqlite_file(folder: Path, megabytes: int) -> None:
     home.mkdir()
     database = home / "kho.db"
     with in_all_tenants(), building(database) as tx:
-        load.build(tx, source, migrate.load(migrations(), "sqlite"), system_clock)
+        load.build(tx, source, migrate.load(migrations(), "sqlite"), migrate.Program(), system_clock)
     megabytes = size_of(database)
     print(f"SQLite, a store of {megabytes} MB", flush=True)
     kho, file, copy = [sys.executable, "-m", "kho"], folder / "kho.backup", folder / "copy.db"
@@ -184,7 +184,7 @@ async def filled(url: str, source: Source) -> None:
     try:
         with in_all_tenants():
             await migrate.migrate(db, migrations())
-            await db.write(lambda tx: load.fill(tx, source, system_clock))
+            await db.write(lambda tx: load.fill(tx, source))
     finally:
         await db.aclose()
 

@@ -19,6 +19,7 @@ from kho.kernel.errors import DamagedDatabase, DatabaseError
 from kho.lib.clock import iso, system_clock
 from kho.lib.dataclass import dataclass
 from kho.lib.folders import private_folder
+from kho.lib.sql import number
 from kho.lib.tenancy import in_all_tenants
 from kho.models import factory
 from kho.search.indexing import reindex
@@ -316,7 +317,11 @@ async def _finish(settings: Settings, report: Report) -> None:
             # Nothing else that starts with a hub: no webhook leaves, and nothing that is due is deleted.
             begun = (work for capability in slices for work in capability.start)
             start = [work for work in begun if getattr(work, "func", None) is reindex.reindex]
-            progress = partial(report, "Words")
+            size = await core.db.read(lambda tx: number(tx, "SELECT coalesce(sum(bytes), 0) FROM search_versions"))
+
+            def progress(done: int, total: int) -> None:
+                report("Words", size * done // max(total, 1), size)
+
             await reindex.reindex_all(
                 core.db, core.background, start, clock=system_clock, vectors=False, progress=progress
             )

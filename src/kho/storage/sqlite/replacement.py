@@ -21,6 +21,8 @@ from kho.storage.sqlite import backup
 from kho.storage.sqlite.connection import Connection, connect
 from kho.storage.sqlite.transaction import SqliteTx, translate
 
+PAGE = 4_096
+"""Bytes, as SQLite makes them."""
 PAGES_AT_ONCE = 5_000
 Report = Callable[[int, int], None]
 _BUILDING = "restoring-"
@@ -95,7 +97,7 @@ def building(path: Path) -> Generator[SqliteTx]:
 
 def put(built: Path, path: Path, look: Callable[[Tx], bool], before: str, report: Report) -> Path | None:
     """Give the database at `path` the contents of another one. Nobody else can open it meanwhile; `look` sees what it
-    holds, may refuse, and says whether a copy is kept, which is returned. Reports pages."""
+    holds, may refuse, and says whether a copy is kept, which is returned. Reports bytes."""
     try:
         if not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -106,7 +108,7 @@ def put(built: Path, path: Path, look: Callable[[Tx], bool], before: str, report
             copy = backup.set_aside(path, before, target) if look(SqliteTx(target)) else None
             with target.backup("main", source, "main") as copying:
                 while not copying.step(PAGES_AT_ONCE):
-                    report(copying.page_count - copying.remaining, copying.page_count)
+                    report(PAGE * (copying.page_count - copying.remaining), PAGE * copying.page_count)
         finally:
             target.close()
             source.close()
