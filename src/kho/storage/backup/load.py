@@ -141,8 +141,8 @@ def _count_on(tx: Tx, start: Start) -> None:
 
 
 def leave_to_the_indexes(tx: Tx, start: Start, clock: Clock) -> None:
-    """For a store that was loaded and is up to date. The slices file their rows again when they open, as long as no form
-    is recorded; passages without a vector wait for one."""
+    """For a store that was loaded and is up to date. The slices file their rows again when they open, as long as no
+    form is recorded; passages without a vector wait for one."""
     tx.run("DELETE FROM search_state WHERE name LIKE 'form:%'")
     chosen = tx.one("SELECT value FROM search_state WHERE name = 'model'")
     if chosen is None or not chosen[0]:
