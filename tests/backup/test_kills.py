@@ -50,8 +50,8 @@ async def filled(settings: Settings, word: str) -> None:
 
 
 def begun(place: Place, *arguments: str) -> "subprocess.Popen[bytes]":
-    nothing = subprocess.DEVNULL
-    return subprocess.Popen([*KHO, *arguments], stdin=nothing, stdout=nothing, stderr=nothing, env=place.environment())
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.Popen([*KHO, *arguments], stdin=nothing, stdout=nothing, stderr=pipe, env=place.environment())
 
 
 def killed(place: Place, longest: float, chance: random.Random, *arguments: str) -> bool:
@@ -59,9 +59,9 @@ def killed(place: Place, longest: float, chance: random.Random, *arguments: str)
     process = begun(place, *arguments)
     time.sleep(chance.uniform(0.3, 1.05) * longest)  # waits for nothing: the kill shall come at any moment
     process.kill()
-    status = process.wait(PATIENCE)
-    assert status in (0, -signal.SIGKILL), "it ended by itself, with an error"
-    return status != 0
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode in (0, -signal.SIGKILL), said
+    return process.returncode != 0
 
 
 def took(place: Place, *arguments: str) -> float:
