@@ -3,7 +3,7 @@ which every start imports."""
 
 import os
 import shutil
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from kho import __version__
 from kho.app import migrations as all_migrations
 from kho.app import opened, program
-from kho.kernel import Capability, KhoError, Tx
+from kho.kernel import KhoError, Tx
 from kho.kernel.errors import DamagedDatabase, DatabaseError
 from kho.lib.clock import iso, system_clock
 from kho.lib.dataclass import dataclass
@@ -24,6 +24,7 @@ from kho.lib.tenancy import in_all_tenants
 from kho.models import factory
 from kho.search.indexing import reindex
 from kho.settings import BACKUPS, DATABASE, Settings, whereabouts
+from kho.slices import open_purges
 from kho.storage import migrate, tables
 from kho.storage.backup import dump, files, load
 from kho.storage.backup.format import Manifest, Reader, SavedSource, Source, Start
@@ -80,11 +81,6 @@ def contents(start: Start, manifest: Manifest, size: int) -> dict[str, Any]:
         "tables": manifest["tables"],
         "sha256": manifest["sha256"],
     }
-
-
-async def reapply_purges(slices: Sequence[Capability]) -> None:
-    """Purge again, in a store that was just restored, what was purged after its backup was made. These purges stand in
-    it as not finished (`load.carry_over`), so that what does not happen here the next hub does."""
 
 
 class Backups:
@@ -325,7 +321,10 @@ async def _finish(settings: Settings, report: Report) -> None:
             await reindex.reindex_all(
                 core.db, core.background, start, clock=system_clock, vectors=False, progress=progress
             )
-            await reapply_purges(slices)
+    # What was purged after the backup was made is carried over as not finished. What does not happen here, the next hub
+    # does. The store is opened anew: after re-indexing nothing more is begun.
+    async with opened(settings, only=["administration"]) as (core, _):
+        await open_purges(settings, core).resume()
 
 
 @contextmanager

@@ -73,6 +73,21 @@ def test_through_pipes_and_back(place: Place, tmp_path: Path) -> None:
     assert "Pipes carry it" in done(Place(tmp_path / "third"), "recall", "pipes")
 
 
+def test_what_was_purged_after_a_backup_does_not_come_back_with_it(place: Place, tmp_path: Path) -> None:
+    done(place, "remember", "Zwiebelfisch sings", "--about", "Ada")
+    done(place, "remember", "The kettle boils", "--about", "Ben")
+    file = tmp_path / "kho.backup"
+    done(place, "backup", str(file))
+    done(place, "admin", "purge", "--subject", "Ada", "--yes")
+    assert "Zwiebelfisch" not in done(place, "facts", "list")
+    done(place, "restore", str(file), "--replace", "--yes")
+    assert "The kettle boils" in (facts := done(place, "facts", "list"))
+    assert "Zwiebelfisch" not in facts
+    done(place, "audit", "verify")
+    if place.database_url is None:
+        assert b"Zwiebelfisch" not in (place.home / "kho.db").read_bytes()
+
+
 def test_what_is_in_a_backup_is_told_and_nothing_is_overwritten_unasked(place: Place, tmp_path: Path) -> None:
     assert "nothing to back up" in refused(place, "backup", str(tmp_path / "none.backup"))
     assert [*tmp_path.glob("*.backup*")] == []
