@@ -138,7 +138,7 @@ async def opened(
             slices.append(open_slice(settings, core, shared))
         slices += more(core)
         slices[:] = [one.finish(one, slices) if one.finish else one for one in slices]
-        await migrate(core.db, _migrations(slices))
+        await migrate(core.db, migration_folders(slices))
         yield core, slices
     finally:
         await background.drain()
@@ -151,7 +151,7 @@ async def opened(
         await core.db.aclose()
 
 
-def _migrations(slices: Sequence[Capability]) -> list[tuple[str, Path]]:
+def migration_folders(slices: Sequence[Capability] = ()) -> list[tuple[str, Path]]:
     """Return the folders of every slice, open or not: all share one database, which is migrated as a whole."""
     folders = {name: PACKAGE / name / "migrations" for name in SLICES}
     folders |= {one.name: one.migrations for one in slices if one.migrations is not None}

@@ -17,6 +17,7 @@ from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
     import asyncio
+    from pathlib import Path
 
     from kho import app, doctor, settings, slices
     from kho.doors import cli, logs
@@ -87,6 +88,8 @@ def program(name: str) -> context.Program:
         mask=lambda text: sanitizer.mask_secrets(text),
         evaluate=partial(evaluate, chosen),
         examine=partial(examine, chosen),
+        verify=partial(verify, chosen),
+        salvage=partial(salvage, chosen),
         models=partial(models, chosen),
         asking=asking,
         attach=partial(attach, chosen),
@@ -148,6 +151,16 @@ def evaluate(chosen: Settings, *arguments: Any, **options: Any) -> Coroutine[Any
 def examine(chosen: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
     collect_garbage()
     return doctor.examine(chosen, **options)
+
+
+def verify(chosen: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+    collect_garbage()
+    return doctor.verify(chosen, **options)
+
+
+def salvage(chosen: Settings, folder: Path, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+    collect_garbage()
+    return doctor.salvage(chosen, folder, **options)
 
 
 def models(chosen: Settings) -> inventory.Inventory:

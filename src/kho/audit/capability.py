@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kho.audit import chain
+from kho.audit.integrity import AuditUpkeep
 from kho.audit.retention import Retention
 from kho.audit.sealer import Sealer
 from kho.audit.service import AUDIT, Service
@@ -45,4 +46,4 @@ def capability(
     sealer = Sealer(db=db, background=background, clock=clock, leases=leases, retention=retention)
     service = Service(db=db, slices=slices, names=names, sealer=sealer, home_tenant=home_tenant, version=version)
     gauge = Gauge("kho_audit_unsealed", "Rows of the audit trail that wait for their link.", chain.unsealed)
-    return replace(described(service, slices), start=[sealer.run], gauges=[gauge])
+    return replace(described(service, slices), start=[sealer.run], gauges=[gauge], upkeep=AuditUpkeep())

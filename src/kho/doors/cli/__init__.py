@@ -33,12 +33,13 @@ if TYPE_CHECKING:
         operations,
         serve,
         transfer,
+        verify,
     )
     from kho.doors.cli.context import Program
     from kho.kernel import vocabulary
 else:
     (vocabulary,) = lazy("kho.kernel.vocabulary")
-    completion, connect, context, devices, doctor, evaluate, hook, models, operations, serve, transfer = lazy(
+    completion, connect, context, devices, doctor, evaluate, hook, models, operations, serve, transfer, verify = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
         "kho.doors.cli.context",
@@ -50,6 +51,7 @@ else:
         "kho.doors.cli.operations",
         "kho.doors.cli.serve",
         "kho.doors.cli.transfer",
+        "kho.doors.cli.verify",
     )
 
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.
@@ -73,7 +75,7 @@ PURPOSES = {
     "Collections": ("query", "similar", "collections", "kb", "watch", "projects", "feedback", "history"),
     "Documents": ("docs",),
     "Boards and tools": ("devices", "tools"),
-    "Upkeep": ("doctor", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
+    "Upkeep": ("doctor", "verify", "models", "audit", "settings", "tenants", "admin", "eval", "completion"),
 }
 """Sections of the help, and the order of their commands. Commands that are in none come last."""
 OWN = {
@@ -83,6 +85,7 @@ OWN = {
     "devices": devices,
     "evaluate": evaluate,
     "doctor": doctor,
+    "verify": verify,
     "models": models,
     "completion": completion,
 }

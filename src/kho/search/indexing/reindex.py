@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import orjson
 
@@ -115,21 +115,25 @@ def index_health(tx: Tx, now: int) -> IndexHealth:
 
 
 async def reindex_all(
-    db: Database, background: Background, start: Sequence[Callable[[], Awaitable[None]]], *, clock: Clock, vectors: bool
+    db: Database,
+    background: Background,
+    start: Sequence[Callable[[], Awaitable[None]]],
+    *,
+    spaces: Collection[str],
+    clock: Clock,
+    vectors: bool,
 ) -> None:
     """Make the slices reindex all their rows: `start` are their start-up tasks. With `vectors`, every passage is also
-    queued for its vector; those that have one are not embedded again."""
+    queued for its vector; those that have one are not embedded again. `spaces` are those that the slices index."""
 
-    def forget(tx: Tx) -> set[str]:
-        forms = {row[0] for row in tx.all("SELECT name FROM search_state WHERE name LIKE 'form:%'")}
-        spaces = {row[0] for row in tx.all("SELECT DISTINCT space FROM passages")}
+    def forget(tx: Tx) -> None:
         tx.run("DELETE FROM search_state WHERE name LIKE 'form:%'")
         if vectors:
             passages.enqueue_all(tx, clock())
-        return forms | {form_row(space) for space in spaces}
 
+    wanted = {form_row(space) for space in spaces}
     with in_all_tenants():
-        wanted = await db.write(forget)
+        await db.write(forget)
     tasks = [asyncio.ensure_future(work()) for work in start]
     try:
         waiting = set(tasks)

@@ -13,7 +13,8 @@ from pathlib import Path
 import apsw
 
 from kho.kernel.errors import DatabaseError
-from kho.storage.sqlite.connection import connect
+from kho.storage.sqlite import checksums
+from kho.storage.sqlite.connection import checked, connect
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,11 @@ def _write(path: Path, part: Path) -> None:
     source, target = connect(str(path)), connect(str(part))
     try:
         target.execute("PRAGMA journal_mode = OFF")  # an unfinished copy is discarded as a whole
+        if checked(source) and checksums.vfs():
+            # The header comes first: it says that the pages that are written after it get checksums.
+            target.reserve_bytes("main", checksums.RESERVED)
+            target.execute("PRAGMA user_version = 1")
+            source.execute("PRAGMA checksum_verification = OFF")
         with target.backup("main", source, "main") as backup:
             backup.step(-1)
     finally:

@@ -1,9 +1,11 @@
 """Types for the part of apsw that is used here: its own stubs refer to a class that Python 3.11 does not have."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import apsw
+
+from kho.storage.sqlite import checksums
 
 
 class Cursor(Protocol):
@@ -12,6 +14,8 @@ class Cursor(Protocol):
     def fetchall(self) -> list[tuple[Any, ...]]: ...
 
     def close(self, force: bool = False) -> None: ...
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
 
 class Backup(Protocol):
@@ -36,10 +40,18 @@ class Connection(Protocol):
 
     def backup(self, databasename: str, sourceconnection: "Connection", sourcedatabasename: str) -> Backup: ...
 
+    def reserve_bytes(self, schema: str | None = None, reserve: int = -1) -> int: ...
+
     def interrupt(self) -> None: ...
 
     def close(self, force: bool = False) -> None: ...
 
 
 def connect(name: str) -> Connection:
-    return cast(Connection, apsw.Connection(name))
+    return cast(Connection, apsw.Connection(name, vfs=checksums.vfs()))
+
+
+def checked(connection: Connection) -> bool:
+    """True if the pages of this database have checksums."""
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchall()  # the header is read with the first statement
+    return connection.reserve_bytes("main") == checksums.RESERVED

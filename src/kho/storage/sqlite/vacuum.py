@@ -11,8 +11,9 @@ from pathlib import Path
 import apsw
 
 from kho.kernel.errors import DatabaseError
+from kho.storage.sqlite import checksums
 from kho.storage.sqlite.backup import copies
-from kho.storage.sqlite.connection import connect
+from kho.storage.sqlite.connection import checked, connect
 from kho.storage.sqlite.transaction import translate
 
 BUSY_TIMEOUT = 60
@@ -32,6 +33,7 @@ def _wipe(name: str) -> None:
         try:
             connection.set_busy_timeout(BUSY_TIMEOUT * 1000)
             connection.execute("INSERT INTO words_index (words_index) VALUES ('optimize')")
+            connection.execute("PRAGMA checksum_verification = OFF")
             connection.execute("VACUUM")
             busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             for copy in copies(Path(name)):
@@ -42,3 +44,25 @@ def _wipe(name: str) -> None:
             connection.close()
     except apsw.Error as error:
         raise translate(error) from error
+
+
+def add_checksums(path: Path) -> bool:
+    """Rewrite a file without checksums, so that its pages have them. False if nobody can do that here, or others have
+    it open: they would go on to write pages without."""
+    if checksums.vfs() is None:
+        return False
+    connection = connect(str(path))
+    try:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if checked(connection):
+            return True
+        connection.reserve_bytes("main", checksums.RESERVED)
+        # In WAL mode: the header is the first page that comes into the file, and the pages after it get theirs.
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return checked(connection)
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.close()
