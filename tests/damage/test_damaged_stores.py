@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -131,6 +132,6 @@ def test_what_came_of_it(table: "Counter[tuple[str, str]]", capsys: pytest.Captu
     lines += [f"{kind:12}" + "".join(f"{table[kind, column]:>11}" for column in columns) for kind in kinds]
     with capsys.disabled():
         if COUNT > 100:
-            print("\n" + "\n".join(lines))
+            sys.stdout.write("\n" + "\n".join(lines) + "\n")
     assert all(table[kind, "found"] + table[kind, "harmless"] == table[kind, "stores"] for kind in kinds)
     assert sum(table[kind, "less"] for kind in kinds) == 0

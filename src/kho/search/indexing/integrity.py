@@ -16,7 +16,7 @@ from kho.lib.dataclass import dataclass
 from kho.lib.sql import BATCH, number, number_of
 from kho.search.indexing import passages
 from kho.search.indexing.index import FORM, Document, Index, described, digest_of
-from kho.search.indexing.reindex import PAGE, Pages, form_row
+from kho.search.indexing.reindex import PAGE, RowPages, form_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +26,7 @@ class SliceUpkeep:
     checks: Checks = field(default_factory=Checks)
     space: str = ""
     form: int = 0
-    pages: Pages | None = None
-    """As for re-indexing, but reading only."""
+    pages: RowPages | None = None
 
     def quick_findings(self, tx: Tx) -> Iterator[Finding]:
         yield from self.checks.quick_findings(tx)
@@ -46,7 +45,7 @@ class SliceUpkeep:
         missing = stale = there = 0
         after: str | None = ""
         while after is not None:
-            documents, after = self.pages(tx, after, PAGE)
+            documents, after = self.pages.read(tx, after, PAGE)
             for lacking, changed, indexed in _compared(tx, documents):
                 missing, stale, there = missing + lacking, stale + changed, there + indexed
             progress(f"Index of {self.space}", min(there, total), total)
@@ -62,7 +61,7 @@ class SliceUpkeep:
         known: set[int] = set()
         after: str | None = ""
         while after is not None:
-            documents, after = self.pages(tx, after, PAGE)
+            documents, after = self.pages.read(tx, after, PAGE)
             known.update(number_of(one.tenant, one.collection, one.key) for one in documents)
         before = -1
         while rows := tx.all(_FILED, self.space, before, PAGE):

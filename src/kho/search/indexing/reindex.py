@@ -27,6 +27,30 @@ Pages = Callable[[Tx, str, int], tuple[list[Document], str | None]]
 begins."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowPages:
+    """Pages of a slice's rows."""
+
+    select: str
+    place: int
+    """How many columns the key has that a row begins with."""
+    start: Sequence[Value]
+    lock: str
+    to_document: Callable[[Tx, Row], Document]
+
+    def __call__(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
+        return self._page(tx, after, limit, f" {self.lock}" if tx.engine == "postgres" else "")
+
+    def read(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
+        """Return a page in a transaction that only reads."""
+        return self._page(tx, after, limit, "")
+
+    def _page(self, tx: Tx, after: str, limit: int, lock: str) -> tuple[list[Document], str | None]:
+        rows = tx.all(self.select + lock, *(orjson.loads(after) if after else self.start), limit)
+        more = orjson.dumps(rows[-1][: self.place]).decode() if len(rows) == limit else None
+        return [self.to_document(tx, row) for row in rows], more
+
+
 def pages(
     columns: str,
     source: str,
@@ -36,7 +60,7 @@ def pages(
     start: Sequence[Value] = ("", ""),
     where: str = "TRUE",
     lock: str = "",
-) -> Pages:
+) -> RowPages:
     """Return a function that reads pages of a slice's rows. `place` are the columns of a unique key, in the order of an
     index; `start` lies before all of them. A row begins with its place, `columns` follow. `lock` is for PostgreSQL:
     SQLite has one writer."""
@@ -45,14 +69,7 @@ def pages(
         f"SELECT {order}, {columns} FROM {source} WHERE {where} AND ({order}) > ({marks(len(place))}) "
         f"ORDER BY {order} LIMIT ${len(place) + 1}"
     )
-
-    def page(tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
-        locked = f"{select} {lock}" if tx.engine == "postgres" else select
-        rows = tx.all(locked, *(orjson.loads(after) if after else start), limit)
-        more = orjson.dumps(rows[-1][: len(place)]).decode() if len(rows) == limit else None
-        return [to_document(tx, row) for row in rows], more
-
-    return page
+    return RowPages(select, len(place), start, lock, to_document)
 
 
 def form_row(space: str) -> str:
