@@ -36,11 +36,7 @@ ROUNDS = 12
 
 @asynccontextmanager
 async def opened(home: Path, *, with_checksums: bool) -> AsyncGenerator[Side]:
-    home.mkdir()
-    if not with_checksums:  # a file that has its first page already gets none
-        connection = connect(str(home / "kho.db"))
-        connection.execute("PRAGMA journal_mode = WAL").fetchall()
-        connection.close()
+    prepare(home, with_checksums=with_checksums)
     async with open_hub(settings(home)) as hub:
         side = Side(hub, list, [])
         await side.fill()
@@ -48,6 +44,14 @@ async def opened(home: Path, *, with_checksums: bool) -> AsyncGenerator[Side]:
     connection = connect(str(home / "kho.db"))
     assert checked(connection) == with_checksums
     connection.close()
+
+
+def prepare(home: Path, *, with_checksums: bool) -> None:
+    home.mkdir()
+    if not with_checksums:  # a file that has its first page already gets none
+        connection = connect(str(home / "kho.db"))
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.close()
 
 
 def settings(home: Path) -> Settings:

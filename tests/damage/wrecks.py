@@ -21,7 +21,7 @@ TEXTS = {"messages", "document_bodies", "facts", "experiences", "research_texts"
 AUDIT = {"audit", "audit_links"}
 PEOPLES = (
     "api_keys audit audit_links audit_subjects conversations messages device_calls devices document_bodies "
-    "document_revisions documents experiences experience_revisions experience_uses fact_revisions facts receipts "
+    "document_revisions documents experiences experience_revisions fact_revisions facts receipts "
     "research_collections research_documents research_texts"
 ).split()
 """Tables whose rows are counted."""

@@ -14,6 +14,7 @@ from kho.lib.markdown import counted
 T = TypeVar("T")
 _CHECKS = Checks(
     json=(("audit", ("number",), ("details",)), ("audit_subjects", ("tenant", "subject", "number"), ("details",))),
+    json_cure="none",
     rules=(
         Rule(
             "audit_subjects",

@@ -62,6 +62,7 @@ class Checks:
     rules: Sequence[Rule] = ()
     json: Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]] = ()
     """Tables with columns that hold JSON: the name, the primary key, those columns."""
+    json_cure: Cure = "salvage"
     digests: Callable[[Tx, Progress], Iterable[Finding]] = lambda tx, progress: ()
     """Compares rows with the digests that they carry."""
     settles: Callable[[Tx], None] = lambda tx: None
@@ -71,7 +72,7 @@ class Checks:
         for table, key, columns in self.json:
             progress(f"Rows of {table}", 0, 0)
             wrong = sum(any(map(_no_json, row)) for row in every(tx, table, key, columns))
-            yield from found(wrong, "row", f"unreadable in {table}: {', '.join(columns)}", table)
+            yield from found(wrong, "row", f"unreadable in {table}: {', '.join(columns)}", table, self.json_cure)
         yield from self.quick_findings(tx)
         yield from self.digests(tx, progress)
 

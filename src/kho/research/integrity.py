@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from kho.kernel.ports import Tx
 from kho.kernel.upkeep import Checks, Finding, Progress, Rule, every, found
-from kho.lib.sql import insert
+from kho.lib.sql import insert, update
 from kho.research import names
-from kho.research.ingest.indexing import DOCUMENTS, FORM, SPACE, Doc, unpack
+from kho.research.ingest.indexing import DOCUMENTS, FORM, SPACE, Doc, pack, unpack
 from kho.research.library.collection_store import Collection, create
 from kho.research.library.document_store import readable_documents
 from kho.search.indexing.integrity import SliceUpkeep
@@ -41,7 +41,13 @@ _RULES = (
         cure="repair",
     ),
     Rule("passages", "passage", "indexed, but of no document", _STRAY, cure="repair"),
-    Rule("research_documents", "document", "without a text: add the file again", _TEXTLESS, (f"DELETE {_TEXTLESS}",)),
+    Rule(
+        "research_documents",
+        "document",
+        "without a text: add the file again",
+        _TEXTLESS,
+        (f"INSERT INTO research_texts (tenant, id, packed, text) SELECT t.tenant, t.id, 0, x'' {_TEXTLESS}",),
+    ),
     Rule("research_texts", "text", "of no document", _TEXTS),
     Rule("research_documents", "document", "in a collection that is not there", _HOMELESS),
     Rule("research_feedback", "verdict", "of no document", _VERDICTS, (f"DELETE {_VERDICTS}",)),
@@ -72,11 +78,23 @@ def _text(packed: int, content: bytes) -> str | None:
         return None
 
 
+def _beginning(content: bytes) -> str:
+    """Return what can be unpacked of a text whose rest is lost."""
+    unpacker, found = zlib.decompressobj(), bytearray()
+    try:
+        for at in range(len(content)):
+            found += unpacker.decompress(content[at : at + 1])
+    except zlib.error:
+        pass
+    return found.decode("utf-8", "ignore")
+
+
 def _settle(tx: Tx) -> None:
     """Keep every text that can be read, in a document of its own if its row is lost."""
     for tenant, id, packed, content in tx.all("SELECT tenant, id, packed, text FROM research_texts"):
         if _text(packed, content) is None:
-            tx.run("DELETE FROM research_texts WHERE tenant = $1 AND id = $2", tenant, id)
+            some, text = pack(_beginning(content))
+            update(tx, "research_texts", {"packed": int(some), "text": text}, tenant=tenant, id=id)
     for tenant, collection in tx.all(f"SELECT DISTINCT t.tenant, t.collection_id {_HOMELESS}"):
         _collect(tx, tenant, collection, f"{SALVAGED}-{collection[:8]}")
     for tenant, id, packed, content in tx.all(f"SELECT t.tenant, t.id, t.packed, t.text {_TEXTS}"):

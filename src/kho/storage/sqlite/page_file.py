@@ -64,6 +64,14 @@ class PageFile:
         content = file.read(self.size)
         return content if len(content) == self.size else b""
 
+    def earlier(self, number: int) -> bytes:
+        """Return a page as it was before what the log says of it."""
+        if self.main is None:
+            return b""
+        self.main.seek((number - 1) * self.size)
+        content = self.main.read(self.size)
+        return content if len(content) == self.size else b""
+
     def _reserved(self) -> int:
         """Tell from the first pages whether pages have checksums, when the header does not."""
         sample = [content for number in range(2, min(self.count, _SAMPLE) + 1) if (content := self.page(number))]

@@ -86,10 +86,19 @@ class RowFile(PageFile):
 
     chain: list[int] = field(default_factory=list[int])
     """The further pages of the row that was read last."""
+    torn: bool = False
+    """True if the end of that row is lost."""
 
     def cells(self, number: int) -> Iterator[Cell | None]:
-        """Yield the rows in a page; None for one that cannot be read."""
-        content = self.page(number)
+        """Yield the rows in a page; None for one that cannot be read. Then the file may have it as it was before."""
+        lost = False
+        for cell in self._cells(number, self.page(number)):
+            lost = lost or cell is None
+            yield cell
+        if lost and number in self.log.pages:
+            yield from (cell for cell in self._cells(number, self.earlier(number)) if cell is not None)
+
+    def _cells(self, number: int, content: bytes) -> Iterator[Cell | None]:
         start = 100 if number == 1 else 0
         if len(content) < self.size or content[start] not in _KINDS:
             return
@@ -98,7 +107,7 @@ class RowFile(PageFile):
             return
         inner = kind == INTERIOR_INDEX
         for pointer in _pointers(content, start, inner=inner):
-            self.chain = []
+            self.chain, self.torn = [], False
             try:
                 yield self._cell(content, pointer + 4 * inner, is_table=kind == LEAF)
             except (Unreadable, IndexError):
@@ -146,7 +155,8 @@ class RowFile(PageFile):
             self.chain.append(number)
             content = self.page(number)
             if not content or number in self.free:
-                raise Unreadable
+                self.torn = True  # the rest is lost, and what there is of the row is kept
+                return b"".join(found) + bytes(left)
             part = content[4 : 4 + min(left, self.usable - 4)]
             found.append(part)
             left -= len(part)
@@ -208,7 +218,7 @@ def _value(type: int, content: bytes) -> Any:
         return _real(content)
     if type < 12:
         return None
-    return content.decode("utf-8", "replace") if type & 1 else content
+    return content.decode("utf-8", "replace").replace("\0", "") if type & 1 else content
 
 
 def _real(content: bytes) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kho.kernel.upkeep import Progress
+from kho.kernel.upkeep import Progress, is_json
 from kho.lib.dataclass import dataclass
 from kho.storage.sqlite import recovery
 from kho.storage.sqlite.connection import Connection, connect
@@ -12,6 +12,7 @@ from kho.storage.sqlite.recovery import Cell, Layout, Owners, RowFile
 
 _COMMITTED = 5_000
 """Rows in one transaction."""
+_STAYING = ("audit", "audit_subjects")
 _STATEMENTS = "SELECT sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL"
 
 
@@ -26,7 +27,7 @@ class Saved:
     unreadable: int = 0
     """Rows of which a part is lost."""
     doubtful: int = 0
-    """Rows from pages that are not as they were written: something in one of them may be changed."""
+    """Rows from pages that are not as they were written, or whose end is lost: something in one may be changed."""
     expected: int | None = None
     """Rows that there were, as an index lists them; None if none can be read."""
 
@@ -97,6 +98,8 @@ class Wreck:
                 connection.execute(f"DELETE FROM {name}")  # what migrations put there
             saved.read += 1
             saved.doubtful += doubtful
+            if name in _STAYING and not is_json(row["details"]):
+                row["details"] = "{}"  # nobody may change it later
             columns = [column for column in row if column in taken]
             marks = ", ".join("?" for _ in columns)
             sql = f"INSERT OR IGNORE INTO {name} ({', '.join(columns)}) VALUES ({marks})"
@@ -116,7 +119,7 @@ class Wreck:
         for number in pages:
             for cell in self.file.cells(number):
                 row = None if cell is None else layout.row(cell)
-                yield row, not self.bad.isdisjoint((number, *self.file.chain))
+                yield row, self.file.torn or not self.bad.isdisjoint((number, *self.file.chain))
 
     def _assigned(self) -> tuple[dict[str, list[int]], int]:
         """Return which tables the pages belong to that no tree leads to, and how many rows stay without one."""
