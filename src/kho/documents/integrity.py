@@ -87,13 +87,13 @@ _RULES = (
         Rule(
             "document_deliveries",
             "delivery",
-            f"of a {what} that is not there",
+            f"of {what} that is not there",
             f"FROM document_deliveries AS t WHERE {missing}",
             (f"DELETE FROM document_deliveries AS t WHERE {missing}",),
         )
         for what, missing in (
-            ("webhook", _NO.format("document_webhooks", "x.id = t.webhook")),
-            ("event", _NO.format("document_events", "x.number = t.event")),
+            ("a webhook", _NO.format("document_webhooks", "x.id = t.webhook")),
+            ("an event", _NO.format("document_events", "x.number = t.event")),
         )
     ),
 )

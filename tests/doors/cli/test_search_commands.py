@@ -350,7 +350,7 @@ async def test_doctor_of_a_damaged_file_says_what_can_be_done(home: Path, flags:
     (home / "kho.db-wal").unlink(missing_ok=True)
     done = await kho(home, "doctor", *flags)
     assert (done.status, "Traceback" in done.err) == (1, False)
-    assert done.out.startswith("The database file is damaged")
+    assert done.out.startswith("The database is damaged")
     assert "run 'kho doctor'." not in done.out
     assert "'kho doctor --salvage NEW_FOLDER'" in done.out
     assert file.read_bytes() == content

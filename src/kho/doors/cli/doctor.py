@@ -14,13 +14,10 @@ from kho.lib.markdown import counted
 
 Found = dict[str, Any]
 
-DAMAGED: Found = {
-    "what_to_do": [
-        "Nothing was changed, and --repair does not help: it rebuilds indexes from rows, and rows are damaged here.",
-        verify.RESCUE,
-        "'kho verify' says what is damaged. docs/verify.md has more on it.",
-    ]
-}
+DAMAGED = (
+    "Nothing was changed, and --repair does not help: it rebuilds indexes from rows, and rows are damaged here.",
+    "'kho verify' says what is damaged. docs/verify.md has more on it.",
+)
 NEXT = (
     "Put {folder}/kho.db in the place of {source}, which stays as it is until you do, and remove {source}-wal and "
     "{source}-shm. Or use the new folder: KHO_HOME={folder}."
@@ -103,8 +100,8 @@ def _examined(program: Program, repair: bool) -> Found:
         except DamagedDatabase:
             return {
                 "answers": False,
-                "problem": "The database file is damaged, or it is not a SQLite database.",
-                **DAMAGED,
+                "problem": "The database is damaged, or it is not one of Kho's.",
+                "what_to_do": [DAMAGED[0], *verify.what_to_do({"salvage"}, program.where), DAMAGED[1]],
             }
         except DatabaseError as problem:
             return {"answers": False, "problem": f"The database does not answer: {problem.message}"}

@@ -45,10 +45,10 @@ def register(group: click.Group, program: Program) -> None:
         raise SystemExit(UNKNOWN if "problem" in found else WHOLE if found["ok"] else DAMAGED)
 
 
-def what_to_do(cures: set[str], *, postgres: bool) -> list[str]:
-    """Return the commands that help against findings of these kinds."""
+def what_to_do(cures: set[str], where: str) -> list[str]:
+    """Return the commands that help against findings of these kinds in the database that is there."""
     if "salvage" in cures:  # the rest comes right with it
-        return [RESCUE_POSTGRES if postgres else RESCUE]
+        return [RESCUE_POSTGRES if where.startswith("PostgreSQL") else RESCUE]
     return [words for cure, words in (("repair", REPAIR), ("none", LOST)) if cure in cures]
 
 
@@ -64,8 +64,7 @@ def _verified(program: Program, repair: bool) -> Found:
     if "problem" in found:
         return {"ok": False, **found}
     cures = {one["cure"] for one in found["findings"]}
-    help = what_to_do(cures, postgres=found["database"].startswith("PostgreSQL"))
-    return {"ok": not found["findings"], **found, "what_to_do": help}
+    return {"ok": not found["findings"], **found, "what_to_do": what_to_do(cures, program.where)}
 
 
 def _words(found: Found) -> list[str]:

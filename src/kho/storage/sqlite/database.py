@@ -173,8 +173,12 @@ class Sqlite:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Reject a file that another program keeps its data in, before anything in it is changed."""
+    """Reject a file that another program keeps its data in, or of which only the log is left, before anything in it is
+    changed."""
     if not path.is_file() or not path.stat().st_size:
+        log_path = path.with_name(f"{path.name}-wal")
+        if log_path.is_file() and log_path.stat().st_size:  # all that is left, and SQLite would delete it
+            raise errors.DamagedDatabase
         return
     try:
         connection = connect(str(path))
