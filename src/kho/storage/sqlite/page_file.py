@@ -36,7 +36,10 @@ class PageFile:
         log_path = self.path.with_name(f"{self.path.name}-wal")
         self.log = wal.read(log_path)
         self.main = self.path.open("rb") if self.path.is_file() else None
-        self.logged = log_path.open("rb") if self.log.pages else None
+        try:
+            self.logged = log_path.open("rb") if self.log.pages else None
+        except FileNotFoundError:  # all of it is in the file by now
+            self.log = wal.Log()
         self.header = self.main.read(100) if self.main else b""
         stated = _stated(self.header)
         self.size = self.log.page_size or stated or 4096

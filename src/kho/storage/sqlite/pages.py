@@ -50,7 +50,7 @@ def look(path: Path, progress: Progress) -> Looked:
         if log_path.is_file() and log_path.stat().st_size:
             looked.findings.append(Finding(f"{path.name} is gone or empty, and its log {log_path.name} is there."))
         return looked
-    if path.with_name(f"{path.name}-shm").is_file() and not log_path.is_file():
+    if _lacks_log(path, log_path):
         said = f"The log {log_path.name} is gone: what was committed last is lost, if it was not in {path.name} yet."
         looked.findings.append(Finding(said))
     looked.size = path.stat().st_size
@@ -85,6 +85,15 @@ def _check(file: PageFile, looked: Looked, progress: Progress) -> None:
     looked.checksums = header[20] == RESERVED
     looked.readable = not looked.findings
     _look_at_pages(file, looked, progress)
+
+
+def _lacks_log(path: Path, log_path: Path) -> bool:
+    """True if the log is gone, and not only because somebody closes the file at this moment."""
+    for _ in range(_AGAIN):
+        if log_path.is_file() or not path.with_name(f"{path.name}-shm").is_file():
+            return False
+        time.sleep(_PAUSE)
+    return True
 
 
 def _are(count: int) -> str:

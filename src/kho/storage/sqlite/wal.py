@@ -4,6 +4,7 @@ SQLite itself says nothing of a damaged log: it reads as far as the checksums ar
 everything that was acknowledged in it. So the log is looked at before SQLite opens it.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import field
 from functools import cache
@@ -22,14 +23,14 @@ HEADER, FRAME = 32, 24
 _MAGIC = 0x377F0682
 _AT_ONCE = 256
 """Frames read at once: a megabyte."""
-_ATTEMPTS = 5
-"""A writer may begin the log anew while it is read."""
+_ATTEMPTS, _PAUSE = 8, 0.02
 
 
 @dataclass(slots=True)
 class Log:
     """The frames of the log that belong together; what an earlier use of the file left behind them is not counted."""
 
+    header: bytes = b""
     page_size: int = 0
     header_damaged: bool = False
     pages: dict[int, int] = field(default_factory=dict[int, int])
@@ -42,20 +43,32 @@ class Log:
 
 
 def read(path: Path) -> Log:
-    found = Log()
-    for _ in range(_ATTEMPTS):
-        if not path.is_file() or path.stat().st_size <= HEADER + FRAME:
+    """Read the log. Others may write it, begin it anew or remove it meanwhile: damage is what is there twice."""
+    before, found = None, Log()
+    for attempt in range(_ATTEMPTS):
+        try:
+            found = _read_once(path)
+        except FileNotFoundError:  # the last process that had the file open has closed it
             return Log()
-        before = _header(path)
-        found = _read(path, before)
-        if _header(path) == before:
-            break
+        told = (found.header, found.frames, found.damaged)
+        if not found.header_damaged and not found.damaged:
+            return found
+        if told == before:
+            return found
+        before = told
+        time.sleep(_PAUSE * (attempt + 1))
     return found
 
 
-def _header(path: Path) -> bytes:
+def _read_once(path: Path) -> Log:
     with path.open("rb") as file:
-        return file.read(HEADER)
+        header = file.read(HEADER)
+    if path.stat().st_size <= HEADER + FRAME:
+        return Log()
+    found = _read(path, header)
+    with path.open("rb") as file:
+        found.header = header + file.read(HEADER)  # not the same again if it was begun anew
+    return found
 
 
 def _read(path: Path, header: bytes) -> Log:
