@@ -19,7 +19,7 @@ from kho.kernel import Capability, Hub, KhoError, Tx
 from kho.kernel.capability import Upkeep
 from kho.kernel.errors import DamagedDatabase
 from kho.kernel.hub import Settled
-from kho.kernel.upkeep import Finding, Progress
+from kho.kernel.upkeep.defect import Finding, Progress
 from kho.lib.clock import system_clock
 from kho.lib.merge import merged
 from kho.lib.sql import number

@@ -7,7 +7,8 @@ from typing import Any, TypeVar, cast
 from kho.audit import chain
 from kho.audit.verification import Verification
 from kho.kernel.ports import Database, Tx
-from kho.kernel.upkeep import Checks, Finding, Progress, Rule
+from kho.kernel.upkeep.checks import Checks, Rule
+from kho.kernel.upkeep.defect import Finding, Progress
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 

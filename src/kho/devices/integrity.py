@@ -6,7 +6,8 @@ import orjson
 
 from kho.devices.tools import toolsets
 from kho.kernel.ports import Tx
-from kho.kernel.upkeep import Checks, Finding, Progress, Rule, every, found, is_json
+from kho.kernel.upkeep.checks import Checks, Rule, every, is_json
+from kho.kernel.upkeep.defect import Finding, Progress, found
 from kho.search.indexing.integrity import SliceUpkeep
 
 _UNKNOWN = (

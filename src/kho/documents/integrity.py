@@ -3,7 +3,7 @@
 from kho.documents import indexing
 from kho.documents.model import ROOT
 from kho.documents.store import SPACE
-from kho.kernel.upkeep import Checks, Rule
+from kho.kernel.upkeep.checks import Checks, Rule
 from kho.search.indexing.integrity import SliceUpkeep
 
 _NO = "NOT EXISTS (SELECT 1 FROM {} AS x WHERE x.tenant = t.tenant AND {})"

@@ -1,7 +1,7 @@
 """Checks of experience records: what is counted of their use, their revisions and verdicts."""
 
 from kho.experiences.store import SPACE, all_documents
-from kho.kernel.upkeep import Checks, Rule
+from kho.kernel.upkeep.checks import Checks, Rule
 from kho.search.indexing.integrity import SliceUpkeep
 
 FORM = 2

@@ -6,7 +6,8 @@ from dataclasses import replace
 from kho.facts.store import FACTS, REVISIONS, SPACE, Fact, all_documents, digest_of
 from kho.facts.topic import topic_of
 from kho.kernel.ports import Tx
-from kho.kernel.upkeep import Checks, Finding, Progress, Rule, every, found
+from kho.kernel.upkeep.checks import Checks, Rule, every
+from kho.kernel.upkeep.defect import Finding, Progress, found
 from kho.lib.sql import digest
 from kho.search.indexing.integrity import SliceUpkeep
 

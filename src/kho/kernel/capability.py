@@ -11,7 +11,7 @@ from kho.kernel.operation import Operation
 from kho.kernel.ports import Tx
 from kho.kernel.searchable import Searchable
 from kho.kernel.toolset import Instructions
-from kho.kernel.upkeep import Finding, Progress
+from kho.kernel.upkeep.defect import Finding, Progress
 from kho.kernel.web import Served
 from kho.lib.dataclass import dataclass
 

@@ -1,6 +1,6 @@
 """Checks of conversations against their messages."""
 
-from kho.kernel.upkeep import Checks, Rule
+from kho.kernel.upkeep.checks import Checks, Rule
 from kho.memory import indexing
 from kho.memory.store import SPACE
 from kho.search.indexing.integrity import SliceUpkeep

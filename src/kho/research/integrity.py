@@ -5,7 +5,8 @@ import zlib
 from collections.abc import Iterator
 
 from kho.kernel.ports import Tx
-from kho.kernel.upkeep import Checks, Finding, Progress, Rule, every, found
+from kho.kernel.upkeep.checks import Checks, Rule, every
+from kho.kernel.upkeep.defect import Finding, Progress, found
 from kho.lib.sql import insert, update
 from kho.research import names
 from kho.research.ingest.indexing import DOCUMENTS, FORM, SPACE, Doc, pack, unpack

@@ -11,7 +11,8 @@ import orjson
 
 from kho.kernel.capability import Upkeep
 from kho.kernel.ports import Tx
-from kho.kernel.upkeep import Checks, Finding, Progress, every, found
+from kho.kernel.upkeep.checks import Checks, every
+from kho.kernel.upkeep.defect import Finding, Progress, found
 from kho.lib.dataclass import dataclass
 from kho.lib.sql import BATCH, number, number_of
 from kho.search.indexing import passages

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kho.kernel.errors import DamagedDatabase, DatabaseError
 from kho.kernel.ports import Database, Tx
-from kho.kernel.upkeep import Finding, Progress, found
+from kho.kernel.upkeep.defect import Finding, Progress, found
 from kho.lib.sql import number
 from kho.storage import tables
 

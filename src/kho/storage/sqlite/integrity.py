@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from kho.kernel.upkeep import Finding
+from kho.kernel.upkeep.defect import Finding
 from kho.storage.sqlite.connection import Connection, connect
 from kho.storage.sqlite.transaction import translate
 

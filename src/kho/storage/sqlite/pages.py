@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kho.kernel.upkeep import Finding, Progress
+from kho.kernel.upkeep.defect import Finding, Progress
 from kho.lib.dataclass import dataclass
 from kho.lib.markdown import counted
 from kho.storage.sqlite.checksums import RESERVED

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kho.kernel.upkeep import Progress, is_json
+from kho.kernel.upkeep.checks import is_json
+from kho.kernel.upkeep.defect import Progress
 from kho.lib.dataclass import dataclass
 from kho.storage.sqlite import recovery
 from kho.storage.sqlite.connection import Connection, connect

@@ -1,38 +1,17 @@
-"""What is wrong with a store, as data, and the rules by which a slice finds it in its own rows."""
+"""The rules by which a slice finds what is wrong in its own rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
 from kho.kernel.ports import Tx
+from kho.kernel.upkeep.defect import Cure, Finding, Progress, found
 from kho.lib.dataclass import dataclass
-from kho.lib.markdown import counted
 from kho.lib.sql import Row, marks, number, update
 
-Cure = Literal["repair", "salvage", "none"]
-"""What helps: making anew what is derived from rows, reading what is left into a new store, or nothing."""
-Progress = Callable[[str, int, int], None]
-"""Reports what is being done, how much of it is done, and of how much (0: unknown)."""
 PAGE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that is wrong."""
-
-    problem: str
-    """A sentence."""
-    table: str = ""
-    count: int = 1
-    """Rows, pages or entries that it is about."""
-    cure: Cure = "salvage"
-
-
-def found(count: int, what: str, how: str, table: str, cure: Cure = "salvage") -> Iterator[Finding]:
-    """Yield '3 documents are without a text.', and nothing if there are none."""
-    if count:
-        yield Finding(f"{counted(count, what)} {'is' if count == 1 else 'are'} {how}.", table, count, cure)
+"""Rows that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
