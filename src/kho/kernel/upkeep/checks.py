@@ -88,10 +88,9 @@ def every(tx: Tx, table: str, key: Sequence[str], columns: Sequence[str]) -> Ite
 
 def is_json(text: Any) -> bool:
     try:
-        orjson.loads(text)
+        return isinstance(orjson.loads(text), dict | list)
     except (orjson.JSONDecodeError, TypeError):
         return False
-    return True
 
 
 def _no_json(value: Any) -> bool:

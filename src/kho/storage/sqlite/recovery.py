@@ -49,6 +49,16 @@ class Column:
             return isinstance(value, int | float)
         return isinstance(value, str)
 
+    def made_of(self, value: Any) -> Any:
+        """Return a value that may stand here, made of one that may not."""
+        if self.takes(value):
+            return value
+        if self.type in ("BLOB", "BYTEA"):
+            return value.encode() if isinstance(value, str) else b""
+        if self.type.startswith(("BIGINT", "INT", "DOUBLE", "REAL")):
+            return 0
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else "" if value is None else str(value)
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -61,6 +71,17 @@ class Layout:
     """The column that is the rowid, and empty in the row itself."""
     is_index: bool = False
     """True for a table without rowid."""
+
+    def forced(self, cell: Cell) -> dict[str, Any] | None:
+        """Return the row of a cell that is in the table's own tree, with something in the place of what is damaged."""
+        rowid, values = cell
+        if (rowid is None) != self.is_index:
+            return None
+        values = [*values, *[None] * len(self.columns)]
+        return {
+            column.name: rowid if place == self.alias else column.made_of(values[place])
+            for place, column in enumerate(self.columns)
+        }
 
     def row(self, cell: Cell) -> dict[str, Any] | None:
         """Return the row of a cell, or None if it cannot be one of this table."""
@@ -196,16 +217,14 @@ def _record(payload: bytes) -> list[Any]:
         type, at = _varint(payload, at)
         types.append(type)
     values: list[Any] = []
-    if at != end:
+    if not types or end > len(payload):
         raise Unreadable
+    at = end
     for type in types:
-        size = _SIZES[type] if type < 10 else (type - 12) // 2
-        if size < 0 or at + size > len(payload):
-            raise Unreadable
+        # A length that is damaged leaves nothing for the values after it; those before it are kept.
+        size = min(_SIZES.get(type, max(0, type - 12) // 2), len(payload) - at)
         values.append(_value(type, payload[at : at + size]))
         at += size
-    if at != len(payload):
-        raise Unreadable
     return values
 
 
@@ -214,7 +233,7 @@ def _value(type: int, content: bytes) -> Any:
         return type - 8
     if 1 <= type <= 6:
         return int.from_bytes(content, "big", signed=True)
-    if type == 7:
+    if type == 7 and len(content) == 8:
         return _real(content)
     if type < 12:
         return None

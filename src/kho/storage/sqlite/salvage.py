@@ -120,7 +120,10 @@ class Wreck:
         for number in pages:
             for cell in self.file.cells(number):
                 row = None if cell is None else layout.row(cell)
-                yield row, self.file.torn or not self.bad.isdisjoint((number, *self.file.chain))
+                doubtful = self.file.torn or not self.bad.isdisjoint((number, *self.file.chain))
+                if row is None and cell is not None:
+                    row, doubtful = layout.forced(cell), True
+                yield row, doubtful
 
     def _assigned(self) -> tuple[dict[str, list[int]], int]:
         """Return which tables the pages belong to that no tree leads to, and how many rows stay without one."""
