@@ -45,6 +45,13 @@ def _digests(tx: Tx, progress: Progress) -> Iterator[Finding]:
     yield from found(wrong, "list of tools", "not what a board told", "device_toolsets")
 
 
+def _settle(tx: Tx) -> None:
+    """Forget what no board told: it tells its tools when it connects."""
+    for tenant, digest, tools in tx.all("SELECT tenant, digest, tools FROM device_toolsets"):
+        if toolsets.digest(orjson.loads(tools)) != digest:
+            tx.run("DELETE FROM device_toolsets WHERE tenant = $1 AND digest = $2", tenant, digest)
+
+
 UPKEEP = SliceUpkeep(
     checks=Checks(
         rules=_RULES,
@@ -56,5 +63,6 @@ UPKEEP = SliceUpkeep(
             ("device_queue", ("tenant", "number"), ("arguments",)),
         ),
         digests=_digests,
+        settles=_settle,
     )
 )

@@ -35,7 +35,10 @@ _RULES = (
         "revision",
         "without a body",
         f"FROM document_revisions AS t WHERE {_BODY}",
-        (f"DELETE FROM document_revisions AS t WHERE {_BODY}",),
+        (
+            "INSERT OR IGNORE INTO document_bodies (tenant, id, revision, body) "
+            f"SELECT t.tenant, t.id, t.body_of, '' FROM document_revisions AS t WHERE {_BODY}",
+        ),
     ),
     Rule(
         "document_revisions",
@@ -56,8 +59,12 @@ _RULES = (
         f"FROM documents AS t WHERE {_CURRENT}",
         (
             "UPDATE documents AS t SET revision = coalesce((SELECT max(x.revision) FROM document_revisions AS x "
-            f"WHERE x.tenant = t.tenant AND x.id = t.id), 0) WHERE {_CURRENT}",
-            "DELETE FROM documents AS t WHERE t.revision = 0",
+            f"WHERE x.tenant = t.tenant AND x.id = t.id), max(1, t.revision)) WHERE {_CURRENT}",
+            "INSERT OR IGNORE INTO document_bodies (tenant, id, revision, body) "
+            f"SELECT t.tenant, t.id, t.revision, '' FROM documents AS t WHERE {_CURRENT}",
+            "INSERT INTO document_revisions (tenant, id, revision, body_of, mime_type, metadata, is_human_readable, "
+            f"change, made_by, made_at) SELECT t.tenant, t.id, t.revision, t.revision, 'text/markdown', {_LOST}, 1, "
+            f"'updated', 'salvage', 0 FROM documents AS t WHERE {_CURRENT}",
         ),
     ),
     Rule(

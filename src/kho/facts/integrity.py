@@ -27,12 +27,17 @@ def _digests(tx: Tx, progress: Progress) -> Iterator[Finding]:
 
 
 def _settle(tx: Tx) -> None:
-    """Bring back facts of which only earlier revisions are left, as the last of these said it."""
+    """Bring back facts of which only earlier revisions are left, as the last of these said it; and take what is
+    written there for what was said."""
     rows = tx.all(f"SELECT t.tenant, {REVISIONS.select('t')} {_OF_NOTHING} ORDER BY t.tenant, t.id, t.revision")
     for tenant, said in {row[:2]: (row[0], REVISIONS.read(row[1:])) for row in rows}.values():
         parts = {name: getattr(said, name) for name in REVISIONS.fields}
         fact = replace(Fact(**parts, created_at=said.said_at, updated_at=said.said_at), revision=said.revision + 1)
         FACTS.insert(tx, fact, tenant=tenant, topic=fact.topic, digest=digest_of(fact), conflict="DO NOTHING")
+    for tenant, id, about, text, kept in tx.all("SELECT tenant, id, about, text, digest FROM facts"):
+        if kept != digest(topic_of(about), text):
+            sql = "UPDATE OR IGNORE facts SET topic = $1, digest = $2 WHERE tenant = $3 AND id = $4"
+            tx.run(sql, topic_of(about), digest(topic_of(about), text), tenant, id)
 
 
 UPKEEP = SliceUpkeep(
