@@ -8,8 +8,8 @@ import sys
 
 from bench import check
 
-BENCHES = (*check.BENCHES, "hostile", "audit", "limits", "abuse")
-"""The last four have no short form to compare, so they are in no check: what others wait for is wall time, what the
+BENCHES = (*check.BENCHES, "hostile", "audit", "limits", "abuse", "verify")
+"""The last five have no short form to compare, so they are in no check: what others wait for is wall time, what the
 chain of the audit trail costs is a ratio already, and what limits cost is too little to show in a call."""
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from bench.tenant_wall import TENANTS, Side
 
 from kho.app import open_hub
+from kho.kernel.limits.settings import LimitSettings
 from kho.models.settings import Embedding
 from kho.settings import Search, Settings
 from kho.storage.sqlite.connection import checked, connect
@@ -55,7 +56,8 @@ def prepare(home: Path, *, with_checksums: bool) -> None:
 
 
 def settings(home: Path) -> Settings:
-    return Settings(home=home, search=Search(embedder=Embedding(provider="none")))
+    limits = LimitSettings(requests=0, writes=0)
+    return Settings(home=home, search=Search(embedder=Embedding(provider="none")), limits=limits)
 
 
 async def cost(work: Callable[[], Awaitable[object]], calls: int) -> tuple[float, float]:
