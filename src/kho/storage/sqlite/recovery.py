@@ -116,7 +116,7 @@ class RowFile(PageFile):
         for cell in self._cells(number, self.page(number)):
             lost = lost or cell is None
             yield cell
-        if lost and number in self.log.pages:
+        if number in self.log.broken or (lost and number in self.log.pages):
             yield from (cell for cell in self._cells(number, self.earlier(number)) if cell is not None)
 
     def _cells(self, number: int, content: bytes) -> Iterator[Cell | None]:

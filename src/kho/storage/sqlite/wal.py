@@ -35,6 +35,8 @@ class Log:
     header_damaged: bool = False
     pages: dict[int, int] = field(default_factory=dict[int, int])
     """The last committed frame of each page: its place in the file."""
+    broken: set[int] = field(default_factory=set[int])
+    """Those of them whose last frame is damaged."""
     size: int = 0
     """Pages of the database after the last commit; 0 if nothing was committed."""
     frames: int = 0
@@ -110,6 +112,8 @@ def _commit(log: Log, frames: list[tuple[int, int, bool]], size: int) -> None:
     log.frames += len(frames)
     log.damaged += sum(not right for _, _, right in frames)
     log.size = size
+    for page, _, right in frames:
+        (log.broken.discard if right else log.broken.add)(page)
     log.pages |= {page: place for page, place, _ in frames if 0 < page <= size}
 
 
