@@ -319,7 +319,13 @@ async def _finish(settings: Settings, report: Report) -> None:
                 report("Words", size * done // max(total, 1), size)
 
             await reindex.reindex_all(
-                core.db, core.background, start, clock=system_clock, vectors=False, progress=progress
+                core.db,
+                core.background,
+                start,
+                spaces={one.space for capability in slices for one in capability.searchable},
+                clock=system_clock,
+                vectors=False,
+                progress=progress,
             )
     # What was purged after the backup was made is carried over as not finished. What does not happen here, the next hub
     # does. The store is opened anew: after re-indexing nothing more is begun.

@@ -93,6 +93,8 @@ def program(name: str) -> context.Program:
         migrate=partial(bring_up_to_date, chosen),
         asks=chosen.database_url is not None,
         backups=partial(backups, chosen),
+        verify=partial(verify, chosen),
+        salvage=partial(salvage, chosen),
         models=partial(models, chosen),
         asking=asking,
         attach=partial(attach, chosen),
@@ -172,6 +174,16 @@ def backups(chosen: Settings) -> backup.Backups:
 
 def hubs(home: Path) -> str:
     return ", ".join(f"process {number}" for number in hub_socket.processes(home / settings.SOCKETS))
+
+
+def verify(chosen: Settings, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+    collect_garbage()
+    return doctor.verify(chosen, **options)
+
+
+def salvage(chosen: Settings, folder: Path, **options: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+    collect_garbage()
+    return doctor.salvage(chosen, folder, **options)
 
 
 def models(chosen: Settings) -> inventory.Inventory:

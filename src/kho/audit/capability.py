@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kho.audit import chain
+from kho.audit.integrity import AuditUpkeep
 from kho.audit.retention import Retention
 from kho.audit.sealer import Sealer
 from kho.audit.service import AUDIT, Service
@@ -45,4 +46,5 @@ def capability(
     sealer = Sealer(db=db, background=background, clock=clock, leases=leases)
     service = Service(db=db, slices=slices, names=names, sealer=sealer, home_tenant=home_tenant, version=version)
     gauge = Gauge("kho_audit_unsealed", "Rows of the audit trail that wait for their link.", chain.unsealed)
-    return replace(described(service, slices), start=[sealer.run, retention.run], gauges=[gauge])
+    background_work = [sealer.run, retention.run]
+    return replace(described(service, slices), start=background_work, gauges=[gauge], upkeep=AuditUpkeep())

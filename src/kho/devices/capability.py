@@ -14,6 +14,7 @@ from kho.devices.contract import ADMIN, DEVICES
 from kho.devices.directory import TIMEOUT, Directory
 from kho.devices.events import SCOPE, Events
 from kho.devices.http.vision import Seer
+from kho.devices.integrity import UPKEEP
 from kho.devices.management import Management
 from kho.devices.mqtt.board import MqttHub
 from kho.devices.mqtt.config import MqttServed
@@ -158,6 +159,7 @@ def capability(
         announcements=parts.announcements,
         absent=parts.board_tools.absent,
         migrations=MIGRATIONS,
+        upkeep=UPKEEP,
         start=(live.run, parts.board_tools.run, parts.notifications.run),
         serve=mqtt.work,
         stop=(live.close, *stop),

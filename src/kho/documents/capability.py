@@ -11,6 +11,7 @@ from kho.documents.contract import ADMIN, DOCUMENTS
 from kho.documents.deletion import CurrentReads, Deletions
 from kho.documents.folder_sync.export import Export
 from kho.documents.folder_sync.importer import Import
+from kho.documents.integrity import UPKEEP
 from kho.documents.knowledge import Knowledge, WebSearch
 from kho.documents.purge import Purge
 from kho.documents.reads import Reads
@@ -116,6 +117,7 @@ def capability(
         described(services),
         resources=DocumentResources(reads=reads),
         searchable=(searchable(reads, clock),),
+        upkeep=UPKEEP,
         migrations=MIGRATIONS,
         gauges=(
             Gauge("kho_webhook_deliveries_waiting", "Events that a webhook has not received yet.", delivery.waiting),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kho.experiences import INSTRUCTIONS
 from kho.experiences.contract import EXPERIENCES
+from kho.experiences.integrity import FORM, UPKEEP
 from kho.experiences.prompts import PROMPTS
 from kho.experiences.review import Review
 from kho.experiences.searchable import searchable
@@ -18,8 +19,6 @@ from kho.search.core import Core
 from kho.search.indexing.reindex import reindex
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-FORM = 2
-"""Index format version: increase it when fields or weights change, and all records are reindexed."""
 
 
 def described(
@@ -67,6 +66,7 @@ def capability(core: Core, settings: ExperienceSettings, limits: Limits | None =
             Review(db=core.db, store=store, clock=core.clock, settings=settings),
         ),
         migrations=MIGRATIONS,
+        upkeep=UPKEEP,
         searchable=(searchable(core.db, store, settings.query_timeout),),
         start=(partial(reindex, core.db, core.index, core.background, SPACE, FORM, all_documents),),
     )

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from kho.facts import INSTRUCTIONS
+from kho.facts.integrity import FORM, UPKEEP
 from kho.facts.resources import FactResources
 from kho.facts.searchable import FactSearch
 from kho.facts.service import FACTS, FactService
@@ -15,8 +16,6 @@ from kho.search.core import Core
 from kho.search.indexing.reindex import reindex
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-FORM = 1
-"""Goes up when facts are indexed differently (other fields, other weights): they are then indexed again."""
 
 
 def described(service: FactService | type[FactService] = FactService) -> Capability:
@@ -52,5 +51,6 @@ def capability(core: Core, settings: FactSettings) -> Capability:
         resource_changes=changes,
         searchable=(FactSearch(core.db, store, core.clock, settings.timeout).declared(),),
         migrations=MIGRATIONS,
+        upkeep=UPKEEP,
         start=(partial(reindex, core.db, core.index, core.background, SPACE, FORM, all_documents),),
     )

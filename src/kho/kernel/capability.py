@@ -1,6 +1,6 @@
 """A capability: everything that one slice contributes to the hub, as `app` plugs it in."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -11,6 +11,7 @@ from kho.kernel.operation import Operation
 from kho.kernel.ports import Tx
 from kho.kernel.searchable import Searchable
 from kho.kernel.toolset import Instructions
+from kho.kernel.upkeep.defect import Finding, Progress
 from kho.kernel.web import Served
 from kho.lib.dataclass import dataclass
 
@@ -146,14 +147,26 @@ class Transfer:
 
 
 class Upkeep(Protocol):
-    """Consistency check and repair of a slice's rows and their index entries, for `kho doctor`."""
+    """Consistency checks of a slice's rows and their index entries, for `kho verify` and `kho doctor`."""
 
-    def problems(self, tx: Tx) -> list[str]:
-        """Return the inconsistencies, one sentence each."""
+    def quick_findings(self, tx: Tx) -> Iterable[Finding]:
+        """Yield what is wrong as far as the database alone can tell, for `kho doctor`."""
         ...
 
-    def mend(self, tx: Tx) -> None:
-        """Repair what a reindex of all rows does not."""
+    def findings(self, tx: Tx, progress: Progress) -> Iterable[Finding]:
+        """Yield what is wrong with the rows of all tenants: reads every one."""
+        ...
+
+    def index_findings(self, tx: Tx, progress: Progress) -> Iterable[Finding]:
+        """Yield what is wrong with what is indexed of them."""
+        ...
+
+    def strays(self, tx: Tx) -> Iterable[tuple[str, str, str, str]]:
+        """Yield space, tenant, collection and key of what is indexed and is not there."""
+        ...
+
+    def settle(self, tx: Tx) -> None:
+        """Let rows that were read out of a damaged SQLite file stand without those that are lost."""
         ...
 
 

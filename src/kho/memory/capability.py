@@ -8,6 +8,7 @@ from kho.kernel.capability import Capability, Changes, Transfer
 from kho.kernel.ports import Llm
 from kho.memory import attribution, indexing
 from kho.memory.contract import MEMORY
+from kho.memory.integrity import UPKEEP
 from kho.memory.resources import ConversationResources
 from kho.memory.searchable import searchable
 from kho.memory.service import MemoryService
@@ -64,6 +65,7 @@ def capability(core: Core, settings: MemorySettings, *, llm: Llm | None = None) 
         resources=resources,
         resource_changes=changes,
         searchable=(searchable(core.db, settings.timeout),),
+        upkeep=UPKEEP,
         migrations=MIGRATIONS,
         start=(partial(reindex, core.db, core.index, core.background, SPACE, indexing.FORM, indexing.all_documents),),
         follow=(summarizer.run,),

@@ -12,7 +12,7 @@ from kho.research.ingest.allowed_paths import AllowedPaths
 from kho.research.ingest.indexing import FORM, SPACE
 from kho.research.ingest.report import Reports
 from kho.research.ingest.service import Ingest
-from kho.research.integrity import ResearchIntegrity
+from kho.research.integrity import UPKEEP
 from kho.research.library.added_text import Augment
 from kho.research.library.collections import Collections
 from kho.research.library.document_store import DocumentStore, all_documents
@@ -119,5 +119,5 @@ def capability(core: Core, settings: ResearchSettings, *, allowed_paths: Allowed
         start=(partial(reindex, db, core.index, core.background, SPACE, FORM, all_documents),),
         follow=(ingest.resume,),
         stop=(reader.aclose,),
-        upkeep=ResearchIntegrity(core.index),
+        upkeep=UPKEEP,
     )

@@ -99,13 +99,17 @@ async def migrate(
     *,
     clock: Clock = system_clock,
     progress: Report = _silent,
+    until: Mapping[str, int] | None = None,
 ) -> str:
     """Apply missing migrations, or change nothing and raise MigrationError. Return the mark of the schema.
+    `until` names the last one of each slice that is to be applied, for a store as it was at some time.
 
     Several processes may start at once: one applies, the others wait and find nothing left to do. A SQLite file that
     has data is copied first (sqlite/backup.py), under the same lock.
     """
     known = await asyncio.to_thread(load, folders, db.engine)
+    if until is not None:
+        known = [one for one in known if one.number <= until.get(one.slice, 0)]
     give_up = time.monotonic() + PATIENCE
     # Usually the database is up to date, and no write lock is needed.
     while True:

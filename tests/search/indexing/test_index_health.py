@@ -58,7 +58,7 @@ async def test_everything_is_filed_anew_beside_work_without_end(db: Database, wo
         ended.append("endless")
 
     async with asyncio.timeout(PATIENCE):
-        await reindex_all(db, background, [endless, filing], clock=system_clock, vectors=True)
+        await reindex_all(db, background, [endless, filing], spaces=["notes"], clock=system_clock, vectors=True)
     found = await db.read(lambda tx: index_health(tx, 0))
     assert (found.spaces, ended) == ({"notes": 1}, ["endless"])
     assert await db.read(lambda tx: passages.state(tx, form_row("notes"))) is not None
@@ -73,4 +73,4 @@ async def test_a_failure_is_not_waited_out(db: Database) -> None:
 
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(DatabaseError, match="disk is full"):
-            await reindex_all(db, background, [fails], clock=system_clock, vectors=False)
+            await reindex_all(db, background, [fails], spaces=["notes"], clock=system_clock, vectors=False)

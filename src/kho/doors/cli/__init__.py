@@ -35,13 +35,14 @@ if TYPE_CHECKING:
         operations,
         serve,
         transfer,
+        verify,
     )
     from kho.doors.cli.context import Program
     from kho.doors.cli.upkeep import purge
     from kho.kernel import vocabulary
 else:
     (vocabulary,) = lazy("kho.kernel.vocabulary")
-    backup, migrate = lazy("kho.doors.cli.backup", "kho.doors.cli.migrate")
+    backup, migrate, verify = lazy("kho.doors.cli.backup", "kho.doors.cli.migrate", "kho.doors.cli.verify")
     completion, connect, context, devices, doctor, evaluate, hook, models, operations, purge, serve, transfer = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
@@ -79,7 +80,19 @@ PURPOSES = {
     "Documents": ("docs",),
     "Boards and tools": ("devices", "tools"),
     "Upkeep": (
-        *("doctor", "backup", "restore", "migrate", "models", "audit", "settings", "tenants", "admin", "eval"),
+        *(
+            "doctor",
+            "verify",
+            "backup",
+            "restore",
+            "migrate",
+            "models",
+            "audit",
+            "settings",
+            "tenants",
+            "admin",
+            "eval",
+        ),
         "completion",
     ),
 }
@@ -93,6 +106,7 @@ OWN = {
     "doctor": doctor,
     "backup": backup,
     "migrate": migrate,
+    "verify": verify,
     "models": models,
     "purge": purge,
     "completion": completion,

@@ -95,6 +95,18 @@ class Backups(Protocol):
     def target(self, into: str | None) -> RestoreTarget: ...
 
 
+class Verify(Protocol):
+    """Reads the whole store and reports what is wrong with it, after making derived data anew if `repair` is set."""
+
+    def __call__(self, *, repair: bool, progress: Report) -> Coroutine[Any, Any, dict[str, Any]]: ...
+
+
+class Salvage(Protocol):
+    """Reads what can be read of a damaged store into a new one in `folder`, and reports what is lost."""
+
+    def __call__(self, folder: Path, *, progress: Report) -> Coroutine[Any, Any, dict[str, Any]]: ...
+
+
 class Models(Protocol):
     """The embedding model that the settings choose, and the files of the built-in one."""
 
@@ -168,6 +180,8 @@ class Program:
     asks: bool
     """Nothing is copied before the database is brought up to date, so `kho migrate --apply` asks."""
     backups: Callable[[], Backups]
+    verify: Verify
+    salvage: Salvage
     models: Callable[[], Models]
     asking: Callable[[str, Hub], AbstractAsyncContextManager[Ask]]
     """Connect a client to a hub through one of its doors: memory, mcp or http."""

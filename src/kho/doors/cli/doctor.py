@@ -1,27 +1,27 @@
 """`kho doctor`: checks the hub and says what to do. The indexes are derived, so they can always be rebuilt."""
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from kho.doors.cli import output
-from kho.doors.cli.context import Program, json_option
+from kho.doors.cli import output, verify
+from kho.doors.cli.context import Program, fail, json_option
 from kho.doors.cli.progress import reporting
 from kho.doors.cli.terminal import echo
 from kho.kernel.errors import DamagedDatabase, DatabaseError, KhoError, MigrationError
+from kho.lib.markdown import counted
 
 Found = dict[str, Any]
 
-DAMAGED: Found = {
-    "what_to_do": [
-        "Nothing was changed, and --repair does not help: it rebuilds indexes from rows, and rows are lost here.",
-        "1. Stop Kho and copy the file, with the files -wal and -shm beside it, to a safe place.",
-        "2. If you have a backup, put it in the place of the file and remove the -wal and -shm files.",
-        "3. If not, read out what can be read, with SQLite's own program: sqlite3 FILE .recover | sqlite3 new.db",
-        "   Put new.db in the place of the file, then run 'kho doctor --repair'.",
-        "docs/storage.md has more on it, under 'A damaged file'.",
-    ]
-}
+DAMAGED = (
+    "Nothing was changed, and --repair does not help: it rebuilds indexes from rows, and rows are damaged here.",
+    "'kho verify' says what is damaged. docs/verify.md has more on it.",
+)
+NEXT = (
+    "Put {folder}/kho.db in the place of {source}, which stays as it is until you do, and remove {source}-wal and "
+    "{source}-shm. Or use the new folder: KHO_HOME={folder}."
+)
 
 UNCONFINED = (
     "Files are read in a process with limits, which could see other files of this user: this system has no Landlock, "
@@ -36,11 +36,21 @@ def register(group: click.Group, program: Program) -> None:
             "Check the database and its indexes. Exits with 1 if something is wrong.",
             "doctor",
             "doctor --repair",
+            "doctor --salvage rescued",
         )
     )
     @click.option("--repair", is_flag=True, help="Rebuild the indexes: all words, and vectors that are missing.")
+    @click.option(
+        "--salvage",
+        metavar="NEW_FOLDER",
+        type=click.Path(path_type=Path),
+        help="Read what can be read of a damaged SQLite file into a new store, and leave the file alone.",
+    )
     @json_option
-    def doctor(repair: bool, json: bool) -> None:  # pyright: ignore[reportUnusedFunction]
+    def doctor(repair: bool, salvage: Path | None, json: bool) -> None:  # pyright: ignore[reportUnusedFunction]
+        if salvage is not None:
+            _salvage(program, salvage.absolute(), json=json)
+            return
         found = _examined(program, repair)
         if json:
             output.as_json(found)
@@ -48,6 +58,38 @@ def register(group: click.Group, program: Program) -> None:
             for line in _words(found):
                 echo(line)
         raise SystemExit(0 if found["ok"] else 1)
+
+
+def _salvage(program: Program, folder: Path, *, json: bool) -> None:
+    if address := program.running_hub():
+        raise fail(f"Kho is running at {address}: stop it first, so that nothing is written meanwhile.")
+
+    async def work() -> Found:
+        with reporting() as progress:
+            return await program.salvage(folder, progress=progress)
+
+    found = program.finish(work())
+    if json:
+        output.as_json(found)
+        return
+    for line in _salvaged(found):
+        echo(line)
+
+
+def _salvaged(found: Found) -> list[str]:
+    """Say what was read and what is lost, table by table."""
+    lines = [f"What could be read of {found['from']} is in {found['folder']}. The damaged file was only read."]
+    for table in found["tables"]:
+        lost = [
+            f"{table['lost']:,} lost" if table["lost"] else "",
+            f"{table['unreadable']:,} unreadable" if table["unreadable"] else "",
+            f"{table['doubtful']:,} from damaged pages: look whether they are right" if table["doubtful"] else "",
+        ]
+        if table["kept"] or any(lost):
+            lines.append(f"  {table['table']}: " + ", ".join(filter(None, (counted(table["kept"], "row"), *lost))))
+    if found["unknown"]:
+        lines.append(f"{counted(found['unknown'], 'row')} more could be read, but not of which table they are.")
+    return [*lines, NEXT.format(folder=found["folder"], source=found["from"]), "Then 'kho verify' reads all of it."]
 
 
 def _examined(program: Program, repair: bool) -> Found:
@@ -58,8 +100,8 @@ def _examined(program: Program, repair: bool) -> Found:
         except DamagedDatabase:
             return {
                 "answers": False,
-                "problem": "The database file is damaged, or it is not a SQLite database.",
-                **DAMAGED,
+                "problem": "The database is damaged, or it is not one of Kho's.",
+                "what_to_do": [DAMAGED[0], *verify.what_to_do({"salvage"}, program.where), DAMAGED[1]],
             }
         except MigrationError as problem:
             return {"answers": False, "problem": problem.message}

@@ -126,23 +126,29 @@ class DocumentStore:
 
 def _document(tx: Tx, row: Row) -> Document:
     """Return the document for the search core; updates the row's chunk columns if they changed."""
-    tenant, _, *columns, packed, content = row
-    before = DOCUMENTS.read(tuple(columns))
-    doc, document = cut(tenant, before, unpack(packed, content))
+    before, doc, document = _cut(row)
     if doc != before:
         changes = DOCUMENTS.write(doc, only=("chunks", "kinds", "language"))
-        update(tx, "research_documents", changes, tenant=tenant, id=doc.id)
+        update(tx, "research_documents", changes, tenant=document.tenant, id=doc.id)
     return document
 
 
-all_documents = pages(
+def _cut(row: Row) -> tuple[Doc, Doc, Document]:
+    """Return the document as its row says, as it is cut now, and for the search core."""
+    tenant, _, *columns, packed, content = row
+    before = DOCUMENTS.read(tuple(columns))
+    return before, *cut(tenant, before, unpack(packed, content))
+
+
+_WITH_TEXTS = (
     f"{DOCUMENTS.select('d')}, t.packed, t.text",
     "research_documents AS d JOIN research_texts AS t ON t.tenant = d.tenant AND t.id = d.id",
-    _document,
-    place=("d.tenant", "d.id"),
-    lock="FOR UPDATE OF d",
 )
+_PLACE = ("d.tenant", "d.id")
+all_documents = pages(*_WITH_TEXTS, _document, place=_PLACE, lock="FOR UPDATE OF d")
 """Pages of all documents of all tenants, for `search.indexing.reindex`."""
+readable_documents = pages(*_WITH_TEXTS, lambda _, row: _cut(row)[2], place=_PLACE)
+"""The same, to look at only."""
 
 
 def get_many(tx: Tx, tenant: str, ids: Sequence[str], *, lock: bool = False) -> dict[str, Doc]:

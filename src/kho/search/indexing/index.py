@@ -3,7 +3,7 @@ vectors."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -94,22 +94,36 @@ class Prepared:
 
 def prepare(document: Document) -> Prepared:
     parts: list[PreparedPassage] = []
+    for passage, stored in zip(document.passages, described(document), strict=True):
+        head, body, length = _counted(stored.heading, _fields(passage), passage.label, stored.language)
+        parts.append(PreparedPassage(stored, head, body, length))
+    return Prepared(document, parts)
+
+
+def described(document: Document) -> Iterator[StoredPassage]:
+    """Yield the rows of a document's passages, without the words that each is found by."""
     filed = PassageRef(
         0, document.space, document.tenant, document.collection, document.kind, document.tags, document.created_at
     )
     for number, passage in enumerate(document.passages):
-        fields = [field for field in passage.fields if field.text]
+        fields = _fields(passage)
         plain = all(field.weight == 1.0 for field in fields)
         text = storable("\n".join(field.text for field in fields))
         weights = () if plain else tuple((len(field.text) + 1, field.weight) for field in fields)
         heading = storable(passage.heading)
         spoken = language(f"{heading}\n{text}")
-        read = [READ] if spoken == "vi" and typed_without_marks(text) else []
-        digest = sql.digest(heading, text, repr(weights), *read)
-        head, body, length = _counted(heading, fields, passage.label, spoken)
-        stored = StoredPassage(filed, document.key, number, digest, heading, text, weights, spoken)
-        parts.append(PreparedPassage(stored, head, body, length))
-    return Prepared(document, parts)
+        digest = digest_of(heading, text, weights, spoken)
+        yield StoredPassage(filed, document.key, number, digest, heading, text, weights, spoken)
+
+
+def digest_of(heading: str, text: str, weights: tuple[tuple[int, float], ...], spoken: str) -> str:
+    """Equal for passages that have the same vector, and are searched alike."""
+    read = [READ] if spoken == "vi" and typed_without_marks(text) else []
+    return sql.digest(heading, text, repr(weights), *read)
+
+
+def _fields(passage: Passage) -> list[Field]:
+    return [field for field in passage.fields if field.text]
 
 
 def _counted(
@@ -221,6 +235,13 @@ class Index:
             passages.changed(tx, space, tenant)
         return len(gone)
 
+    def forget(self, tx: Tx, tenant: str, seqs: Sequence[int]) -> int:
+        """Drop passages by number. Return the bytes of their text."""
+        self.words.drop(tx, seqs)
+        if self.vectors is not None:
+            self.vectors.drop(tx, seqs)
+        return passages.delete(tx, tenant, seqs)
+
     def similar(self, tx: Tx, prepared: Prepared, limit: int = 10) -> list[str]:
         """Return the keys of possible near-duplicates in the same collection, the likeliest first."""
         document = prepared.document
@@ -266,11 +287,7 @@ class Index:
         """Drop passages of one tenant. Return the bytes of their text."""
         if not gone:
             return 0
-        seqs = [filed.seq for filed in gone]
-        self.words.drop(tx, seqs)
-        if self.vectors is not None:
-            self.vectors.drop(tx, seqs)
-        return passages.delete(tx, gone[0].tenant, seqs)
+        return self.forget(tx, gone[0].tenant, [filed.seq for filed in gone])
 
 
 @dataclass(slots=True)

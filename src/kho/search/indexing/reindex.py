@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import orjson
 
@@ -27,6 +27,30 @@ Pages = Callable[[Tx, str, int], tuple[list[Document], str | None]]
 begins."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowPages:
+    """Pages of a slice's rows."""
+
+    select: str
+    place: int
+    """How many columns the key has that a row begins with."""
+    start: Sequence[Value]
+    lock: str
+    to_document: Callable[[Tx, Row], Document]
+
+    def __call__(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
+        return self._page(tx, after, limit, f" {self.lock}" if tx.engine == "postgres" else "")
+
+    def read(self, tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
+        """Return a page in a transaction that only reads."""
+        return self._page(tx, after, limit, "")
+
+    def _page(self, tx: Tx, after: str, limit: int, lock: str) -> tuple[list[Document], str | None]:
+        rows = tx.all(self.select + lock, *(orjson.loads(after) if after else self.start), limit)
+        more = orjson.dumps(rows[-1][: self.place]).decode() if len(rows) == limit else None
+        return [self.to_document(tx, row) for row in rows], more
+
+
 def pages(
     columns: str,
     source: str,
@@ -36,7 +60,7 @@ def pages(
     start: Sequence[Value] = ("", ""),
     where: str = "TRUE",
     lock: str = "",
-) -> Pages:
+) -> RowPages:
     """Return a function that reads pages of a slice's rows. `place` are the columns of a unique key, in the order of an
     index; `start` lies before all of them. A row begins with its place, `columns` follow. `lock` is for PostgreSQL:
     SQLite has one writer."""
@@ -45,14 +69,7 @@ def pages(
         f"SELECT {order}, {columns} FROM {source} WHERE {where} AND ({order}) > ({marks(len(place))}) "
         f"ORDER BY {order} LIMIT ${len(place) + 1}"
     )
-
-    def page(tx: Tx, after: str, limit: int) -> tuple[list[Document], str | None]:
-        locked = f"{select} {lock}" if tx.engine == "postgres" else select
-        rows = tx.all(locked, *(orjson.loads(after) if after else start), limit)
-        more = orjson.dumps(rows[-1][: len(place)]).decode() if len(rows) == limit else None
-        return [to_document(tx, row) for row in rows], more
-
-    return page
+    return RowPages(select, len(place), start, lock, to_document)
 
 
 def form_row(space: str) -> str:
@@ -119,24 +136,23 @@ async def reindex_all(
     background: Background,
     start: Sequence[Callable[[], Awaitable[None]]],
     *,
+    spaces: Collection[str],
     clock: Clock,
     vectors: bool,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Make the slices reindex all their rows: `start` are their start-up tasks. With `vectors`, every passage is also
-    queued for its vector; those that have one are not embedded again. `progress` is for an index that was empty, and
-    hears how many passages of how many are in it."""
+    queued for its vector; those that have one are not embedded again. `spaces` are those that the slices index.
+    `progress` is for an index that was empty, and hears how many passages of how many are in it."""
 
-    def forget(tx: Tx) -> set[str]:
-        forms = {row[0] for row in tx.all("SELECT name FROM search_state WHERE name LIKE 'form:%'")}
-        spaces = {row[0] for row in tx.all("SELECT DISTINCT space FROM passages")}
+    def forget(tx: Tx) -> None:
         tx.run("DELETE FROM search_state WHERE name LIKE 'form:%'")
         if vectors:
             passages.enqueue_all(tx, clock())
-        return forms | {form_row(space) for space in spaces}
 
+    wanted = {form_row(space) for space in spaces}
     with in_all_tenants():
-        wanted = await db.write(forget)
+        await db.write(forget)
     tasks = [asyncio.ensure_future(work()) for work in start]
     try:
         waiting = set(tasks)

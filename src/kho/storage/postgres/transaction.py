@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SERIALIZATION_FAILURE, _DEADLOCK, _UNIQUE_VIOLATION, _QUERY_CANCELED = "40001", "40P01", "23505", "57014"
+_DAMAGED = {"XX001", "XX002"}
+"""A page of a table, or of an index, that is not what the server wrote."""
 _PLAIN_WORDS = [
     ("08", "The connection to PostgreSQL was lost. Nothing was changed; try again."),
     ("23", "A row breaks a rule of the database. Nothing was changed."),
@@ -40,6 +42,8 @@ def translate(error: "psycopg.Error") -> errors.KhoError:
     if state in (_SERIALIZATION_FAILURE, _DEADLOCK):
         return Contended()
     log.warning("postgres: %s %s: %s", type(error).__name__, state, error)
+    if state in _DAMAGED:
+        return errors.DamagedDatabase()
     if state.startswith("22"):
         return unstorable()
     for prefix, words in _PLAIN_WORDS:

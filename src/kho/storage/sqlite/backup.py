@@ -16,7 +16,8 @@ import apsw
 
 from kho.kernel.errors import DatabaseError
 from kho.lib import private_file
-from kho.storage.sqlite.connection import Connection, connect
+from kho.storage.sqlite import checksums
+from kho.storage.sqlite.connection import Connection, checked, connect
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,11 @@ def _copy(source: Connection, part: Path, progress: Report) -> None:
     target = connect(str(part))
     try:
         target.execute("PRAGMA journal_mode = OFF")  # an unfinished copy is discarded as a whole
+        if checked(source) and checksums.vfs():
+            # The header comes first: it says that the pages that are written after it get checksums.
+            target.reserve_bytes("main", checksums.RESERVED)
+            target.execute("PRAGMA user_version = 1")
+            source.execute("PRAGMA checksum_verification = OFF")
         with target.backup("main", source, "main") as backup:
             while not backup.step(PAGES):
                 progress("Copying pages of the database", backup.page_count - backup.remaining, backup.page_count)

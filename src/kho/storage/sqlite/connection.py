@@ -5,6 +5,8 @@ from typing import Any, Protocol, cast
 
 import apsw
 
+from kho.storage.sqlite import checksums
+
 
 class Cursor(Protocol):
     def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
@@ -14,6 +16,8 @@ class Cursor(Protocol):
     def fetchall(self) -> list[tuple[Any, ...]]: ...
 
     def close(self, force: bool = False) -> None: ...
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]: ...
 
 
 class Backup(Protocol):
@@ -44,10 +48,18 @@ class Connection(Protocol):
 
     def backup(self, databasename: str, sourceconnection: "Connection", sourcedatabasename: str) -> Backup: ...
 
+    def reserve_bytes(self, schema: str | None = None, reserve: int = -1) -> int: ...
+
     def interrupt(self) -> None: ...
 
     def close(self, force: bool = False) -> None: ...
 
 
 def connect(name: str) -> Connection:
-    return cast(Connection, apsw.Connection(name))
+    return cast(Connection, apsw.Connection(name, vfs=checksums.vfs()))
+
+
+def checked(connection: Connection) -> bool:
+    """True if the pages of this database have checksums."""
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchall()  # the header is read with the first statement
+    return connection.reserve_bytes("main") == checksums.RESERVED

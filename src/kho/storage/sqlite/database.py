@@ -20,6 +20,7 @@ from kho.kernel import Tx, errors
 from kho.kernel.call import within
 from kho.lib.tenancy import reach
 from kho.storage.fair_threads import FairThreads
+from kho.storage.sqlite import checksums
 from kho.storage.sqlite.connection import Connection, connect
 from kho.storage.sqlite.transaction import SqliteTx, translate
 from kho.storage.sqlite.writer import Writer
@@ -175,8 +176,12 @@ class Sqlite:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Reject a file that another program keeps its data in, before anything in it is changed."""
+    """Reject a file that another program keeps its data in, or of which only the log is left, before anything in it is
+    changed."""
     if not path.is_file() or not path.stat().st_size:
+        log_path = path.with_name(f"{path.name}-wal")
+        if log_path.is_file() and log_path.stat().st_size:  # all that is left, and SQLite would delete it
+            raise errors.DamagedDatabase
         return
     try:
         connection = connect(str(path))
@@ -225,7 +230,10 @@ def _connect(name: str, busy_timeout: float, synchronous: Literal["FULL", "OFF"]
     try:
         connection = connect(name)
         connection.set_busy_timeout(int(busy_timeout * 1000))
+        if checksums.vfs() and not Path(name).stat().st_size:
+            connection.reserve_bytes("main", checksums.RESERVED)  # before the first page is written
         _use_wal(connection, busy_timeout)
+        connection.execute("PRAGMA checksum_verification = OFF")  # see checksums.py
         connection.execute(
             f"PRAGMA synchronous = {synchronous};"
             "PRAGMA foreign_keys = ON;"

@@ -14,6 +14,7 @@ from kho.storage.sqlite.connection import Connection
 log = logging.getLogger(__name__)
 
 _DUPLICATE = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY, apsw.SQLITE_CONSTRAINT_ROWID}
+_UNREADABLE = {apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_CORRUPTFS, apsw.SQLITE_IOERR_SHORT_READ}
 _PLAIN_WORDS: list[tuple[type[apsw.Error], str]] = [
     (apsw.ConstraintError, "A row breaks a rule of the database. Nothing was changed."),
     (apsw.FullError, "The disk is full. Nothing was changed; free some space, then try again."),
@@ -36,7 +37,7 @@ def translate(error: apsw.Error) -> errors.KhoError:
     log.warning("sqlite: %s: %s", type(error).__name__, error)
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return Busy()
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError) or getattr(error, "extendedresult", 0) in _UNREADABLE:
         return errors.DamagedDatabase()
     for kind, words in _PLAIN_WORDS:
         if isinstance(error, kind):
@@ -100,7 +101,7 @@ class SqliteTx:
             # A statement left half-read would keep its snapshot open after the commit.
             cursor.close(True)
             return [] if row is None else [row]
-        except (apsw.Error, UnicodeEncodeError, OverflowError) as error:
+        except (apsw.Error, UnicodeError, OverflowError) as error:
             raise self._fail(error) from error
 
     def _check_usable(self) -> None:
@@ -110,7 +111,10 @@ class SqliteTx:
             raise errors.Timeout()
 
     def _fail(self, error: apsw.Error | ValueError | OverflowError) -> errors.KhoError:
-        self.failure = translate(error) if isinstance(error, apsw.Error) else unstorable()
+        if isinstance(error, apsw.Error):
+            self.failure = translate(error)
+        else:  # a text that is read and is none: nothing of the kind can be written
+            self.failure = errors.DamagedDatabase() if isinstance(error, UnicodeDecodeError) else unstorable()
         return self.failure
 
 

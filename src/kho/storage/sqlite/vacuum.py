@@ -12,8 +12,9 @@ from pathlib import Path
 import apsw
 
 from kho.kernel.errors import DatabaseError
+from kho.storage.sqlite import checksums
 from kho.storage.sqlite.backup import copies
-from kho.storage.sqlite.connection import Connection, connect
+from kho.storage.sqlite.connection import Connection, checked, connect
 from kho.storage.sqlite.transaction import translate
 
 BUSY_TIMEOUT = 60
@@ -33,6 +34,7 @@ def _wipe(name: str) -> None:
         try:
             connection.set_busy_timeout(BUSY_TIMEOUT * 1000)
             connection.execute("INSERT INTO words_index (words_index) VALUES ('optimize')")
+            connection.execute("PRAGMA checksum_verification = OFF")
             connection.execute("VACUUM")
             emptied = _empty_log(connection)
             for copy in copies(Path(name)):
@@ -56,3 +58,25 @@ def _empty_log(connection: Connection) -> bool:
         if time.monotonic() > end:
             return False
         time.sleep(0.05)
+
+
+def add_checksums(path: Path) -> bool:
+    """Rewrite a file without checksums, so that its pages have them. False if nobody can do that here, or others have
+    it open: they would go on to write pages without."""
+    if checksums.vfs() is None:
+        return False
+    connection = connect(str(path))
+    try:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if checked(connection):
+            return True
+        connection.reserve_bytes("main", checksums.RESERVED)
+        # In WAL mode: the header is the first page that comes into the file, and the pages after it get theirs.
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return checked(connection)
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.close()
