@@ -39,7 +39,14 @@ from kho.storage.sqlite.salvage import Saved, Wreck
 from kho.storage.vector_index import base
 
 __all__ = [
-    *("bring_up_to_date", "change", "evaluator", "examine", "open_bench", "salvage", "simulate", "standing"),
+    "bring_up_to_date",
+    "change",
+    "evaluator",
+    "examine",
+    "open_bench",
+    "salvage",
+    "simulate",
+    "standing",
     "verify",
 ]
 

@@ -44,7 +44,7 @@ async def test_copies_and_rewritten_files_have_them(sqlite_path: Path) -> None:
     await migrate(db, [OWN])
     await db.write(fill)
     await db.write(lambda tx: tx.run("UPDATE receipts SET answer = answer || 'y'"))  # much of it is in the log only
-    backup.keep(sqlite_path, "something")
+    backup.keep(sqlite_path, "something", lambda what, done, total: None)
     assert look(backup.copies(sqlite_path)[0]).findings == []
     await vacuum.vacuum(sqlite_path)
     await db.aclose()

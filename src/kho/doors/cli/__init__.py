@@ -80,20 +80,8 @@ PURPOSES = {
     "Documents": ("docs",),
     "Boards and tools": ("devices", "tools"),
     "Upkeep": (
-        *(
-            "doctor",
-            "verify",
-            "backup",
-            "restore",
-            "migrate",
-            "models",
-            "audit",
-            "settings",
-            "tenants",
-            "admin",
-            "eval",
-        ),
-        "completion",
+        *("doctor", "verify", "backup", "restore", "migrate", "models"),
+        *("audit", "settings", "tenants", "admin", "eval", "completion"),
     ),
 }
 """Sections of the help, and the order of their commands. Commands that are in none come last."""
