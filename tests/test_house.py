@@ -69,6 +69,7 @@ NO_CONNECTION = {
     "lib/addresses.py": "resolves names",
     "lib/peer_account.py": "asks the kernel",
     "research/ingest/service.py": "the name of this machine",
+    "doors/http/uvicorn_protocols.py": "an option of connections that were taken",
 }
 """Uses `socket` for something else."""
 CONNECTING = {"open_connection", "create_connection", "create_datagram_endpoint"}

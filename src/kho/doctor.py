@@ -29,6 +29,7 @@ from kho.parsers import landlock
 from kho.search.indexing import integrity, passages, reindex
 from kho.search.query.searcher import SearchLimits
 from kho.settings import DATABASE, Settings
+from kho.simulator.simulator import simulate
 from kho.storage import migrate, tables
 from kho.storage.postgres import pages as postgres_pages
 from kho.storage.postgres import tenant_wall

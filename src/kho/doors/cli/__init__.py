@@ -22,40 +22,40 @@ from kho.lib.lazy_module import lazy
 
 if TYPE_CHECKING:
     from kho.doors.cli import (
-        backup,
         completion,
         connect,
         context,
         devices,
-        doctor,
         evaluate,
         hook,
-        migrate,
         models,
         operations,
         serve,
         transfer,
-        verify,
     )
     from kho.doors.cli.context import Program
-    from kho.doors.cli.upkeep import purge
+    from kho.doors.cli.upkeep import backup, doctor, migrate, purge, verify
     from kho.kernel import vocabulary
 else:
     (vocabulary,) = lazy("kho.kernel.vocabulary")
-    backup, migrate, verify = lazy("kho.doors.cli.backup", "kho.doors.cli.migrate", "kho.doors.cli.verify")
-    completion, connect, context, devices, doctor, evaluate, hook, models, operations, purge, serve, transfer = lazy(
+    completion, connect, context, devices, evaluate, hook, models, operations, serve, transfer = lazy(
         "kho.doors.cli.completion",
         "kho.doors.cli.connect",
         "kho.doors.cli.context",
         "kho.doors.cli.devices",
-        "kho.doors.cli.doctor",
         "kho.doors.cli.evaluate",
         "kho.doors.cli.hook",
         "kho.doors.cli.models",
         "kho.doors.cli.operations",
-        "kho.doors.cli.upkeep.purge",
         "kho.doors.cli.serve",
         "kho.doors.cli.transfer",
+    )
+    backup, doctor, migrate, purge, verify = lazy(
+        "kho.doors.cli.upkeep.backup",
+        "kho.doors.cli.upkeep.doctor",
+        "kho.doors.cli.upkeep.migrate",
+        "kho.doors.cli.upkeep.purge",
+        "kho.doors.cli.upkeep.verify",
     )
 
 HELP = """Kho: a shared, lasting memory for agents, chatbots and small devices.

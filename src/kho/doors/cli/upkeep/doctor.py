@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from kho.doors.cli import output, verify
+from kho.doors.cli import output
+from kho.doors.cli.upkeep import verify
 from kho.doors.cli.context import Program, fail, json_option
 from kho.doors.cli.progress import reporting
 from kho.doors.cli.terminal import echo
