@@ -143,6 +143,14 @@ UPLOAD = {"filename": "tea.md", "content": base64.b64encode(b"# Tea\n\nLeaves.")
 VERDICT = {"document_id": "Kettles", "verdict": "negative", "reason": REASON}
 LINKED = {"project_name": "thesis", "collections": "papers"}
 DOCUMENT = {"document_id": "d", "content": {"body": "one"}}
+DELETION = {
+    **{"kind": "deletion", "id": "shelf", "due_at": "2999-01-01T00:00:00Z", "reason": ""},
+    **{"deleted_by": "An", "scheduled_by": "An"},
+}
+MOVED_BOARD = {
+    **{"kind": "device", "id": "aa:bb:cc:dd:ee:ff", "client": ""},
+    **{"first_seen": "2026-11-20T08:00:00Z", "last_seen": "2026-11-20T08:00:00Z"},
+}
 HOOK = {"url": "https://example.org/hook", "events": ["document.deleted"]}
 BY = {"reason": REASON}
 
@@ -245,6 +253,8 @@ STEPS = [
     Step("create_document", DOCUMENT),
     unchanged("create_document", DOCUMENT),
     Step("create_document", {**DOCUMENT, "document_id": "shelf"}),
+    Step("load_documents", {"lines": [DELETION]}),
+    unchanged("load_documents", {"lines": [DELETION]}),
     Step("update_document", {"document_id": "d", "patch": {"metadata": {"a": 1}}}),
     unchanged("update_document", {"document_id": "d", "patch": {"metadata": {"a": 1}}}),
     Step("edit_document", {"document_id": "d", "old_text": "one", "new_text": "two"}),
@@ -277,6 +287,8 @@ STEPS = [
     unchanged("device_revoke", {"device": BOARD}),
     Step("device_forget", {"device": BOARD, **BY}),
     unchanged("device_forget", {"device": BOARD}),
+    Step("import_devices", {"lines": [MOVED_BOARD]}),
+    unchanged("import_devices", {"lines": [MOVED_BOARD]}),
     unchanged("create_key", {"name": "bot"}),  # the first one has to be confirmed
     Step("create_key", {"name": "bot", "scopes": ["exp:read"], "confirm": True}),
     unchanged("create_key", {"scopes": ["nonsense"]}),

@@ -30,7 +30,10 @@ from kho.storage.sqlite.database import Sqlite
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     url = None if request.param == "sqlite" else request.getfixturevalue("postgres_schema_url")
     return Settings.model_validate(
-        {"home": tmp_path / "home", "database_url": url, "search": {"embedder": {"provider": "none"}}}
+        {
+            **{"home": tmp_path / "home", "database_url": url, "migrate": "auto"},
+            "search": {"embedder": {"provider": "none"}},
+        }
     )
 
 

@@ -156,11 +156,13 @@ def test_everything_goes_out_and_in_again(tmp_path: Path) -> None:
     run(here, "kb", "add-folder", str(here.research.roots[0]), "--collection", "papers", "--recursive")
     lines = tmp_path / "all.jsonl"
     assert run(here, "kb", "export", str(lines)).err == "1 collection, 4 documents exported.\n"
-    assert run(there, "kb", "import", str(lines)).out == "4 imported, 0 replaced, 0 skipped, 1 collection.\n"
+    assert run(there, "kb", "import", str(lines)).out == (
+        "4 imported, 0 replaced, 0 skipped, 1 collection, 0 projects and verdicts.\n"
+    )
     assert run(there, "kb", "import", str(lines)).out.startswith("0 imported, 0 replaced, 4 skipped")
+    assert run(there, "kb", "export", "--collections", "papers").out == lines.read_text("utf-8")
     assert run(there, "kb", "import", str(lines), "--merge", "replace").out.startswith("0 imported, 4 replaced")
     assert "Citric acid" in run(there, "query", "descaling").out
-    assert run(there, "kb", "export", "--collections", "papers").out == lines.read_text("utf-8")
 
 
 @pytest.mark.requirement("004.cli.folder")

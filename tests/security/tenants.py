@@ -509,6 +509,7 @@ VOLATILE = (
     (re.compile(r',\\?"last_used_at\\?":\\?"\(time\)\\?"'), ""),  # written within a minute, some time after the use
     (re.compile(r"kho_[0-9a-f]{8}_[\w-]{43}"), "(key)"),
     (re.compile(r"whsec_[\w-]+"), "(secret)"),
+    (re.compile(r"http://127\.0\.0\.1:\d+"), "(hub)"),
     (re.compile(r'\\?"(\w*(ms|seconds))\\?": ?[\d.e-]+'), r'"\1":0'),
     (re.compile(r"\b17\d{14}\b"), "(microseconds)"),
 )

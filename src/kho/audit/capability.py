@@ -46,5 +46,10 @@ def capability(
     sealer = Sealer(db=db, background=background, clock=clock, leases=leases)
     service = Service(db=db, slices=slices, names=names, sealer=sealer, home_tenant=home_tenant, version=version)
     gauge = Gauge("kho_audit_unsealed", "Rows of the audit trail that wait for their link.", chain.unsealed)
-    background_work = [sealer.run, retention.run]
-    return replace(described(service, slices), start=background_work, gauges=[gauge], upkeep=AuditUpkeep())
+    return replace(
+        described(service, slices),
+        start=[sealer.run],
+        follow=(retention.run,),
+        gauges=[gauge],
+        upkeep=AuditUpkeep(),
+    )

@@ -10,13 +10,13 @@ from pathlib import Path
 from tests.devices.factories import HubWorker, Wire
 from tests.engines import AdminPostgres
 
-from kho.devices.capability import MIGRATIONS
+from kho.app import migrations
 from kho.devices.connections import boards
 from kho.devices.protocol.session import Session
 from kho.kernel.ports import Database
 from kho.lib.clock import SECOND
 from kho.simulator.board import Board
-from kho.storage.migrate import OWN, migrate
+from kho.storage.migrate import migrate
 from kho.storage.sqlite.database import Sqlite
 
 
@@ -37,7 +37,7 @@ async def main(home: Path, device: str, url: str | None, mute: bool) -> None:
             1.0,
         )  # so that who waits for an answer need not wait long when it is killed
     db: Database = Sqlite.open(home / "kho.db") if url is None else AdminPostgres.open(url)
-    await migrate(db, [OWN, ("devices", MIGRATIONS)])
+    await migrate(db, migrations())
     worker = HubWorker(db, home, url, tenant="local")
     await worker.registrations.register(device, "client", {})
     wire = Spoken(Board(device))

@@ -54,7 +54,7 @@ def mode(path: Path) -> str | None:
 def test_every_command_is_there(settings: Settings) -> None:
     found = [" ".join(path) for path, _ in commands(program(settings))]
     assert sorted(found) == [
-        "admin purge", "audit erase", "audit export", "audit list", "audit verify",
+        "admin purge", "audit erase", "audit export", "audit list", "audit verify", "backup",
         "collections create", "collections delete", "collections info", "collections list",
         "collections move-documents", "collections rename",
         "completion", "connect",
@@ -81,8 +81,8 @@ def test_every_command_is_there(settings: Settings) -> None:
         "migrate", "models install", "models list",
         "projects archive", "projects create", "projects detect", "projects info", "projects link", "projects list",
         "projects set-defaults", "projects unarchive", "projects unlink",
-        "query", "recall", "recent", "remember", "search", "serve", "settings", "similar", "stdio", "tenants",
-        "tools duckduckgo-search", "tools fetch-url", "watch",
+        "query", "recall", "recent", "remember", "restore", "search", "serve", "settings", "similar", "stdio", "tenants",
+        "tools duckduckgo-search", "tools fetch-url", "verify", "watch",
     ]  # fmt: skip
 
 

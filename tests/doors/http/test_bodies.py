@@ -74,7 +74,7 @@ async def sent(hub: Served, key: str, size: int) -> httpx2.Response:
 
 @pytest.mark.parametrize("path", DOORS)
 async def test_a_tenant_s_bodies_that_do_not_end_are_refused_over_its_share(settings: Settings, path: str) -> None:
-    mine, other = await new_key(settings), await new_key(settings, "umbrella")
+    mine, other = await new_key(settings), await new_key(settings, "umbrella", "*", "metrics:read")
     async with served(limited(settings, bodies=MOST)) as hub:
         async with held(hub, *[endless(path, mine)] * 3) as answers:
             refusal = await first(answers)

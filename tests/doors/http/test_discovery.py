@@ -46,6 +46,7 @@ LESSER = [
 
 ADMINISTRATION = (
     "create_key", "list_keys", "revoke_key", "rotate_key", "delete_key", "turn_off_keys", "list_tenants", "list_settings",
+    "purge",
 )  # fmt: skip
 
 

@@ -70,7 +70,8 @@ async def test_records_of_a_released_kho_are_found_after_an_upgrade(
     if blank.engine == "sqlite":
         settings = Settings(home=request.getfixturevalue("sqlite_path").parent)
     else:
-        settings = Settings(home=tmp_path, database_url=request.getfixturevalue("postgres_schema_url"))
+        url = request.getfixturevalue("postgres_schema_url")
+        settings = Settings(home=tmp_path, database_url=url, migrate="auto")
 
     async def filed() -> bool:
         return await blank.read(lambda tx: passages.state(tx, form_row("experiences"))) is not None

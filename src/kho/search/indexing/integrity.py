@@ -114,6 +114,8 @@ class VectorTable:
 _BROKEN = ("heading", "text", "weights", "language", "digest", "tags", "seq", "tenant")
 _STRAY = "SELECT x.seq FROM {} AS x WHERE NOT EXISTS (SELECT 1 FROM passages AS p WHERE p.seq = x.seq)"
 _LACKING = "SELECT count(*) FROM passages AS p WHERE NOT EXISTS (SELECT 1 FROM {} AS x WHERE x.seq = p.seq)"
+INDEXED = "space NOT LIKE '%/%'"
+"""Counters of what is indexed; others, such as `documents/revisions`, are of what slices keep beside it."""
 _UNLISTED = (
     "SELECT count(*) FROM (SELECT seq FROM words_entries EXCEPT SELECT id FROM words_index_docsize) AS one "
     "UNION ALL SELECT count(*) FROM (SELECT id FROM words_index_docsize EXCEPT SELECT seq FROM words_entries) AS other"
@@ -145,7 +147,7 @@ def derived_findings(tx: Tx, vectors: VectorTable | None, progress: Progress) ->
         how = f"not of the {vectors.dimension} numbers that {vectors.model} gives"
         yield from found(among(vectors.odd(tx)), "vector", how, vectors.name, "repair")
     for (tenant,) in tx.all("SELECT DISTINCT tenant FROM search_versions WHERE tenant <> '' ORDER BY tenant"):
-        if passages.usage(tx, tenant) != _counted(tx, tenant):
+        if passages.usage(tx, tenant, INDEXED) != _counted(tx, tenant):
             yield Finding(
                 f"The counters of what tenant {tenant} has indexed are wrong.", "search_versions", 1, "repair"
             )
@@ -174,7 +176,7 @@ def clear_words(tx: Tx) -> None:
 
 def recount(tx: Tx) -> None:
     """Count again what each tenant has indexed."""
-    tx.run("UPDATE search_versions SET items = 0, bytes = 0, version = version + 1")
+    tx.run(f"UPDATE search_versions SET items = 0, bytes = 0, version = version + 1 WHERE {INDEXED}")
     tx.run(
         "INSERT INTO search_versions (space, tenant, shard, version, items, bytes) "
         "SELECT space, tenant, 0, 1, count(*), CAST(sum(size) AS BIGINT) FROM (SELECT space, tenant, "

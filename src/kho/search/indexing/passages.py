@@ -278,11 +278,11 @@ def changed(tx: Tx, space: str, tenant: str, items: int = 0, size: int = 0) -> N
     tx.run(sql, space, tenant, shard, items, size)
 
 
-def usage(tx: Tx, tenant: str) -> tuple[int, int]:
-    """Return the documents of a tenant in all spaces, and the bytes of their text."""
+def usage(tx: Tx, tenant: str, spaces: str = "TRUE") -> tuple[int, int]:
+    """Return the documents of a tenant in all spaces, or in those of a condition, and the bytes of their text."""
     # On PostgreSQL the sums are numeric.
     sums = "CAST(coalesce(sum(items), 0) AS BIGINT), CAST(coalesce(sum(bytes), 0) AS BIGINT)"
-    row = tx.one(f"SELECT {sums} FROM search_versions WHERE tenant = $1", tenant)
+    row = tx.one(f"SELECT {sums} FROM search_versions WHERE tenant = $1 AND {spaces}", tenant)
     return (row[0], row[1]) if row else (0, 0)
 
 

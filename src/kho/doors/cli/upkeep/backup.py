@@ -31,7 +31,7 @@ def _backup(group: click.Group, program: Program) -> None:
             "Write everything that the store holds to FILE, as it is at this moment; others go on writing. Without "
             "FILE, to one that is named by the time, in the folder 'backups' of the data folder.",
             "backup kho.backup",
-            "backup --to - | ssh elsewhere 'cat > kho.backup'",
+            "backup --to -",
             "backup --check kho.backup",
         )
     )

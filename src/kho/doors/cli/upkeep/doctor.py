@@ -6,10 +6,10 @@ from typing import Any
 import click
 
 from kho.doors.cli import output
-from kho.doors.cli.upkeep import verify
 from kho.doors.cli.context import Program, fail, json_option
 from kho.doors.cli.progress import reporting
 from kho.doors.cli.terminal import echo
+from kho.doors.cli.upkeep import verify
 from kho.kernel.errors import DamagedDatabase, DatabaseError, KhoError, MigrationError
 from kho.lib.markdown import counted
 
