@@ -7,6 +7,7 @@ error or a cursor that knew of the other would be seen. An operation that is add
 arguments of its example; if these do not work, the test fails until `SPECIAL` says which do.
 """
 
+import asyncio
 import os
 import re
 import socket
@@ -39,6 +40,7 @@ from tests.security.tenants import (
     resource_uris,
     working,
 )
+from tests.timeouts import PATIENCE
 
 from kho.app import open_database, open_hub
 from kho.doors.http.app import Application
@@ -249,7 +251,7 @@ async def test_nothing_that_a_tenant_is_answered_depends_on_another(
         await stack.enter_async_context(other.board(THEIR_BOARD, headers))
         await other.waiting(THEIR_BOARD)  # it asks again, with new firmware
         await looked_through(filled, other)
-        await furnish(filled.ours, stack)
+        await furnish(filled, stack)
         before = await dump(settings, THEIRS)
         assert sum(map(len, before.values())) > 40
         walk = await walked(filled, other)
@@ -273,16 +275,24 @@ async def test_nothing_that_a_tenant_is_answered_depends_on_another(
     url = None if settings.database_url is None else request.getfixturevalue("another_schema_url")
     alone = settings.model_copy(update={"home": tmp_path / "alone", "database_url": url})
     async with world(alone, ours, them, folder) as empty, AsyncExitStack() as stack:
-        await furnish(empty.ours, stack)
+        await furnish(empty, stack)
         ghost = Tenant(THEIRS, empty.served, "", them, folder, other.ids, other.cursors)
         quiet = await walked(empty, ghost)
     compare(walk, quiet)
 
 
-async def furnish(ours: Tenant, stack: AsyncExitStack) -> None:
+async def furnish(world: World, stack: AsyncExitStack) -> None:
+    ours = world.ours
     await ours.fill("")
     await stack.enter_async_context(ours.board(BOARD, await ours.approve(BOARD)))
     await ours.waiting("aa:aa:aa:aa:aa:01")
+    async with asyncio.timeout(PATIENCE):
+        while True:  # the board's tools are listed a moment after it has joined
+            look = Walk(world.hub, world.served, ours.key, principal(ours.key))
+            await look.mcp("tools/list")
+            if BOARD in look.text:
+                break
+            await asyncio.sleep(0.02)
 
 
 def leak(walk: Walk, secret: str) -> str:
@@ -354,7 +364,7 @@ async def test_a_key_gets_nothing_of_a_slice_whose_scope_it_lacks(tmp_path: Path
     ours = Mark.new("own")
     folder = tmp_path / "notes"
     async with world(settings_for(both_settings, folder), ours, ours, folder) as here, AsyncExitStack() as stack:
-        await furnish(here.ours, stack)
+        await furnish(here, stack)
         capabilities = here.hub.registry.capabilities
         opens: dict[str, set[str]] = {}
         for capability in capabilities:
