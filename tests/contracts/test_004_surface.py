@@ -195,7 +195,8 @@ async def test_the_doctor_sees_and_mends_what_does_not_fit(harm: str, tmp_path: 
             assert (await hub.registry.call(operation, arguments, Call(hub.local))).error is None
     database, _ = open_database(settings)
     if harm == "passages of no document":
-        sql = "DELETE FROM research_documents WHERE title = 'Kettles'"
+        text = "DELETE FROM research_texts WHERE id IN (SELECT id FROM research_documents WHERE title = 'Kettles')"
+        sql = f"{text}; DELETE FROM research_documents WHERE title = 'Kettles'"
         told = "is indexed, but of no document."
     else:
         sql, told = (
@@ -203,7 +204,7 @@ async def test_the_doctor_sees_and_mends_what_does_not_fit(harm: str, tmp_path: 
             "is not indexed as written, and may not be found.",
         )
     with in_all_tenants():
-        await database.write(lambda tx: tx.run(sql))
+        await database.write(lambda tx: tx.script(sql))
     await database.aclose()
     found = await examine(settings, repair=False, progress=lambda what, done, total: None)
     assert any(told in one for one in found["wrong"]), found["wrong"]
