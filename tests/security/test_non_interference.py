@@ -290,7 +290,7 @@ async def furnish(world: World, stack: AsyncExitStack) -> None:
         while True:  # the board's tools are listed a moment after it has joined
             look = Walk(world.hub, world.served, ours.key, principal(ours.key))
             await look.mcp("tools/list")
-            if BOARD in look.text:
+            if "described by the board itself" in look.text:
                 break
             await asyncio.sleep(0.02)
 

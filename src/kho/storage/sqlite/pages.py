@@ -78,13 +78,25 @@ def _check(file: PageFile, looked: Looked, progress: Progress) -> None:
     there = -(-looked.size // size)
     header = file.header
     wanted = log.size or (int.from_bytes(header[28:32], "big") if header[24:28] == header[92:96] else there)
-    missing = max(0, wanted - looked.size // size - sum(page > looked.size // size for page in log.pages))
-    if missing:
+    if missing := _missing_pages(file, wanted, looked.size // size):
         said = f"{path.name} was cut off: {counted(missing, 'page')} of {wanted:,} {_are(missing)} missing."
         looked.findings.append(Finding(said, count=missing))
     looked.checksums = header[20] == RESERVED
     looked.readable = not looked.findings
     _look_at_pages(file, looked, progress)
+
+
+def _missing_pages(file: PageFile, wanted: int, there: int) -> int:
+    """Return how many pages are neither in the file nor in its log. What another process writes may have come into the
+    file since it was looked at."""
+    missing = max(0, wanted - there - sum(page > there for page in file.log.pages))
+    for _ in range(_AGAIN if missing else 0):
+        there = file.path.stat().st_size // file.size
+        missing = max(0, wanted - there - sum(page > there for page in file.log.pages))
+        if not missing:
+            break
+        time.sleep(_PAUSE)
+    return missing
 
 
 def _lacks_log(path: Path, log_path: Path) -> bool:
