@@ -300,7 +300,10 @@ def leak(walk: Walk, secret: str) -> str:
 
 
 def compare(filled: Walk, empty: Walk) -> None:
-    one, two = normal(filled.compared), normal(empty.compared)
+    # When a board's tools come into the list is a matter of moments; that no foreign one does is asserted elsewhere.
+    one, two = (
+        [pair for pair in normal(walk.compared) if not pair[0].startswith("tools/list")] for walk in (filled, empty)
+    )
     assert [asked for asked, _ in one] == [asked for asked, _ in two]
     differing = [(asked, parted(a, b)) for (asked, a), (_, b) in zip(one, two, strict=True) if a != b]
     assert [asked for asked, _ in differing] == [], (
